@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import functools
 import gc
 import importlib
 import importlib.util
@@ -28,7 +27,6 @@ import pytest
 from hypothesis import settings
 
 from flows.cli.app import main
-from flows.tell.figures import drawing
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
 from tests.fork_server import ForkServer
@@ -314,22 +312,8 @@ def typed_once(warm_child, fork_server):
     return run
 
 
-@functools.cache
-def _figures():
-    """Draws reports' figures, one that shows the same as an earlier one once: matplotlib takes half a second for a report."""
-    drawn, draw = {}, drawing._drawn
-
-    def once(plot, name, label, digest):
-        if digest not in drawn:
-            drawn[digest] = draw(plot, name, label, digest)
-        return drawn[digest]
-
-    return once
-
-
 def _typist(monkeypatch, warm_child, fork_server):
     monkeypatch.setattr("headway.process.subprocess", fork_server)
-    monkeypatch.setattr(drawing, "_drawn", _figures())
     for caller in ("execution.run", "execution.studies.study", "production.champion_watch"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 

@@ -25,7 +25,7 @@ EXTRAS = {
     "otel": Extra(
         ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "traces and metrics by OpenTelemetry"
     ),
-    "notebook": Extra(("pandas", "ipykernel"), "notebooks, and to_frame() of tables"),
+    "notebook": Extra(("pandas", "ipykernel", "matplotlib"), "notebooks, to_frame() of tables, figures of your own"),
 }
 
 

@@ -23,7 +23,6 @@ from flows.dashboard.pages.run_page import run_page
 from flows.dashboard.pages.runs_page import runs_page
 from flows.dashboard.pages.spans_page import spans_page
 from flows.dashboard.pages.store_page import store_page, stores_page
-from flows.dashboard.pages.time_charts import DRAWING
 from flows.dashboard.pages.version_page import version_page
 from flows.dashboard.request_checks import FORM_BYTES, REPORT_POLICY, Access, Guard
 from flows.dashboard.run_index import leads_out
@@ -241,5 +240,4 @@ def _report(opened: OpenedStore, run: str) -> str:
         if leads_out(opened.store, path):
             raise _not_there()
         return opened.store.read(path).decode("utf-8", "replace")
-    with DRAWING:
-        return drawn_report(Material(opened.store, record))
+    return drawn_report(Material(opened.store, record))

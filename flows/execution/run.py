@@ -280,7 +280,7 @@ class _Run:
     def _draw(self) -> None:
         """Draw the report; whatever goes wrong with it is a note."""
         try:
-            from flows.tell.report_page import write  # matplotlib: half a second
+            from flows.tell.report_page import write
 
             spec = self.run_spec
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}

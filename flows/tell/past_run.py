@@ -10,7 +10,7 @@ from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, ending_of
 from flows.tell.html import fragment
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.paired import eval_spans, metrics_of, names_of, own_levels, rows_in_words
+from flows.tell.paired import metrics_of, names_of, own_levels, own_table
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
 from flows.tell.rerun_reasons import steps_explained
@@ -18,7 +18,7 @@ from flows.tell.summary import summary, window
 from headway.errors import StoreError
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
-from headway.messages import counted, sentence
+from headway.messages import counted
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.statistics.summary import WindowStatistics
@@ -239,7 +239,5 @@ class Version:
         return f"version {self.number} of {self._loaded.pipeline.name}"
 
     def _repr_html_(self) -> str:
-        table = metric_table(values_of(dict(self.metrics)), title="")
-        on = f"<p>{escape(sentence(f'on {rows_in_words(eval_spans(self._version))}'))}</p>"
         head = f"<b>{escape(str(self))}</b> {escape(', '.join(self.names))}<br><code>{escape(str(self.saved_model))}</code>"
-        return head + on + table._repr_html_()
+        return head + own_table(self._version)._repr_html_()

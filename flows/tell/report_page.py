@@ -8,11 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from markupsafe import escape
-
 from flows.records import RunRecord
 from flows.tell.ending import ending_of
-from flows.tell.figures.drawing import reused
 from flows.tell.html import document
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Part
@@ -26,9 +23,6 @@ from headway.messages import counted, duration, when, window_text
 from headway.sources.discovery.spans import ONE_SPAN
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
-
-_LOOKED_THROUGH = 3
-"""Reports of earlier runs, of several pipelines in one store."""
 
 
 def path_of(store: Store, run: str, *, plain: bool = False) -> Path:
@@ -71,24 +65,9 @@ def write(
     Returns:
         Its place, as `place_of` says.
     """
-    with reused(_before(store, record)):
-        html = page(Material(store, record, files), figures, plain=plain)
     path = path_of(store, record.run, plain=plain)
-    store.replace(path, html)
+    store.replace(path, page(Material(store, record, files), figures, plain=plain))
     return place_of(store, path)
-
-
-def _before(store: Store, record: RunRecord) -> str | None:
-    """The newest report of an earlier run of the pipeline, whose figures may be the same."""
-    names = sorted((name for name in store.children(store.runs_folder) if name.endswith(".html")), reverse=True)
-    for name in [name for name in names if name.removesuffix(".html") < record.run][:_LOOKED_THROUGH]:
-        try:
-            text = store.read(store.runs_folder / name).decode("utf-8", "replace")
-        except OSError:  # somebody removed it
-            continue
-        if f"<title>{escape(record.pipeline)}" in text:
-            return text
-    return None
 
 
 def page(material: Material, figures: Mapping[str, Path] | None = None, *, plain: bool = False) -> str:

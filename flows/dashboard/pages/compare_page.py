@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from flows.dashboard.layout import Page, address
 from flows.dashboard.opened_stores import OpenedStore
 from flows.dashboard.pages.runs_page import run_row
-from flows.dashboard.pages.time_charts import DRAWING
 from flows.records import RunRecord
 from flows.tell.comparison.compared import differences
 from flows.tell.comparison.comparison_page import setting_text
@@ -35,8 +34,7 @@ def compare_page(opened: OpenedStore, names: Sequence[str]) -> Page | None:
     if len(records) < 2:
         return Page("Compare", "Tick two runs or more, then compare them", slug, "Runs", crumbs, every=0)
     runs = [Material(opened.store, record) for record in records]
-    with DRAWING:
-        parts = [_ends(opened, records), _metrics(runs), _settings(records), *_curves(runs), _steps(records)]
+    parts = [_ends(opened, records), _metrics(runs), _settings(records), *_curves(runs), _steps(records)]
     title = f"{counted(len(records), 'run')} beside each other"
     title += f", the first of {asked} that are ticked" if (asked := len(set(names))) > MOST else ""
     return Page("Compare", title, slug, "Runs", crumbs, parts=parts, every=0)

@@ -6,7 +6,6 @@ from markupsafe import Markup
 
 from flows.dashboard.layout import LIVE_SECONDS, Page, address, link
 from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.time_charts import DRAWING
 from flows.progress.step_progress import read_progress
 from flows.records import RunRecord
 from flows.tell.ending import ending_of
@@ -27,13 +26,10 @@ def run_page(opened: OpenedStore, run: str) -> Page | None:
     if record is None:
         return None
     slug, live, pipeline = opened.slug, record.going_on, record.pipeline
-    with DRAWING:
-        parts = [
-            _now(opened, record) if live else None,
-            evaluation(Material(opened.store, record), drawn=False),
-            what_ran(record),
-        ]
-    parts += [
+    parts = [
+        _now(opened, record) if live else None,
+        evaluation(Material(opened.store, record), drawn=False),
+        what_ran(record),
         None if live else _log(opened, record),
         Part("Notes", points=list(map(str, record.notes))) if record.notes else None,
     ]

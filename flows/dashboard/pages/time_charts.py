@@ -1,33 +1,25 @@
-"""Charts of what changes over time: champions against those before, a champion's metric and the drift of columns by span.
+"""Charts of what changes over time: champions against those before, a champion's metric and the drift of columns by span."""
 
-Drawn once for the same values, one at a time: matplotlib's settings belong to the process.
-"""
-
-import functools
-import threading
 from collections.abc import Sequence
 
 from markupsafe import Markup
-from matplotlib.ticker import MaxNLocator
 
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
 from flows.tell.paired import Paired, outcome_of
 from flows.tell.rendering.parts import Chart
 from headway.messages import number
 
-DRAWING = threading.Lock()
-MOST_POINTS = 60
-_COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD), ("bad", BAD), ("muted", MUTED))
+MOST_POINTS, _MOST_TICKS = 60, 4
+_COLOURS = (FIRST, SECOND, GOOD, BAD, MUTED)
 Points = tuple[tuple[int, float], ...]
 """(place on the x axis, value)"""
 
 
-@functools.lru_cache(maxsize=64)
 def _drawn(
     places: tuple[str, ...], lines: tuple[Points, ...], level: float | None, y_label: str, label: str, from_zero: bool
 ) -> Markup:
     def draw(axes: Plot) -> None:
-        for (_, colour), points in zip(_COLOURS, lines, strict=False):
+        for colour, points in zip(_COLOURS, lines, strict=False):
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=3.5)
         if level is not None:
             axes.axhline(level, color=MUTED, linewidth=1, linestyle="--")
@@ -36,14 +28,12 @@ def _drawn(
         if from_zero:
             axes.set_ylim(bottom=0)
 
-    with DRAWING:
-        return figure(draw, name=label, label=label)
+    return figure(draw, label=label)
 
 
 def _places(axes: Plot, places: Sequence[str]) -> None:
     """x is a place by its name."""
-    at = MaxNLocator(4, integer=True, min_n_ticks=1).tick_values(0, max(len(places) - 1, 1))
-    ticks = [int(tick) for tick in at if 0 <= tick < len(places)]
+    ticks = range(0, len(places), -(-len(places) // _MOST_TICKS))
     axes.set_xticks(ticks, [short(places[tick], 12) for tick in ticks])
     axes.set_xlim(-0.4, max(len(places) - 1, 1) + 0.4)
 
@@ -63,7 +53,6 @@ def trend_chart(title: str, metric: str, points: Sequence[tuple[str, float]], at
     return Chart(title, svg, keys, note)
 
 
-@functools.lru_cache(maxsize=64)
 def differences_chart(found: tuple[Paired, ...]) -> Chart:
     """Each champion minus the one that it replaced, both on the same rows, with the interval."""
     checks = [pair.checks[0] for pair in found]
@@ -81,8 +70,7 @@ def differences_chart(found: tuple[Paired, ...]) -> Chart:
 
     title = f"{metric} of each champion minus that of the one before it, on the same rows"
     said = f"{title}: " + "; ".join(f"version {pair.version}: {pair.text}" for pair in found[-3:])
-    with DRAWING:
-        svg = figure(draw, name="champions", label=said)
+    svg = figure(draw, label=said)
     confidences = {check.confidence for check in checks if check.interval is not None}
     share = f"{100 * known:.4g}% " if len(confidences) == 1 and (known := confidences.pop()) else ""
     note = f"Each pair on the eval rows of the newer one's run; the lines are {share}intervals."
@@ -96,5 +84,5 @@ def drift_chart(title: str, places: Sequence[str], columns: dict[str, dict[int, 
     furthest = max(max(columns[name].values()) for name in chosen)
     said = f"{title}: {', '.join(chosen)}; at most {number(furthest)}"
     svg = _drawn(tuple(places), lines, None, "distance", said, True)
-    keys = [(key, short(name, 40)) for (key, _), name in zip(_COLOURS, chosen, strict=False)]
+    keys = [(colour, short(name, 40)) for colour, name in zip(_COLOURS, chosen, strict=False)]
     return Chart(title, svg, keys, note=note)

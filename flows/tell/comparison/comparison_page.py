@@ -14,13 +14,13 @@ from flows.tell.comparison.compared import Compared, Differs
 from flows.tell.comparison.metrics_beside import metrics, slices
 from flows.tell.comparison.sides import Side
 from flows.tell.ending import ending_of
-from flows.tell.figures.column_charts import distance, histograms
-from flows.tell.figures.drawing import reused, short
+from flows.tell.figures.column_charts import distance
+from flows.tell.figures.drawing import FIRST, SECOND, short
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.sections.curves import Training, trained_by, trainings
-from flows.tell.sections.window.column_figures import MOST_DRAWN, by_weight, split_statistics
+from flows.tell.sections.window.column_figures import MOST_DRAWN, by_weight, column_panels, split_statistics
 from flows.tell.sections.window.column_words import column_name, usual_values
 from flows.tell.summary import window
 from headway.messages import counted, number, sentence, size, some, when
@@ -55,13 +55,7 @@ def write(comparison: Compared) -> Path:
         OSError, StoreError: the store cannot be written.
     """
     store, path = comparison.store, comparison.path
-    try:
-        before = store.read(path).decode("utf-8", "replace")
-    except OSError:  # the first one
-        before = None
-    with reused(before):
-        html = page(comparison)
-    store.replace(path, html)
+    store.replace(path, page(comparison))
     return path
 
 
@@ -186,34 +180,36 @@ def _data(comparison: Compared, *, drawn: bool) -> Part:
     steps = [side.material.outputs.get("statistics") for side in (a, b)]
     if steps[0] and steps[1] and steps[0].fingerprint == steps[1].fingerprint:
         return Part("Data", [*sentences, "Their train rows and eval rows are the same."])
-    return Part("Data", sentences, tables=list(_train_columns(a, b)) if drawn else [])
+    return _train_columns(a, b, sentences) if drawn else Part("Data", sentences)
 
 
-def _train_columns(a: Side, b: Side) -> Iterator[Table]:
-    """The columns that both have, those first that are furthest apart."""
+def _train_columns(a: Side, b: Side, sentences: Sequence[str]) -> Part:
+    """The part with the columns that both have, those first that are furthest apart."""
     sides = [side.material.statistics.of("train") for side in (a, b)]
     names = [name for name in sides[0] if name in sides[1]]
     if not names:
-        return
+        return Part("Data", sentences)
     order, by = by_weight(b.material, names)
     mine, theirs = (split_statistics(side.material, "statistics", order[:_MOST_LOADED]) for side in (a, b))
     drift = {name: distance(mine[name], theirs[name]) for name in order if name in mine and name in theirs}
     shown = sorted(drift, key=lambda name: -(drift[name] or 0.0))[:MOST_DRAWN]
-    pictures = histograms([(mine[name], theirs[name]) for name in shown])
     rows = []
-    for name, picture in zip(shown, pictures, strict=True):
-        row: dict[str, object] = {"column": column_name(name), "distribution": picture, "drift": drift[name]}
+    for name in shown:
+        row: dict[str, object] = {"column": column_name(name), "drift": drift[name]}
         for side, summaries in zip((a, b), sides, strict=True):
             of = summaries[name]
             row[f"usual values, {side.label}"] = usual_values(of)
             row[f"missing, {side.label}"] = f"{of.missing_share:.1%}" if of.missing else ""
         rows.append(row)
-    note = f"Bars: the train rows of {a.label}; line: those of {b.label}. Drift: Jensen-Shannon divergence in bits, of text "
-    note += "the greatest change of a value's share; the largest first."
+    note = (
+        "Drift: Jensen-Shannon divergence in bits, of text the greatest change of a value's share; the largest first."
+    )
     if len(names) > _MOST_LOADED:
         note += f" Looked at are the {_MOST_LOADED} columns that come first by {by}."
     note += f" {len(names) - len(shown):,} more are not shown." if len(names) > len(shown) else ""
-    yield Table("Columns of the train rows", rows, note)
+    drawn = {f"train rows of {a.label}": (mine, FIRST), f"train rows of {b.label}": (theirs, SECOND)}
+    panels = list(column_panels([sides[0][name] for name in shown], drawn))
+    return Part("Data", sentences, tables=[Table("Columns of the train rows", rows, note)], panels=panels)
 
 
 # --- the trainings

@@ -51,7 +51,7 @@ def _charts(comparison: Compared) -> Iterator[Chart]:
     mine, theirs = (score_charts.tables_of(str(comparison.a.task), rows) for rows in (a, b))
     names = score_charts.Names(comparison.a.label, comparison.b.label)
     if mine:
-        yield from score_charts.charts_of(mine, theirs, names, beside=bool(theirs))
+        yield from score_charts.charts_of(mine, theirs, names)
     if "residuals" in mine and score_charts.plain(a) and score_charts.plain(b):
         yield score_charts.errors(a, b, names)
 

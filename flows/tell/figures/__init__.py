@@ -1,1 +1,1 @@
-"""Figures of a report, drawn by matplotlib as SVG."""
+"""Figures of a report, drawn as SVG."""

@@ -1,17 +1,14 @@
-"""Histograms of columns, several sides with the same bars, and how far two are apart.
+"""Histograms of a column, several sides with the same bars, and how far two are apart.
 
-pictures = histograms([(ours, theirs), ...])       # an <svg> for each pair of `ColumnStatistics`; theirs may be None
+shares([ours, theirs]).heights                     # of each side's `ColumnStatistics`, which may be None
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
-from flows.tell.figures.drawing import FIRST, SECOND
-from flows.tell.figures.strips import Strips
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.validation.drift import drift_distance
 
@@ -19,18 +16,6 @@ BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)
 """Numbers of few different values have a bar for each; of others the outermost bins hold all that lies beyond."""
 _LOOKED_UP, _MOST_WORDS = 2000, 200_000
 """Of the champion's most frequent words; words of a column that are looked through."""
-Pair = tuple[ColumnStatistics, ColumnStatistics | None]
-
-
-def histograms(pairs: Sequence[Pair]) -> list[Markup]:
-    """A picture for each column: bars of ours, a line of theirs; empty where nothing was counted."""
-    strips = Strips(len(pairs), height=26)
-    for row, pair in enumerate(pairs):
-        if (found := shares(pair)) is None:
-            continue
-        for heights, colour in zip(found.heights, (FIRST, SECOND), strict=True):
-            strips.steps(row, heights, colour, fill=colour == FIRST)
-    return strips.svgs()
 
 
 def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:

@@ -1,167 +1,219 @@
 """Figures as SVG that stand inside a page: its style sheet gives their colours and their font.
 
-    svg = figure(lambda axes: axes.plot(x, y, color=FIRST), name="roc", label="ROC curve: ...")
+    svg = figure(lambda axes: axes.plot(x, y, color=FIRST), label="ROC curve: ...")
 
-    with reused(earlier_page):                    # a figure that the earlier page has is not drawn again
-        svg = figure(...)
-
-A colour here is the name of a variable of the style sheet, in the form of a colour that matplotlib accepts. Nothing of the
-process is changed: no pyplot, no backend, settings only within a call. matplotlib takes half a second to import, so only what
-has to be drawn imports it: a figure carries the digest of all that it shows.
+What is drawn on has those methods of matplotlib's axes that figures here need. A figure takes a millisecond, and to import
+matplotlib half a second, at the end of every run. A colour is the name of a variable of the style sheet.
 """
 
-from __future__ import annotations
-
-import hashlib
-import io
-import json
-import logging
-import re
+import math
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = "ink", "muted", "line", "first", "second", "good", "bad"
+_WIDTH, _HEIGHT, _RIGHT, _TOP, _BOTTOM = 288.0, 187.0, 8.0, 8.0, 32.0
+"""Points: of the figure, and around its axes."""
+_MARGIN = 0.05
+"""Between what is drawn and the ends of an axis, as a share of the axis."""
+_LETTER, _MOST_TICKS = 5.2, 6
+_DASHES = {"-": (), "--": (5.0, 3.0), "-.": (6.0, 2.0, 1.5, 2.0), ":": (1.5, 2.0)}
+Floats = NDArray[np.float64]
+Line = str | tuple[float, tuple[float, ...]]
+"""A name, or an offset and the lengths of dashes and gaps."""
 
-CODE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-"""What turns a figure's calls into a picture is this module alone: when it changes, figures are drawn again. Outputs have a
-version by hand instead, since to make one again may take hours; a figure takes a tenth of a second."""
-VARIABLES = {
-    "#010101": "ink",
-    "#020202": "muted",
-    "#030303": "line",
-    "#040404": "first",
-    "#050505": "second",
-    "#060606": "good",
-    "#070707": "bad",
-}
-INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = VARIABLES
-_SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.size": 9,
-    "text.color": MUTED,
-    "axes.facecolor": "none",
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "lines.linewidth": 1.6,
-    "lines.solid_capstyle": "round",
-}
-_WIDTH, _HEIGHT = 4.0, 2.6
-_LEFT, _RIGHT, _BOTTOM, _TOP = 0.56, 0.1, 0.46, 0.1
-"""Inches."""
-_OWN_ID = re.compile(r' id="[\w.]+_\d+"')
-_COLOUR = re.compile(r"(fill|stroke): (" + "|".join(VARIABLES) + ")")
+
+class _Axis:
+    """One axis: its ends, as far as they are given, its label and its ticks."""
+
+    def __init__(self) -> None:
+        self.label, self.ends, self.thousands = "", [None, None], False
+        self.ticks: Sequence[tuple[float, str]] = ()
+        self._seen: list[Floats] = []
+
+    def see(self, values: ArrayLike) -> Floats:
+        """Note values that are drawn."""
+        found = np.atleast_1d(np.asarray(values, np.float64))
+        self._seen.append(found[np.isfinite(found)])
+        return found
+
+    def limits(self) -> tuple[float, float]:
+        seen = np.concatenate([*self._seen, np.zeros(0)])
+        low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
+        room = _MARGIN * ((high - low) or abs(high) or 1.0)
+        first, last = self.ends
+        return (low - room if first is None else first), (high + room if last is None else last)
+
+    def told(self, low: float, high: float) -> list[tuple[float, str]]:
+        """The ticks within the limits, with their labels."""
+        if self.ticks:
+            return [(at, text) for at, text in self.ticks if low <= at <= high]
+        power = 10.0 ** math.floor(math.log10((high - low) / _MOST_TICKS))
+        step = next(power * by for by in (1, 2, 2.5, 5, 10) if (high - low) / (power * by) <= _MOST_TICKS)
+        places = np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1) * step
+        return [(at, self._text(at, step)) for at in places.tolist()]
+
+    def _text(self, value: float, step: float) -> str:
+        if self.thousands and abs(value) >= 1000:
+            return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
+        digits = max(0, -math.floor(math.log10(step) + 1e-9) + (f"{step:.3e}"[2] != "0"))
+        return f"{value + 0.0:,.{digits}f}" if digits <= 4 and abs(value) < 1e6 else f"{value:.4g}"
 
 
 class Plot:
-    """Stands for matplotlib's axes while a figure is described: keeps the calls, which are drawn later, if at all.
-
-    plot.plot(x, y, color=FIRST)
-    plot.thousands_of_x()                         # 20k instead of 20000
-    """
+    """A pair of axes, on which is drawn from behind to the front; x and y are in the data's units."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self._x, self._y = _Axis(), _Axis()
+        self._shapes: list[tuple[Floats, Floats, str]] = []
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name.startswith("_"):
-            raise AttributeError(name)
+    def plot(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        *,
+        color: str,
+        linewidth: float = 1.6,
+        linestyle: Line = "-",
+        alpha: float = 1.0,
+        marker: str = "",
+        markersize: float = 3.0,
+    ) -> None:
+        """Add a line, broken where a value is not a number; with `marker` also its points."""
+        xs, ys = self._x.see(x), self._y.see(y)
+        if linestyle:
+            self._add(xs, ys, _stroke(color, linewidth, linestyle, alpha))
+        if marker:  # a line of no length with round ends is a dot
+            dots = np.stack([xs, xs, np.full(len(xs), np.nan)], 1).ravel(), np.repeat(ys, 3)
+            self._add(*dots, _stroke(color, 1.4 * markersize, "-", alpha) + "; stroke-linecap: round")
 
-        def keep(*values: Any, **options: Any) -> None:
-            self.calls.append((name, values, options))
+    def stairs(
+        self,
+        heights: ArrayLike,
+        edges: ArrayLike,
+        *,
+        color: str,
+        fill: bool = False,
+        alpha: float = 1.0,
+        linewidth: float = 1.6,
+        linestyle: Line = "-",
+    ) -> None:
+        """Add a histogram, from its foot to its foot."""
+        x, y = np.repeat(self._x.see(edges), 2), np.pad(np.repeat(self._y.see(heights), 2), 1)
+        self._y.see(0.0)
+        self._add(x, y, _area(color, alpha) if fill else _stroke(color, linewidth, linestyle, alpha))
 
-        return keep
+    def fill_between(self, x: ArrayLike, low: ArrayLike, high: ArrayLike, *, color: str, alpha: float) -> None:
+        """Add the area between two lines."""
+        xs, lows, highs = self._x.see(x), self._y.see(low), self._y.see(high)
+        self._add(np.append(xs, xs[::-1]), np.append(lows, highs[::-1]), _area(color, alpha))
 
-    def digest(self, *more: str) -> str:
-        """The digest of all that is shown, and of what draws it."""
-        told = json.dumps([CODE, metadata.version("matplotlib"), more, self.calls], default=_plain)
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
+    def axhline(self, y: float, *, color: str, linewidth: float, linestyle: Line = "-") -> None:
+        """Add a line across the figure."""
+        self._y.see(y)
+        self._add(np.array([-np.inf, np.inf]), np.array([y, y]), _stroke(color, linewidth, linestyle, 1.0))
 
-    def draw(self, axes: Axes) -> None:
-        from matplotlib.ticker import EngFormatter
+    def axvline(self, x: float, *, color: str, linewidth: float, linestyle: Line = "-") -> None:
+        """Add a line from the foot to the top."""
+        self._x.see(x)
+        self._add(np.array([x, x]), np.array([-np.inf, np.inf]), _stroke(color, linewidth, linestyle, 1.0))
 
-        for name, values, options in self.calls:
-            if name == "thousands_of_x":
-                axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-            else:
-                getattr(axes, name)(*values, **options)
+    def set_xlim(self, left: float | None = None, right: float | None = None) -> None:
+        self._x.ends = [left, right]
+
+    def set_ylim(self, bottom: float | None = None, top: float | None = None) -> None:
+        self._y.ends = [bottom, top]
+
+    def set_xlabel(self, text: str) -> None:
+        self._x.label = text
+
+    def set_ylabel(self, text: str) -> None:
+        self._y.label = text
+
+    def set_xticks(self, places: Sequence[float], labels: Sequence[str]) -> None:
+        self._x.ticks = list(zip(places, labels, strict=True))
+
+    def thousands_of_x(self) -> None:
+        """20k instead of 20,000."""
+        self._x.thousands = True
+
+    def _add(self, x: Floats, y: Floats, style: str) -> None:
+        self._shapes.append((x, y, style))
+
+    def svg(self, label: str) -> Markup:
+        """The figure as an <svg> element.
+
+        Args:
+            label: what it shows, for who cannot see it.
+        """
+        head = f'<svg class="figure" role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">'
+        return Markup(f"{head}{''.join(self._elements())}</svg>")
+
+    def _elements(self) -> Iterator[str]:
+        (x_low, x_high), (y_low, y_high) = self._x.limits(), self._y.limits()
+        beside, below = self._y.told(y_low, y_high), self._x.told(x_low, x_high)
+        left = 20 + _LETTER * max((len(text) for _, text in beside), default=1)
+        right, foot = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+
+        def across(value: Any) -> Any:
+            return left + (np.clip(value, x_low, x_high) - x_low) / (x_high - x_low) * (right - left)
+
+        def up(value: Any) -> Any:
+            return foot - (np.clip(value, y_low, y_high) - y_low) / (y_high - y_low) * (foot - _TOP)
+
+        lines = "".join(f"M{left:.4g} {up(at):.4g}H{right:.4g}" for at, _ in beside)
+        lines += "".join(f"M{across(at):.4g} {foot:.4g}V{_TOP:.4g}" for at, _ in below)
+        yield f'<path d="{lines}" style="{_stroke(LINE, 0.6, "-", 1.0)}"/>'
+        for x, y, style in self._shapes:
+            if path := _path(across(x), up(y)):
+                yield f'<path d="{path}" style="{style}"/>'
+        yield from (_text(text, left - 4, up(at) + 3, "end") for at, text in beside)
+        yield from (_text(text, across(at), foot + 11, "middle") for at, text in below)
+        yield _text(self._x.label, (left + right) / 2, _HEIGHT - 6, "middle")
+        middle = (foot + _TOP) / 2
+        yield _text(self._y.label, 9, middle, "middle", f' transform="rotate(-90 9 {middle:.4g})"')
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+def _path(x: Floats, y: Floats) -> str:
+    """A line through points, begun anew after one that is not a number."""
+    drawn, joined = list[str](), False
+    for across, up in zip(x.tolist(), y.tolist(), strict=True):
+        known = not (math.isnan(across) or math.isnan(up))
+        drawn += [f"{'L' if joined else 'M'}{across:.4g} {up:.4g}"] if known else []
+        joined = known
+    return "".join(drawn)
 
 
-_EARLIER: ContextVar[dict[str, str] | None] = ContextVar("earlier", default=None)
-_FIGURE = re.compile(r'<svg class="figure" data-figure="(\w+)".*?</svg>', re.DOTALL)
+def _stroke(color: str, width: float, line: Line, alpha: float) -> str:
+    dashes = _DASHES[line] if isinstance(line, str) else tuple(width * each for each in line[1])
+    style = f"fill: none; stroke: var(--{color}); stroke-width: {width:g}"
+    style += f"; stroke-dasharray: {' '.join(f'{each:g}' for each in dashes)}" if dashes else ""
+    return style + (f"; opacity: {alpha:g}" if alpha != 1.0 else "")
 
 
-@contextmanager
-def reused(page: str | None) -> Iterator[None]:
-    """Take the figures of an earlier page that show the same, for the block."""
-    found = {} if page is None else {match[1]: match[0] for match in _FIGURE.finditer(page)}
-    before = _EARLIER.set(found)
-    try:
-        yield
-    finally:
-        _EARLIER.reset(before)
+def _area(color: str, alpha: float) -> str:
+    return f"fill: var(--{color}); opacity: {alpha:g}"
 
 
-def figure(draw: Callable[[Plot], object], *, name: str, label: str) -> Markup:
+def _text(text: str, x: float, y: float, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}"{more}>{escape(text)}</text>' if text else ""
+
+
+def figure(draw: Callable[[Plot], object], *, label: str) -> Markup:
     """A figure with one pair of axes, as an <svg> element.
 
     Args:
-        draw: draws on the axes, by matplotlib's methods.
-        name: of its own on the page.
+        draw: draws on the axes.
         label: what it shows, for who cannot see it.
     """
     plot = Plot()
     draw(plot)
-    digest = plot.digest(name, label)
-    earlier = (_EARLIER.get() or {}).get(digest)
-    return Markup(earlier) if earlier is not None else _drawn(plot, name, label, digest)
-
-
-def _drawn(plot: Plot, name: str, label: str, digest: str) -> Markup:
-    from matplotlib.figure import Figure
-
-    with _settings(name):
-        drawn = Figure((_WIDTH, _HEIGHT))
-        box = (
-            _LEFT / _WIDTH,
-            _BOTTOM / _HEIGHT,
-            (_WIDTH - _LEFT - _RIGHT) / _WIDTH,
-            (_HEIGHT - _BOTTOM - _TOP) / _HEIGHT,
-        )
-        plot.draw(drawn.add_axes(box))
-        text = _svg_text(drawn)
-    _, _, inside = text.partition("<g")
-    inside = _OWN_ID.sub("", "<g" + inside.rpartition("</svg>")[0])
-    view = f"0 0 {72 * _WIDTH:g} {72 * _HEIGHT:g}"
-    said = f'role="img" aria-label="{escape(label)}"'
-    return Markup(f'<svg class="figure" data-figure="{digest}" {said} viewBox="{view}">{inside}</svg>')
+    return plot.svg(label)
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
@@ -192,26 +244,3 @@ def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
             told, number = f"{name} ({number})", number + 1
         found[text] = told
     return found
-
-
-@contextmanager
-def _settings(name: str) -> Iterator[None]:
-    import matplotlib
-
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    # ids are digests of what they name and of this salt: the same figure has the same ids in every report
-    with matplotlib.rc_context(_SETTINGS | {"svg.hashsalt": f"headway-{name}"}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its font has no sign of some script; the page's font draws it
-        yield
-
-
-def _svg_text(drawn: Figure) -> str:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    drawn.patch.set_visible(False)
-    written = io.StringIO()
-    FigureCanvasSVG(drawn).print_svg(written, metadata={"Date": None})
-    text = _COLOUR.sub(lambda found: f"{found[1]}: var(--{VARIABLES[found[2]]})", written.getvalue())
-    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)  # so up to matplotlib 3.10
-    text = re.sub(r" font-family: [^;\"]*;", "", text)
-    return re.sub(r' transform="rotate\(-0 [^"]*"', "", text)

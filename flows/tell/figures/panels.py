@@ -5,15 +5,14 @@
     panel.steps([0.2, 1.0, 0.4], SECOND, dashed=True)
     panel.svg()
 
-matplotlib takes fifty milliseconds for a figure, and this one less than one: so each of fifty columns can have one.
+Their axes have only the labels that they are given: `flows.tell.figures.drawing` has larger ones with ticks.
 """
 
 from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from flows.tell.figures.drawing import VARIABLES, short
-from flows.tell.figures.strips import outline
+from flows.tell.figures.drawing import short
 from headway.messages import number
 from headway.schema.calendar_days import Temporal, moment
 
@@ -44,8 +43,8 @@ class Panel:
         """Add a histogram of bins of equal width; heights are 0 to 1; none: nothing."""
         if not len(heights):
             return
-        style = f"fill: var(--{VARIABLES[colour]}); opacity: 0.4" if fill else f"fill: none; {_stroke(colour, dashed)}"
-        self._shapes.append(self._path(outline(heights), style))
+        style = f"fill: var(--{colour}); opacity: 0.4" if fill else f"fill: none; {_stroke(colour, dashed)}"
+        self._shapes.append(self._path(_outline(heights), style))
 
     def svg(self) -> Markup:
         """The figure as an <svg> element."""
@@ -86,8 +85,15 @@ def axis_value(value: float | str, kind: Temporal | None) -> str:
     return value if isinstance(value, str) else tick(value, 4) if kind is None else moment(value, kind)
 
 
+def _outline(heights: Sequence[float]) -> list[tuple[float, float]]:
+    """The corners of a histogram of bins of equal width, from its foot to its foot; x is 0 to 1."""
+    edges = [at / len(heights) for at in range(len(heights) + 1)]
+    tops = [(edges[at + side], height) for at, height in enumerate(heights) for side in (0, 1)]
+    return [(0.0, 0.0), *tops, (1.0, 0.0)]
+
+
 def _stroke(colour: str, dashed: bool) -> str:
-    return f"stroke: var(--{VARIABLES[colour]}); stroke-width: 1.6" + ("; stroke-dasharray: 5 3" if dashed else "")
+    return f"stroke: var(--{colour}); stroke-width: 1.6" + ("; stroke-dasharray: 5 3" if dashed else "")
 
 
 def _text(text: str, x: float, y: float, anchor: str) -> str:

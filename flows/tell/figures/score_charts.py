@@ -28,21 +28,20 @@ class Names(NamedTuple):
     theirs: str = ""
 
 
-def charts_of(ours: Tables, theirs: Tables, names: Names, *, beside: bool = False) -> Iterator[Chart]:
+def charts_of(ours: Tables, theirs: Tables, names: Names) -> Iterator[Chart]:
     """The charts of tables, those that have any.
 
     Args:
         theirs: the other model's tables; empty where it has none on these rows.
-        beside: only charts that show both.
     """
     for name, chart in _CHARTS:
         columns = ours.get(name)
-        if columns and not (beside and chart is _by_threshold):
+        if columns:
             yield chart(columns, theirs.get(name) or {}, names)
 
 
 def _keys(theirs: Columns, names: Names, *more: tuple[str, str]) -> list[tuple[str, str]]:
-    return [("first", names.ours), *([("second", names.theirs)] if theirs else []), *more]
+    return [(FIRST, names.ours), *([(SECOND, names.theirs)] if theirs else []), *more]
 
 
 def _values(columns: Columns, name: str) -> NDArray[np.float64]:
@@ -61,7 +60,7 @@ def _roc(ours: Columns, theirs: Columns, names: Names) -> Chart:
         _lines(axes, ours, theirs, "false_positive_rate", "true_positive_rate")
         _shares(axes, "false positives, share of all negatives", "found, share of all positives")
 
-    return Chart("ROC curve", figure(draw, name="roc", label="ROC curve"), _keys(theirs, names))
+    return Chart("ROC curve", figure(draw, label="ROC curve"), _keys(theirs, names))
 
 
 def _precision_recall(ours: Columns, theirs: Columns, names: Names) -> Chart:
@@ -70,17 +69,7 @@ def _precision_recall(ours: Columns, theirs: Columns, names: Names) -> Chart:
         _shares(axes, "recall", "precision")
 
     title = "Precision and recall"
-    return Chart(title, figure(draw, name="precision recall", label=f"{title} by threshold"), _keys(theirs, names))
-
-
-def _by_threshold(ours: Columns, theirs: Columns, names: Names) -> Chart:
-    def draw(axes: Plot) -> None:
-        axes.plot(_values(ours, "threshold"), _values(ours, "precision"), color=FIRST)
-        axes.plot(_values(ours, "threshold"), _values(ours, "recall"), color=MUTED)
-        _shares(axes, "threshold", "share")
-
-    svg = figure(draw, name="by threshold", label=f"Precision and recall of {names.ours} by threshold")
-    return Chart("By threshold", svg, [("first", "precision"), ("muted", "recall")])
+    return Chart(title, figure(draw, label=f"{title} by threshold"), _keys(theirs, names))
 
 
 def _lift(ours: Columns, theirs: Columns, names: Names) -> Chart:
@@ -94,7 +83,7 @@ def _lift(ours: Columns, theirs: Columns, names: Names) -> Chart:
 
     return Chart(
         "Gain",
-        figure(draw, name="lift", label="Share of positives among the highest predictions"),
+        figure(draw, label="Share of positives among the highest predictions"),
         _keys(theirs, names),
     )
 
@@ -108,7 +97,7 @@ def _reliability(ours: Columns, theirs: Columns, names: Names) -> Chart:
         axes.set_ylabel("observed, mean")
 
     note = "A point is a tenth of the rows, by prediction. On the line, what is predicted is what is observed."
-    svg = figure(draw, name="calibration", label="Predicted and observed means, by tenths of the rows")
+    svg = figure(draw, label="Predicted and observed means, by tenths of the rows")
     return Chart("Calibration", svg, _keys(theirs, names), note)
 
 
@@ -116,14 +105,14 @@ def _residuals(ours: Columns, theirs: Columns, names: Names) -> Chart:
     def draw(axes: Plot) -> None:
         x, mean, apart = (_values(ours, name) for name in ("prediction_mean", "residual_mean", "residual_deviation"))
         axes.axhline(0, color=MUTED, linewidth=0.8)
-        axes.fill_between(x, mean - apart, mean + apart, color=FIRST, alpha=0.15, linewidth=0)
+        axes.fill_between(x, mean - apart, mean + apart, color=FIRST, alpha=0.15)
         _lines(axes, ours, theirs, "prediction_mean", "residual_mean", marker="o", markersize=3)
         axes.set_xlabel("predicted")
         axes.set_ylabel("label − prediction")
 
     note = "The mean by tenths of the predictions; "
     note += f"the band is one standard deviation of the residuals of {names.ours}."
-    svg = figure(draw, name="residuals", label="Residuals by prediction")
+    svg = figure(draw, label="Residuals by prediction")
     return Chart("Residuals", svg, _keys(theirs, names), note)
 
 
@@ -133,7 +122,7 @@ def _levels(ours: Columns, theirs: Columns, names: Names) -> Chart:
         _lines(axes, ours, theirs, "level", "labels_below", marker="o", markersize=3)
         _shares(axes, "predicted quantile", "labels at or below it")
 
-    svg = figure(draw, name="levels", label="Share of labels at or below each predicted quantile")
+    svg = figure(draw, label="Share of labels at or below each predicted quantile")
     return Chart("Coverage of the quantiles", svg, _keys(theirs, names))
 
 
@@ -142,7 +131,6 @@ _CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, Names], Chart]]] = (
     ("precision_recall", _precision_recall),
     ("reliability", _reliability),
     ("lift", _lift),
-    ("precision_recall", _by_threshold),
     ("residuals", _residuals),
     ("residuals", _reliability),
     ("levels", _levels),
@@ -169,13 +157,13 @@ def scores(rows: Rows) -> Chart:
 
     def draw(axes: Plot) -> None:
         axes.stairs(shares[0], edges, color=MUTED, linewidth=1.4)
-        axes.stairs(shares[1], edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        axes.stairs(shares[1], edges, color=FIRST, fill=True, alpha=0.55)
         axes.set_xlim(0, 1)
         axes.set_xlabel("predicted probability")
         axes.set_ylabel("share of the rows")
 
-    keys = [("first", "label 1"), ("muted", "label 0")]
-    svg = figure(draw, name="scores", label="Predicted probabilities of rows with label 1 and with label 0")
+    keys = [(FIRST, "label 1"), (MUTED, "label 0")]
+    svg = figure(draw, label="Predicted probabilities of rows with label 1 and with label 0")
     return Chart("Predictions by label", svg, keys)
 
 
@@ -189,15 +177,15 @@ def errors(rows: Rows, theirs: Rows | None, names: Names) -> Chart:
         return np.histogram(each.label - each.prediction, edges, weights=each.weight)[0] / max(each.total, 1e-12)
 
     def draw(axes: Plot) -> None:
-        axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55, linewidth=0)
+        axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55)
         if theirs is not None:
             axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4, linestyle="--")
         axes.set_xlabel("label − prediction")
         axes.set_ylabel("share of the rows")
 
-    keys = [("first", names.ours), *([("second", names.theirs)] if theirs is not None else [])]
+    keys = [(FIRST, names.ours), *([(SECOND, names.theirs)] if theirs is not None else [])]
     label = f"Distribution of label - prediction; 98% of the rows are within {number(low)} and {number(high)}"
-    return Chart("How far predictions are off", figure(draw, name="errors", label=label), keys)
+    return Chart("How far predictions are off", figure(draw, label=label), keys)
 
 
 def _shares(axes: Plot, x: str, y: str) -> None:

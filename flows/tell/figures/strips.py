@@ -1,20 +1,17 @@
-"""Small pictures for the rows of a table, as SVG: boxes, intervals and histograms.
+"""Small pictures for the rows of a table, as SVG: boxes and intervals.
 
-strips = Strips(3)
+strips = Strips(2)
 strips.box(0, 0.0, 0.4, FIRST)
-strips.steps(1, [0.2, 1.0, 0.4], SECOND, fill=False)
-first, second, third = strips.svgs()
+first, second = strips.svgs()
 """
 
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import MUTED, VARIABLES
+from flows.tell.figures.drawing import MUTED
 
-_FOOT, _ROOM = 0.04, 0.92
-"""Of a histogram: what lies below it and how high it may be, in shares of the picture."""
-_WIDTH = 120.0
+_WIDTH, _HEIGHT = 120.0, 14.0
 """Points."""
 Mark = tuple[float, float, float, str]
 """(low end of an interval, value, high end, colour)"""
@@ -26,11 +23,10 @@ class Strips:
     Args:
         rows: how many.
         limits: the range of x; y is 0 to 1, upwards.
-        height: in points.
     """
 
-    def __init__(self, rows: int, *, limits: tuple[float, float] = (0.0, 1.0), height: float = 14.0):
-        self._limits, self._size = limits, (_WIDTH, height)
+    def __init__(self, rows: int, *, limits: tuple[float, float] = (0.0, 1.0)):
+        self._limits = limits
         self._shapes: list[list[str]] = [[] for _ in range(rows)]
 
     def box(
@@ -53,34 +49,15 @@ class Strips:
             f'<rect x="{x:.4g}" y="{y:.4g}" width="{to_x - x:.4g}" height="{to_y - y:.4g}" style="{_fill(colour, alpha)}"/>'
         )
 
-    def steps(self, row: int, heights: Sequence[float], colour: str, *, fill: bool) -> None:
-        """Add a histogram of bins of equal width; heights are 0 to 1; none: nothing."""
-        if not heights:
-            return
-        least, most = self._limits
-        corners = [(least + (most - least) * x, _FOOT + _ROOM * y) for x, y in outline(heights)]
-        path = "M" + "L".join(f"{x:.4g} {y:.4g}" for x, y in (self._point(*corner) for corner in corners))
-        style = _fill(colour, 0.55) if fill else f"fill: none; stroke: var(--{VARIABLES[colour]})"
-        self._shapes[row].append(f'<path d="{path}{"Z" if fill else ""}" style="{style}"/>')
-
     def svgs(self) -> list[Markup]:
         """An <svg> element for each row; its cells say the same, so that screen readers pass over it."""
-        width, height = self._size
-        head = f'<svg class="strip" aria-hidden="true" viewBox="0 0 {width:g} {height:g}">'
+        head = f'<svg class="strip" aria-hidden="true" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">'
         return [Markup(f"{head}{''.join(shapes)}</svg>") for shapes in self._shapes]
 
     def _point(self, x: float, y: float) -> tuple[float, float]:
         """A point in the picture, whose y goes downwards."""
         least, most = self._limits
-        width, height = self._size
-        return (x - least) / ((most - least) or 1.0) * width, (1.0 - y) * height
-
-
-def outline(heights: Sequence[float]) -> list[tuple[float, float]]:
-    """The corners of a histogram of bins of equal width, from its foot to its foot; x is 0 to 1."""
-    edges = [at / len(heights) for at in range(len(heights) + 1)]
-    tops = [(edges[at + side], height) for at, height in enumerate(heights) for side in (0, 1)]
-    return [(0.0, 0.0), *tops, (1.0, 0.0)]
+        return (x - least) / ((most - least) or 1.0) * _WIDTH, (1.0 - y) * _HEIGHT
 
 
 def interval_strips(
@@ -109,4 +86,4 @@ def interval_strips(
 
 
 def _fill(colour: str, alpha: float) -> str:
-    return f"fill: var(--{VARIABLES[colour]})" + ("" if alpha == 1.0 else f"; opacity: {alpha:g}")
+    return f"fill: var(--{colour})" + ("" if alpha == 1.0 else f"; opacity: {alpha:g}")

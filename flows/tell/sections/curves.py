@@ -14,7 +14,7 @@ from flows.tell.rendering.tables import Table
 from headway.messages import counted, duration, number
 from tfcore.train.request import Trained
 
-_COLOURS = (("first", FIRST), ("second", SECOND), ("good", GOOD))
+_COLOURS = (FIRST, SECOND, GOOD)
 _LINES = ("-", "-.", ":")
 Point = Mapping[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
@@ -119,9 +119,9 @@ def _charts(found: Sequence[Training]) -> Iterator[Chart]:
             each,
             {"color": colour, "linewidth": 2.8 if place == 0 and len(found) > 1 else 1.4, "linestyle": _LINES[place]},
         )
-        for place, ((_, colour), each) in enumerate(zip(_COLOURS, found, strict=False))
+        for place, (colour, each) in enumerate(zip(_COLOURS, found, strict=False))
     ]
-    keys = [(key, each.name) for (key, _), each in zip(_COLOURS, found, strict=False)] if len(found) > 1 else []
+    keys = [(colour, each.name) for colour, each in zip(_COLOURS, found, strict=False)] if len(found) > 1 else []
     losses = [(each.line("loss"), style) for each, style in styles]
     held = [(each.line("holdout_loss"), {**style, "linestyle": (0, (3, 2))}) for each, style in styles]
     rates = [(each.line("learning_rate"), style) for each, style in styles]
@@ -129,7 +129,7 @@ def _charts(found: Sequence[Training]) -> Iterator[Chart]:
     best = found[0].result.best_step if len(found) == 1 and has_holdout else None
     if any(line for line, _ in losses):
         note = _BOTH if has_holdout else ""
-        best_key = [("muted", f"best step, {best:,}")] if best is not None else []
+        best_key = [(MUTED, f"best step, {best:,}")] if best is not None else []
         yield _chart("Loss", losses + held, [*keys, *best_key], best=best, note=note)
     if len({rate for line, _ in rates for _, rate in line}) > 1:
         yield _chart("Learning rate", rates, keys)
@@ -162,9 +162,8 @@ def _chart(
         axes.set_ylabel(what.lower())
         if what != "Loss":
             axes.set_ylim(bottom=0)
-            axes.ticklabel_format(axis="y", scilimits=(-3, 3))
 
     ends = [f"from {number(line[0][1])} to {number(line[-1][1])} at step {line[-1][0]:,}" for line, _ in lines if line]
     said = f"{what} by step, {' and '.join(ends)}"
     title = f"{what} by step"
-    return Chart(title, figure(draw, name=what.lower(), label=said), keys, note)
+    return Chart(title, figure(draw, label=said), keys, note)

@@ -12,7 +12,7 @@ from headway.messages import number
 from headway.schema.calendar_days import Temporal
 from tfcore.evaluation.results import Dependence
 
-_COLOURS = (("first", FIRST), ("second", SECOND), ("muted", MUTED))
+_COLOURS = (FIRST, SECOND, MUTED)
 
 
 def importance(material: Material) -> Iterator[Table]:
@@ -32,7 +32,7 @@ def dependence(material: Material) -> Iterator[Panels]:
     low, high = min(ends), max(ends)
     charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column)).svg()) for each in told]
     classes = apart(told[0].by_class)
-    keys = [(key, classes[name]) for (key, _), name in zip(_COLOURS, classes, strict=False)]
+    keys = list(zip(_COLOURS, classes.values(), strict=False))
     what = "probability of each of the most frequent classes" if classes else "prediction"
     note = f"The mean {what} if every row had this value and all else stayed, even where the two never occur together."
     yield Panels("Prediction by the columns that matter most", charts, keys, note)
@@ -56,10 +56,10 @@ def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> 
         y=[tick(low), tick((low + high) / 2), tick(high)],
     )
     places = [(value - least) / ((most - least) or 1.0) for value in numbers]
-    for at, ((_, colour), line) in enumerate(zip(_COLOURS, each.lines.values(), strict=False)):
+    for colour, line in zip(_COLOURS, each.lines.values(), strict=False):
         heights = [(value - low) / span for value in line]
         if numbers:
-            panel.line(list(zip(places, heights, strict=True)), colour, dashed=at == 1)
+            panel.line(list(zip(places, heights, strict=True)), colour, dashed=colour == SECOND)
         else:
-            panel.steps(heights, colour, fill=at == 0, dashed=at == 1)
+            panel.steps(heights, colour, fill=colour == FIRST, dashed=colour == SECOND)
     return panel

@@ -25,7 +25,7 @@ from headway.registry.registry import Registry
 from tests.flows.dashboard.conftest import show  # noqa: F401
 from tests.flows.tell.months import EVALS, months
 
-pytestmark = pytest.mark.slow  # matplotlib draws
+pytestmark = pytest.mark.slow  # whole runs are told
 STORE = "/stores/flights"
 MODEL = f"{STORE}/models/flights"
 _NUMBER = re.compile(r"(?<![\d.+-])\d+\.\d+(?![\d.])")

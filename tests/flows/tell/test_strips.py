@@ -3,17 +3,15 @@
 import re
 
 from flows.records import read_record
-from flows.tell.figures.column_charts import histograms
-from flows.tell.figures.strips import Strips
+from flows.tell.figures.column_charts import shares
 from flows.tell.sections.stage_times import what_ran
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 
 
-def test_columns_of_a_split_whose_rows_were_all_rejected_have_empty_pictures():
+def test_columns_of_a_split_whose_rows_were_all_rejected_have_no_bars():
     statistics = SplitStatistics.create([Column(name="a", type="bytes", nullable=True)])
-    empty = Strips(1, height=26).svgs()
-    assert histograms([(statistics.columns["a"], None)]) == empty
+    assert shares([statistics.columns["a"], None]) is None
 
 
 def test_the_steps_of_a_run_stand_where_they_ran():

@@ -1,7 +1,7 @@
 """The columns of a window: a figure of each that matters most, train, eval and the champion's rows with the same bars; the rest
 in a table."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flows.dag.step import find_output
@@ -64,14 +64,7 @@ class Columns:
         sides = {"train rows": (self.train, FIRST), "eval rows": (evaluated, MUTED)}
         if self._theirs:
             sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
-        charts = [
-            Chart(column_name(n), p.svg()) for n in self.drawn if (p := _panel(self._summaries[n], sides)) is not None
-        ]
-        known = zip(("first", "muted", "second"), sides.items(), strict=False)
-        keys = [(key, said) for key, (said, (of, _)) in known if of]
-        note = "Share of the values, by value; the outermost bars of numbers hold all beyond the first and the last hundredth."
-        if charts:
-            yield Panels("Columns", charts, keys, note)
+        yield from column_panels([self._summaries[name] for name in self.drawn], sides)
 
     def tables(self) -> Iterator[Table]:
         """The columns that are drawn, and the others."""
@@ -97,6 +90,22 @@ class Columns:
         return row | {"drift": distance(self.train.get(name), self._theirs.get(name))} if usual else row
 
 
+def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
+    """A figure of each column whose values were counted; none without one.
+
+    Args:
+        sides: what each is: its statistics and its colour.
+    """
+    drawn = [(column_name(each.column), _panel(each, sides)) for each in columns]
+    charts = [Chart(name, panel.svg()) for name, panel in drawn if panel is not None]
+    keys = [(colour, said) for said, (of, colour) in sides.items() if of]
+    note = (
+        "Share of the values, by value; the outermost bars of numbers hold all beyond the first and the last hundredth."
+    )
+    if charts:
+        yield Panels("Columns", charts, keys, note)
+
+
 def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Panel | None:
     name, known = summary.column, [(of.get(summary.column), colour) for of, colour in sides.values()]
     found = shares([of for of, _ in known])
@@ -108,7 +117,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
         y=("0", f"{tick(100 * found.highest, 2)}%"),
     )
     for place, (heights, (_, colour)) in enumerate(zip(found.heights, known, strict=True)):
-        panel.steps(heights, colour, fill=place == 0, dashed=place == 2)
+        panel.steps(heights, colour, fill=place == 0, dashed=colour == SECOND)
     return panel
 
 
