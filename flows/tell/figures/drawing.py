@@ -17,11 +17,13 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
 INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = "ink", "muted", "line", "first", "second", "good", "bad"
-_WIDTH, _HEIGHT, _RIGHT, _TOP, _BOTTOM = 288.0, 187.0, 8.0, 8.0, 32.0
-"""Points: of the figure, and around its axes."""
+_LARGE, _SMALL = (288.0, 187.0), (240.0, 120.0)
+"""Points: width and height of a figure, and of one of many side by side."""
+_AROUND = 8.0
+"""Above the axes and to their right."""
 _MARGIN = 0.05
 """Between what is drawn and the ends of an axis, as a share of the axis."""
-_LETTER, _MOST_TICKS = 5.2, 6
+_LETTER, _MOST_TICKS, _FEW_TICKS = 6.6, 6, 3
 _DASHES = {"-": (), "--": (5.0, 3.0), "-.": (6.0, 2.0, 1.5, 2.0), ":": (1.5, 2.0)}
 Floats = NDArray[np.float64]
 Line = str | tuple[float, tuple[float, ...]]
@@ -31,8 +33,8 @@ Line = str | tuple[float, tuple[float, ...]]
 class _Axis:
     """One axis: its ends, as far as they are given, its label and its ticks."""
 
-    def __init__(self) -> None:
-        self.label, self.ends, self.thousands = "", [None, None], False
+    def __init__(self, most: int) -> None:
+        self.label, self.ends, self.thousands, self._most = "", [None, None], False, most
         self.ticks: Sequence[tuple[float, str]] = ()
         self._seen: list[Floats] = []
 
@@ -53,8 +55,8 @@ class _Axis:
         """The ticks within the limits, with their labels."""
         if self.ticks:
             return [(at, text) for at, text in self.ticks if low <= at <= high]
-        power = 10.0 ** math.floor(math.log10((high - low) / _MOST_TICKS))
-        step = next(power * by for by in (1, 2, 2.5, 5, 10) if (high - low) / (power * by) <= _MOST_TICKS)
+        power = 10.0 ** math.floor(math.log10((high - low) / self._most))
+        step = next(power * by for by in (1, 2, 2.5, 5, 10) if (high - low) / (power * by) <= self._most)
         places = np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1) * step
         return [(at, self._text(at, step)) for at in places.tolist()]
 
@@ -66,10 +68,15 @@ class _Axis:
 
 
 class Plot:
-    """A pair of axes, on which is drawn from behind to the front; x and y are in the data's units."""
+    """A pair of axes, on which is drawn from behind to the front; x and y are in the data's units.
 
-    def __init__(self) -> None:
-        self._x, self._y = _Axis(), _Axis()
+    Args:
+        small: one of many side by side.
+    """
+
+    def __init__(self, *, small: bool = False):
+        self._small, most = small, _FEW_TICKS if small else _MOST_TICKS
+        self._x, self._y = _Axis(most), _Axis(most)
         self._shapes: list[tuple[Floats, Floats, str]] = []
 
     def plot(
@@ -138,6 +145,9 @@ class Plot:
     def set_xticks(self, places: Sequence[float], labels: Sequence[str]) -> None:
         self._x.ticks = list(zip(places, labels, strict=True))
 
+    def set_yticks(self, places: Sequence[float], labels: Sequence[str]) -> None:
+        self._y.ticks = list(zip(places, labels, strict=True))
+
     def thousands_of_x(self) -> None:
         """20k instead of 20,000."""
         self._x.thousands = True
@@ -151,31 +161,33 @@ class Plot:
         Args:
             label: what it shows, for who cannot see it.
         """
-        head = f'<svg class="figure" role="img" aria-label="{escape(label)}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">'
-        return Markup(f"{head}{''.join(self._elements())}</svg>")
+        (width, height), kind = (_SMALL, "panel") if self._small else (_LARGE, "figure")
+        head = f'<svg class="{kind}" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {height:g}">'
+        return Markup(f"{head}{''.join(self._elements(width, height))}</svg>")
 
-    def _elements(self) -> Iterator[str]:
+    def _elements(self, width: float, height: float) -> Iterator[str]:
         (x_low, x_high), (y_low, y_high) = self._x.limits(), self._y.limits()
         beside, below = self._y.told(y_low, y_high), self._x.told(x_low, x_high)
-        left = 20 + _LETTER * max((len(text) for _, text in beside), default=1)
-        right, foot = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+        left = 8 + 14 * bool(self._y.label) + _LETTER * max((len(text) for _, text in beside), default=1)
+        right, foot = width - _AROUND, height - 16 - 16 * bool(self._x.label)
 
         def across(value: Any) -> Any:
             return left + (np.clip(value, x_low, x_high) - x_low) / (x_high - x_low) * (right - left)
 
         def up(value: Any) -> Any:
-            return foot - (np.clip(value, y_low, y_high) - y_low) / (y_high - y_low) * (foot - _TOP)
+            return foot - (np.clip(value, y_low, y_high) - y_low) / (y_high - y_low) * (foot - _AROUND)
 
         lines = "".join(f"M{left:.4g} {up(at):.4g}H{right:.4g}" for at, _ in beside)
-        lines += "".join(f"M{across(at):.4g} {foot:.4g}V{_TOP:.4g}" for at, _ in below)
+        lines += "".join(f"M{across(at):.4g} {foot:.4g}V{_AROUND:.4g}" for at, _ in below)
         yield f'<path d="{lines}" style="{_stroke(LINE, 0.6, "-", 1.0)}"/>'
         for x, y, style in self._shapes:
             if path := _path(across(x), up(y)):
                 yield f'<path d="{path}" style="{style}"/>'
         yield from (_text(text, left - 4, up(at) + 3, "end") for at, text in beside)
-        yield from (_text(text, across(at), foot + 11, "middle") for at, text in below)
-        yield _text(self._x.label, (left + right) / 2, _HEIGHT - 6, "middle")
-        middle = (foot + _TOP) / 2
+        ends = {x_low: "start", x_high: "end"} if self._small else {}
+        yield from (_text(text, across(at), foot + 11, ends.get(at, "middle")) for at, text in below)
+        yield _text(self._x.label, (left + right) / 2, height - 6, "middle")
+        middle = (foot + _AROUND) / 2
         yield _text(self._y.label, 9, middle, "middle", f' transform="rotate(-90 9 {middle:.4g})"')
 
 
@@ -204,14 +216,15 @@ def _text(text: str, x: float, y: float, anchor: str, more: str = "") -> str:
     return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}"{more}>{escape(text)}</text>' if text else ""
 
 
-def figure(draw: Callable[[Plot], object], *, label: str) -> Markup:
+def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -> Markup:
     """A figure with one pair of axes, as an <svg> element.
 
     Args:
         draw: draws on the axes.
         label: what it shows, for who cannot see it.
+        small: one of many side by side.
     """
-    plot = Plot()
+    plot = Plot(small=small)
     draw(plot)
     return plot.svg(label)
 

@@ -1,13 +1,17 @@
 """What a model's predictions rest on: the importance of columns, and the mean prediction by their values."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from flows.tell.figures.drawing import FIRST, MUTED, SECOND, apart, short
-from flows.tell.figures.panels import Panel, axis_value, tick
+import numpy as np
+from markupsafe import Markup
+
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, apart, figure, short
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
+from flows.tell.sections.window.column_words import axis_value, tick
 from headway.messages import number
 from headway.schema.calendar_days import Temporal
 from tfcore.evaluation.results import Dependence
@@ -30,7 +34,7 @@ def dependence(material: Material) -> Iterator[Panels]:
     if not ends:
         return
     low, high = min(ends), max(ends)
-    charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column)).svg()) for each in told]
+    charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column))) for each in told]
     classes = apart(told[0].by_class)
     keys = list(zip(_COLOURS, classes.values(), strict=False))
     what = "probability of each of the most frequent classes" if classes else "prediction"
@@ -38,28 +42,30 @@ def dependence(material: Material) -> Iterator[Panels]:
     yield Panels("Prediction by the columns that matter most", charts, keys, note)
 
 
-def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Panel:
-    span = (high - low) or 1.0
-    numbers = [value for value in each.values if not isinstance(value, str)]
-    least, most = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
-    values: Sequence[float | str] = each.values
-    shown = (least, (least + most) / 2, most) if numbers else values
-    labels = [axis_value(value, kind) for value in shown]
+def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
+    values, numeric = each.values, not isinstance(each.values[0], str)
     told = [
         f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
         for name, line in each.lines.items()
         for v, p in zip(values, line, strict=True)
     ]
-    panel = Panel(
-        f"Mean prediction by {each.column}: {', '.join(told)}",
-        x=labels if len(labels) <= 4 else (labels[0], f"{len(labels)} values", labels[-1]),
-        y=[tick(low), tick((low + high) / 2), tick(high)],
-    )
-    places = [(value - least) / ((most - least) or 1.0) for value in numbers]
-    for colour, line in zip(_COLOURS, each.lines.values(), strict=False):
-        heights = [(value - low) / span for value in line]
-        if numbers:
-            panel.line(list(zip(places, heights, strict=True)), colour, dashed=colour == SECOND)
-        else:
-            panel.steps(heights, colour, fill=colour == FIRST, dashed=colour == SECOND)
-    return panel
+
+    def draw(axes: Plot) -> None:
+        places: Sequence[Any] = values if numeric else range(len(values) + 1)
+        for colour, line in zip(_COLOURS, each.lines.values(), strict=False):
+            dashes, filled = "--" if colour == SECOND else "-", colour == FIRST
+            if numeric:
+                axes.plot(places, line, color=colour, linestyle=dashes)
+            else:
+                axes.stairs(line, places, color=colour, fill=filled, alpha=0.4 if filled else 1.0, linestyle=dashes)
+        ends = float(min(places)), float(max(places))
+        shown = (ends[0], sum(ends) / 2, ends[1]) if numeric else values
+        labels = [axis_value(value, kind) for value in shown]
+        labels = labels if len(labels) <= 4 else [labels[0], f"{len(labels)} values", labels[-1]]
+        axes.set_xticks(np.linspace(*ends, len(labels)).tolist(), labels)
+        axes.set_xlim(*ends)
+        heights = (low, (low + high) / 2, high)
+        axes.set_yticks(heights, [tick(height) for height in heights])
+        axes.set_ylim(low, high if high > low else low + 1)
+
+    return figure(draw, label=f"Mean prediction by {each.column}: {', '.join(told)}", small=True)

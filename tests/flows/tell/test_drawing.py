@@ -56,7 +56,7 @@ def test_a_line_is_broken_where_a_value_is_not_a_number_and_stays_inside_the_axe
     _, (line,) = told(draw)
     assert re.findall("[ML]", line.get("d")) == ["M", "M", "L"] and "stroke-dasharray: 5 3" in line.get("style")
     heights = [float(y) for y in re.findall(r"[\d.]+ ([\d.]+)", line.get("d"))]
-    assert min(heights) == 8 and max(heights) == 155, "of a figure 187 high, with its margins"
+    assert min(heights) == 8 and max(heights) == 171, "of a figure 187 high, with room for ticks"
 
 
 def test_a_histogram_stands_on_its_foot_and_points_are_dots():
@@ -73,3 +73,17 @@ def test_a_figure_of_one_value_or_none_has_axes():
     texts, paths = told(lambda axes: axes.plot([3], [0.0], color=FIRST))
     assert len(texts) > 4 and len(paths) == 1
     assert told(lambda axes: axes.set_xlabel("step"))[0][-1] == "step"
+
+
+def test_the_labels_of_a_small_figure_stay_inside_it():
+    def draw(axes: Plot) -> None:
+        axes.stairs([0.5, 1.0], range(3), color=FIRST, fill=True)
+        axes.set_xticks([0, 1, 2], ["first", "", "last"])
+        axes.set_xlim(0, 2)
+        axes.set_yticks([0, 1], ["0", "100%"])
+        axes.set_ylim(0, 1)
+
+    svg = ElementTree.fromstring(figure(draw, label="small", small=True))
+    texts = {each.text: (each.get("text-anchor"), float(each.get("x"))) for each in svg.iter("text")}
+    assert svg.get("class") == "panel" and list(texts) == ["0", "100%", "first", "last"]
+    assert texts["first"][0] == "start" and texts["last"] == ("end", 232.0) and texts["100%"][1] >= 4 * 6.6

@@ -4,15 +4,17 @@ in a table."""
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+from markupsafe import Markup
+
 from flows.dag.step import find_output
 from flows.tell.figures.column_charts import distance, shares
-from flows.tell.figures.drawing import FIRST, MUTED, SECOND
-from flows.tell.figures.panels import Panel, axis_value, tick
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
 from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.column_words import column_name, column_rows, frequent, usual_values
+from flows.tell.sections.window.column_words import axis_value, column_name, column_rows, frequent, tick, usual_values
 from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted, some
@@ -26,6 +28,7 @@ MOST_DRAWN, _MOST_LISTED = 50, 5000
 _LABELLED = 4
 """So few bars have a label each."""
 Statistics = Mapping[str, ColumnStatistics]
+_ALPHAS = {FIRST: 0.4, MUTED: 1.0, SECOND: 1.0}
 
 
 class Columns:
@@ -97,7 +100,7 @@ def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[St
         sides: what each is: its statistics and its colour.
     """
     drawn = [(column_name(each.column), _panel(each, sides)) for each in columns]
-    charts = [Chart(name, panel.svg()) for name, panel in drawn if panel is not None]
+    charts = [Chart(name, svg) for name, svg in drawn if svg is not None]
     keys = [(colour, said) for said, (of, colour) in sides.items() if of]
     note = (
         "Share of the values, by value; the outermost bars of numbers hold all beyond the first and the last hundredth."
@@ -106,19 +109,25 @@ def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[St
         yield Panels("Columns", charts, keys, note)
 
 
-def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Panel | None:
+def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Markup | None:
     name, known = summary.column, [(of.get(summary.column), colour) for of, colour in sides.values()]
     found = shares([of for of, _ in known])
     if found is None:
         return None
-    panel = Panel(
-        f"{column_name(name)}: {usual_values(summary)}",
-        x=_labels(found.bars, summary.temporal, {value for value, _ in frequent(summary)}),
-        y=("0", f"{tick(100 * found.highest, 2)}%"),
-    )
-    for place, (heights, (_, colour)) in enumerate(zip(found.heights, known, strict=True)):
-        panel.steps(heights, colour, fill=place == 0, dashed=colour == SECOND)
-    return panel
+    labels = _labels(found.bars, summary.temporal, {value for value, _ in frequent(summary)})
+
+    def draw(axes: Plot) -> None:
+        edges = range(max(map(len, found.heights)) + 1)
+        for heights, (_, colour) in zip(found.heights, known, strict=True):
+            if heights:
+                line = "--" if colour == SECOND else "-"
+                axes.stairs(heights, edges, color=colour, fill=colour == FIRST, alpha=_ALPHAS[colour], linestyle=line)
+        axes.set_xticks(np.linspace(0, edges[-1], len(labels)).tolist(), labels)
+        axes.set_xlim(0, edges[-1])
+        axes.set_yticks([0, 1], ["0", f"{tick(100 * found.highest, 2)}%"])
+        axes.set_ylim(0, 1)
+
+    return figure(draw, label=f"{column_name(name)}: {usual_values(summary)}", small=True)
 
 
 def _labels(bars: Sequence[str | int | float], temporal: Temporal | None, told: Collection[object]) -> list[str]:

@@ -4,13 +4,15 @@ from collections.abc import Iterable
 
 from flows.tell.figures.drawing import apart, short
 from flows.tell.rendering.cells import Row, cell
-from headway.messages import duration
-from headway.schema.calendar_days import PER_DAY, moment
+from headway.messages import duration, number
+from headway.schema.calendar_days import PER_DAY, Temporal, moment
 from headway.schema.columns import LABEL
 from headway.statistics.summary import ColumnSummary
 
 FEW_ROWS = 3
 """A text of fewer rows is not told: reports are mailed further than the data."""
+_LONGEST = 12
+"""Characters of a word at an axis."""
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
 
 
@@ -75,6 +77,18 @@ def usual_values(column: ColumnSummary) -> str:
         return ""
     p25, median, p75 = (figure(column, name) for name in ("p25", "median", "p75"))
     return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
+
+
+def tick(value: float, digits: int = 3) -> str:
+    """A number of an axis."""
+    return number(float(f"{value:.{digits}g}"))
+
+
+def axis_value(value: float | str, kind: Temporal | None) -> str:
+    """A value of a column at an axis; of dates and times a date or a time."""
+    if isinstance(value, str):
+        return short(value, _LONGEST)
+    return tick(value, 4) if kind is None else moment(value, kind)
 
 
 def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
