@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import escape
 
 from flows.tell.figures.drawing import FIRST, short
-from flows.tell.figures.strips import Strips
+from flows.tell.figures.strips import Box, strip
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Metrics, MetricValue, Threshold, Values
@@ -71,17 +71,14 @@ def importance_table(found: Importance, where: str = "") -> Table:
         title += ", with 95% intervals"
     shown = found.columns[:_MOST_ROWS]
     highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
-    strips = Strips(len(shown), limits=(0, highest))
-    for row, each in enumerate(shown):
-        strips.box(row, 0, max(each.permuted or 0.0, 0.0), FIRST)
     rows = [
         {
             "column": short(each.column, 60),
-            "picture": picture,
+            "picture": strip([Box(0, max(each.permuted or 0.0, 0.0), FIRST)], (0, highest)),
             "worse by": metric_text(each.permuted),
             "interval": ends(each.interval),
             "missing": each.missing,
         }
-        for each, picture in zip(shown, strips.svgs(), strict=True)
+        for each in shown
     ]
     return Table(title, rows)

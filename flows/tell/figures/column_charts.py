@@ -54,7 +54,7 @@ def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
         return None
     known = [side if side is not None and side.type == ours.type else None for side in sides]
     if ours.type == "bytes":
-        return _of_words(ours, known) if _countable(ours) else None
+        return _of_words(ours, known) if _countable(ours) and ours.values else None
     if not ours.finite:
         return None
     known = [side if side is not None and side.finite else None for side in known]

@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.tell.ending import outcome_text
 from flows.tell.figures.drawing import FIRST, MUTED, short
-from flows.tell.figures.strips import Strips, interval_strips
+from flows.tell.figures.strips import Box, interval_strips, strip
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.worst_rows import links
@@ -62,7 +62,7 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
     shown, rows = harmed[:_MOST], list[Row]()
     known = [each.metrics.intervals.get(metric) or (each.level, each.level) for each in shown]
     marks = [(low, each.level, high, FIRST) for each, (low, high) in zip(shown, known, strict=True)]
-    for each, picture in zip(shown, interval_strips(marks, lines={whole: MUTED}), strict=True):
+    for each, picture in zip(shown, interval_strips(marks, line=whole), strict=True):
         cells: dict[str, Any] = {
             "slice": short(named(each.column, each.value), 60),
             "rows": each.metrics.rows,
@@ -84,22 +84,19 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
 
 
 def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
-    strips = Strips(len(found.slices), limits=(0, max(each.loss for each in found.slices) or 1.0))
-    for row, each in enumerate(found.slices):
-        strips.box(row, 0, each.loss, FIRST)
-        strips.box(row, 0, each.loss_of_others, MUTED, low=0.38, high=0.62)
+    limits = 0, max(each.loss for each in found.slices) or 1.0
     rows = [
         {
             "slice": short(named(each.slice, each.value), 80),
             "rows": each.rows,
             found.metric: each.loss,
             f"{found.metric} of the other rows": each.loss_of_others,
-            "picture": picture,
+            "picture": strip([Box(0, each.loss, FIRST), Box(0, each.loss_of_others, MUTED, 0.38, 0.62)], limits),
             "predicted": each.prediction_mean,
             "observed": each.label_mean,
             "worst rows": links(measured, each.worst_rows, split),
         }
-        for each, picture in zip(found.slices, strips.svgs(), strict=True)
+        for each in found.slices
     ]
     note = f"{found.significant} of {found.tried:,} slices of {found.columns} columns have a {found.metric} above that of all "
     note += "other rows beyond chance. Where predicted and observed agree, the slice is hard; where not, the model is wrong."

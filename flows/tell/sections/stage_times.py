@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from flows.records import Ran, RunRecord
 from flows.tell.figures.drawing import FIRST, LINE
-from flows.tell.figures.strips import Strips
+from flows.tell.figures.strips import Box, strip
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
@@ -33,12 +33,8 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
     seconds = [sum(step.seconds for step in steps if not step.cached) for steps in together]
     ends = [max((step.at or 0.0 for step in steps), default=0.0) for steps in together]
     whole = max([*ends, *seconds], default=0.0) or 1.0
-    strips = Strips(len(together))
-    for row, (steps, took, end) in enumerate(zip(together, seconds, ends, strict=True)):
-        reused = all(step.cached for step in steps)
+    for steps, took, end in zip(together, seconds, ends, strict=True):
         begin = max(end - took, 0.0) / whole  # runs of before say no end: all begin at the left
-        strips.box(row, begin, begin + max(took / whole, 0.012), LINE if reused else FIRST)
-    for steps, took, picture in zip(together, seconds, strips.svgs(), strict=True):
         ran = [step for step in steps if not step.cached]
         reused, kept = not ran, len(steps) - len(ran)
         whys = {why_it_ran(step.why, step.stage) for step in ran}
@@ -46,6 +42,6 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
             "step": steps[0].title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
             "what": "reused" if reused else "ran" if not kept else f"{len(ran)} ran, {kept} reused",
             "took": duration(took) if ran else "",
-            "when": picture,
+            "when": strip([Box(begin, begin + max(took / whole, 0.012), LINE if reused else FIRST)]),
             "why": whys.pop() if len(whys) == 1 else "",
         }
