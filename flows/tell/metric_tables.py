@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from markupsafe import escape
+from markupsafe import Markup
 
 from flows.tell.figures.drawing import FIRST, short
 from flows.tell.figures.strips import Box, strip
@@ -47,7 +47,7 @@ def metric_table(
     rows: list[Row] = [
         {"metric": of.name, value: metric_text(of.value), interval: ends(of.interval)}
         | {other: metric_text(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
-        | {"meaning": escape(meaning(of.name, task))}
+        | {"meaning": Markup('<span class="long">{}</span>').format(said) if (said := meaning(of.name, task)) else None}
         for of in values
     ]
     return Table(title, rows)

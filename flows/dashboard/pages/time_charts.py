@@ -64,7 +64,7 @@ def differences_chart(found: tuple[Paired, ...]) -> Chart:
             colour = {"better": GOOD, "worse": BAD}.get(outcome_of(check), FIRST)
             if check.interval is not None:
                 axes.plot([place, place], list(check.interval), color=colour)
-            axes.plot([place], [check.change], color=colour, marker="o", markersize=4, linestyle="")
+            axes.plot([place], [check.change or 0.0], color=colour, marker="o", markersize=4, linestyle="")
         _places(axes, [f"v{pair.version}" for pair in found])
         axes.set_ylabel(f"difference in {short(metric, 20)}")
 

@@ -90,13 +90,8 @@ def _decided(side: Side) -> str:
     return f"{side.label} at the gate on {rows_in_words(side.spans.eval)}: {word}{against}{reason}"
 
 
-def _rows(split: str) -> Callable[[Side], str]:
-    return lambda side: f"{side.rows[split]:,}" if split in side.rows else ""
-
-
-def _read(side: Side) -> str:
-    shown = {name: count for name, count in side.counts.items() if count or name in ("read", "written")}
-    return ", ".join(f"{name} {count:,}" for name, count in shown.items())
+def _rows(name: str) -> Callable[[Side], str]:
+    return lambda side: f"{known[name]:,}" if name in (known := {**side.rows, **side.counts}) else ""
 
 
 _TOLD: dict[str, Callable[[Side], str]] = {
@@ -108,7 +103,7 @@ _TOLD: dict[str, Callable[[Side], str]] = {
     "eval spans": lambda side: window(side.spans.eval),
     "train rows": _rows("train"),
     "eval rows": _rows("eval"),
-    "rows from the files": _read,
+    **{f"rows {name}": _rows(name) for name in ("read", "filtered", "quarantined")},
     "size": lambda side: size(side.bytes) if side.bytes else "",
 }
 

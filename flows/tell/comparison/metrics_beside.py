@@ -38,7 +38,7 @@ def metrics(comparison: Compared, *, drawn: bool) -> Part | None:
 def _own(side: Side) -> Table:
     """The metrics of one side's own evaluation."""
     values = [MetricValue(name=name, value=of.value, interval=of.interval) for name, of in side.metrics.items()]
-    return metric_table(values, title=f"{capital(side.label)} on {rows_in_words(side.spans.eval)}")
+    return metric_table(values, title=f"{capital(side.label)} on {rows_in_words(side.spans.eval)}", task=side.task)
 
 
 # --- figures

@@ -34,7 +34,8 @@ class _Axis:
     """One axis: its ends, as far as they are given, its label and its ticks."""
 
     def __init__(self, most: int) -> None:
-        self.label, self.ends, self.thousands, self._most = "", [None, None], False, most
+        self.label, self.thousands, self._most = "", False, most
+        self.ends: tuple[float | None, float | None] = (None, None)
         self.ticks: Sequence[tuple[float, str]] = ()
         self._seen: list[Floats] = []
 
@@ -131,10 +132,10 @@ class Plot:
         self._add(np.array([x, x]), np.array([-np.inf, np.inf]), _stroke(color, linewidth, linestyle, 1.0))
 
     def set_xlim(self, left: float | None = None, right: float | None = None) -> None:
-        self._x.ends = [left, right]
+        self._x.ends = left, right
 
     def set_ylim(self, bottom: float | None = None, top: float | None = None) -> None:
-        self._y.ends = [bottom, top]
+        self._y.ends = bottom, top
 
     def set_xlabel(self, text: str) -> None:
         self._x.label = text

@@ -43,7 +43,8 @@ def dependence(material: Material) -> Iterator[Panels]:
 
 
 def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
-    values, numeric = each.values, not isinstance(each.values[0], str)
+    values: Sequence[float | str] = each.values
+    numeric = not isinstance(values[0], str)
     told = [
         f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
         for name, line in each.lines.items()
@@ -59,7 +60,7 @@ def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> 
             else:
                 axes.stairs(line, places, color=colour, fill=filled, alpha=0.4 if filled else 1.0, linestyle=dashes)
         ends = float(min(places)), float(max(places))
-        shown = (ends[0], sum(ends) / 2, ends[1]) if numeric else values
+        shown: Sequence[float | str] = (ends[0], sum(ends) / 2, ends[1]) if numeric else values
         labels = [axis_value(value, kind) for value in shown]
         labels = labels if len(labels) <= 4 else [labels[0], f"{len(labels)} values", labels[-1]]
         axes.set_xticks(np.linspace(*ends, len(labels)).tolist(), labels)

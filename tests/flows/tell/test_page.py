@@ -112,7 +112,7 @@ def test_metrics_have_their_meaning_where_they_are_first_named(tmp_path):
     assert "auc: how often a positive row gets a higher prediction than a negative one" in verdict
     assert "bias: how far the mean prediction is from the mean label" in verdict
     table = rest[rest.index("<h3>Metrics</h3>") :].partition("</table>")[0]
-    assert "<td>of the positive rows, the share that is decided positive</td>" in table
+    assert ">of the positive rows, the share that is decided positive</span>" in table
 
 
 def test_decisions_of_classes_and_of_the_confusion_matrix_say_how_they_differ(tmp_path):
