@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.ingest.request import NOTES, IngestRequest
-from beam_jobs.ingest.stage import ingest
+from beam_jobs.ingest.stage import ingest, ingest_many
 from beam_jobs.leakage_check import FILE, LookJob, prove
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
@@ -62,8 +62,9 @@ def window(tmp_path):
             )
             out = tmp_path / "out" / span
             out.mkdir(parents=True)
-            ingest(request, out, Monitor(), runner=RunnerConfig(workers=1))
             outputs.append(SpanOutput(request=request, notes=out / NOTES))
+        folders = [tmp_path / "out" / span for span in spans]
+        ingest_many([output.request for output in outputs], folders, Monitor(), runner=RunnerConfig(workers=1))
         parts = parts or {n: tuple(p) for n, p in window_splits(split, list(spans)).items() if p}
         run.request = SplitsRequest(split=split, spans=tuple(outputs), parts=parts)
         result = prove(run.request, tmp_path, Monitor())

@@ -746,7 +746,12 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
         .astype(np.float64)
     )
 
-    formats = ["tflite", "tflite_float16", "onnx"] if find_spec("tf2onnx") else ["tflite", "tflite_float16"]
+    # what is rounded to 16 bits is the weights, whatever the model does with them
+    formats = [
+        "tflite",
+        *(["tflite_float16"] if task == "multiclass" else []),
+        *(["onnx"] if find_spec("tf2onnx") else []),
+    ]
     request = ExportRequest(trained=tmp_path, transform=parameters, model=config, formats=formats)
     result = export(ExportRequest.model_validate(request.model_dump(mode="json")), tmp_path, Monitor())
     assert result["saved_model"] == "saved_model" and result["bytes"] > 10_000

@@ -52,7 +52,7 @@ def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, **traini
     return data, np.concatenate(rows, 1)
 
 
-@pytest.mark.parametrize(("early", "starts"), [(None, (1, 17, 44, 70)), ({"holdout": 0.2}, (17, 70))])
+@pytest.mark.parametrize(("early", "starts"), [(None, (17, 70)), ({"holdout": 0.2}, (44,))])
 def test_a_resumed_training_sees_the_same_sample(written, early, starts):
     sampling = {"rates": {"0": 0.1, "1": 2.5}}
     data, whole = labels(written, sampling, stacks=16, early_stopping=early)  # over two epochs
@@ -88,7 +88,7 @@ def test_balanced_either_way_the_classes_come_equally_often(written):
 @pytest.mark.parametrize("correct", ["logits", "weights", "none"])
 def test_probabilities_stay_calibrated(written, tmp_path, correct):
     transform = written.fit()
-    training = {"batch_size": 128, "epochs": 12, "learning_rate": 0.01, "jit": "off", "summaries": False}
+    training = {"batch_size": 128, "epochs": 5, "learning_rate": 0.03, "jit": "off", "summaries": False}
     sampling = {"negatives": 0.1, "correct": correct}
     request = TrainRequest(
         examples=(written.part("train"),),
