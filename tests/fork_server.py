@@ -115,8 +115,8 @@ class ForkServer:
     def _forked(self, kind, arguments, env, cwd):
         """The process; None where its environment is another than the server's."""
         with self._starting:
-            if kind not in self._servers:
-                self._servers[kind] = self._connected(kind)
+            for each in {kind, "replay"} - set(self._servers):  # a worker's replays: their server outlives the worker
+                self._servers[each] = self._connected(each)
         control, began_with = self._servers[kind]
         if early(env, kind) != began_with:
             return None
@@ -195,10 +195,14 @@ def serve(kind, listener):
 
             for module in STAGES:
                 importlib.import_module(module)
+        import numpy
+        import pyarrow.parquet
+
+        pyarrow.array(numpy.arange(1))  # the first looks for pandas, which takes half a second to import
     else:
         for name in ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows"):
             sys.modules[name] = None
-        import numpy  # noqa: F401
+        import numpy
         import tensorflow  # noqa: F401
     signal.signal(signal.SIGCHLD, _reap)
     connections = [listener.accept()[0]]
