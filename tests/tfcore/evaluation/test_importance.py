@@ -69,10 +69,21 @@ def trained(tmp_path_factory):
     return {"model": model, "transform": transform, "examples": (examples.part("eval"),)}
 
 
-def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_path):
+@pytest.fixture(scope="module")
+def evaluated(trained, tmp_path_factory):
+    return predict(EvaluateRequest(**trained), tmp_path_factory.mktemp("evaluated"), Monitor())
+
+
+@pytest.fixture(scope="module")
+def sampled(trained, tmp_path_factory):
+    """The importance by a sample of the rows."""
+    return importance(ImportanceRequest(**trained, rows=1000), tmp_path_factory.mktemp("sampled"), Monitor())
+
+
+def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, evaluated, tmp_path):
     result = importance(ImportanceRequest(**trained), tmp_path, Monitor())
     assert json.loads((tmp_path / "importance.json").read_text()) == result
-    auc = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["metrics"]["auc"]
+    auc = evaluated["metrics"]["auc"]
     assert result["rows"] == 2500 and result["metric"] == "auc" and result["value"] == pytest.approx(auc, abs=1e-6)
     found = {each["column"]: each for each in result["columns"]}
     assert next(iter(found)) == "strong" and set(found) == {"strong", "weak", "noise", "kind", "day", "tags"}
@@ -85,10 +96,9 @@ def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_pa
     assert found["strong"]["missing"] > 0.2 and found["weak"]["missing"] is None
 
 
-def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, tmp_path):
-    first = importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor())
-    assert first["rows"] == 600, "of 2,500, not every fifth of them"
-    assert importance(ImportanceRequest(**trained, rows=600), tmp_path, Monitor()) == first
+def test_a_sample_is_spread_over_the_rows_and_repeatable(trained, sampled, tmp_path):
+    assert sampled["rows"] == 1000, "of 2,500, not every third of them"
+    assert importance(ImportanceRequest(**trained, rows=1000), tmp_path, Monitor()) == sampled
 
 
 @pytest.mark.parametrize(("rows", "most"), [(1001, 1000), (1999, 1000), (2500, 600), (7, 1000), (1_000_000, 1000)])
@@ -100,10 +110,9 @@ def test_a_sample_is_as_large_as_it_says_and_the_same_however_rows_are_cut_into_
     assert np.concatenate(again).tolist() == sample.tolist()
 
 
-def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(trained, tmp_path):
+def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(sampled, evaluated):
     """What is made of a column, such as the parts of a date or a list's ids, goes together."""
-    whole = importance(ImportanceRequest(**trained, rows=1000), tmp_path, Monitor())
-    quick = predict(EvaluateRequest(**trained), tmp_path / "evaluated", Monitor())["importance"]
+    whole, quick = sampled, evaluated["importance"]
     assert (quick["rows"], quick["metric"], quick["value"]) == (1000, "auc", pytest.approx(whole["value"], abs=1e-9))
     assert [each["column"] for each in quick["columns"]] == [each["column"] for each in whole["columns"]]
     for ours, theirs in zip(quick["columns"], whole["columns"], strict=True):
@@ -111,8 +120,8 @@ def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(tr
         assert ours["interval"] == pytest.approx(theirs["interval"], abs=1e-9)
 
 
-def test_the_mean_prediction_by_a_columns_values_is_told_of_the_columns_that_matter_most(trained, tmp_path):
-    result = Evaluated.model_validate(predict(EvaluateRequest(**trained), tmp_path, Monitor()))
+def test_the_mean_prediction_by_a_columns_values_is_told_of_the_columns_that_matter_most(evaluated):
+    result = Evaluated.model_validate(evaluated)
     assert [each.column for each in result.dependence[:2]] == [each.column for each in result.importance.columns[:2]]
     told = {each.column: each for each in result.dependence}
     strong = told["strong"]

@@ -99,8 +99,19 @@ def other(tmp_path_factory, request):
     return World(tmp_path_factory.mktemp(request.param), request.param)
 
 
+@pytest.fixture(scope="module")
+def without_unit(binary, tmp_path_factory):
+    """(predictions, metrics) of the trained model and of its SavedModel where records have no unit."""
+    found = []
+    for model in (None, SavedModel(path=binary.saved)):
+        out = tmp_path_factory.mktemp("without_unit")
+        result = predict(binary.request(model, columns=("hour",)), out, Monitor())
+        found.append((pq.read_table(out / result["predictions"]), result["metrics"]))
+    return found
+
+
 @pytest.mark.parametrize("rows_per_record", [512, 1])
-def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, tmp_path, rows_per_record):
+def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, without_unit, tmp_path, rows_per_record):
     """Of a trained model and of a SavedModel, which takes no such column; a row without a key has none."""
     units = pa.array([None if i % 13 == 0 else i % 40 for i in range(ROWS)], pa.int64())
     splits = {"eval": binary.rows.append_column(UNIT, units)}
@@ -108,13 +119,12 @@ def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, tm
     examples = write_examples(tmp_path / "examples", splits, columns, rows_per_record=rows_per_record)
     for number, model in enumerate([None, SavedModel(path=binary.saved)]):
         request = binary.request(model, columns=("hour",)).model_copy(update={"examples": (examples.part("eval"),)})
-        plain = predict(binary.request(model, columns=("hour",)), tmp_path / f"plain{number}", Monitor())
         result = predict(request, tmp_path / str(number), Monitor())
         written = pq.read_table(tmp_path / str(number) / result["predictions"])
         assert written.column_names == ["row", "label", "weight", "prediction", "hour", UNIT]
-        assert written[UNIT].combine_chunks() == units and result["metrics"] == plain["metrics"]
+        before, metrics = without_unit[number]
+        assert written[UNIT].combine_chunks() == units and result["metrics"] == metrics
         if number == 0:
-            before = pq.read_table(tmp_path / "plain0" / plain["predictions"])
             assert written.drop_columns([UNIT])["prediction"] == before["prediction"]
 
 

@@ -37,8 +37,8 @@ def test_tolerant_gives_the_pixels_that_the_exported_graph_gives():
     more = [image(seed, size=size) for seed, size in enumerate(sizes, 4)]
     files = tf.constant([image(0), image(1, "JPEG"), image(2, mode="L"), b"", *more])
     present = tf.constant([True, True, True, False] + [True] * len(more))
-    exported = tf.function(lambda f, p: decode_images(f, p, PIXELS))(files, present)
-    found, usable = tf.function(lambda f, p: Tolerant(0)(f, p, PIXELS))(files, present)
+    exported = tf.function(lambda f, p: decode_images(f, p, PIXELS), autograph=False)(files, present)
+    found, usable = tf.function(lambda f, p: Tolerant(0)(f, p, PIXELS), autograph=False)(files, present)
     np.testing.assert_array_equal(exported, found)
     assert exported.shape == (8, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
     assert not exported[3].numpy().any() and exported[0].numpy().any()
@@ -57,7 +57,7 @@ def test_a_refused_image_is_counted_and_too_many_are_an_error():
     assert usable.numpy().tolist() == [True, False, False] and tolerant.refused == 2
     assert not found[1].numpy().any()
     with pytest.raises(DataError, match="refused 4 images, more than 2: jpeg::Uncompress failed"), python_errors():
-        tf.function(lambda f: tolerant(f, None, PIXELS))(files)
+        tf.function(lambda f: tolerant(f, None, PIXELS), autograph=False)(files)
 
 
 def raw(*values):
@@ -67,7 +67,7 @@ def raw(*values):
 def test_raw_pixels_are_taken_as_they_are():
     pixels = np.arange(2 * 8 * 6 * 3, dtype=np.uint16).astype(np.uint8).reshape(2, *PIXELS)
     files = tf.constant([pixels[0].tobytes(), b"", pixels[1].tobytes()])
-    decode = tf.function(lambda f, p: decode_images(f, p, PIXELS, raw=True))
+    decode = tf.function(lambda f, p: decode_images(f, p, PIXELS, raw=True), autograph=False)
     found = decode(files, tf.constant([True, False, True])).numpy()
     np.testing.assert_array_equal(found, [pixels[0], np.zeros(PIXELS), pixels[1]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="raw pixels have 144 bytes"):

@@ -1,5 +1,7 @@
 """The graph against NumPy, row groups against single rows, dictionaries against plain values."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -99,25 +101,41 @@ WORDS = st.lists(
 )
 
 
-@pytest.mark.parametrize("transform", [{"vocabulary": {"oov_buckets": 3}}, {"hash": {"buckets": 5}}], ids=str)
+TEXTS, KNOWN, CODES = (tf.TensorSpec([None], dtype) for dtype in (tf.string, tf.bool, tf.int64))
+
+
+@cache
+def _text_transform(name, option):
+    """(the parameters, ids of plain values and of a dictionary's, each one graph for any number of rows)."""
+    parameters = _fitted(TEXT, [b"a"] * 5 + [b"b"] * 3 + [b""] * 2 + [None], {name: dict([option])})
+    module = Transform(parameters)
+
+    @tf.function(input_signature=[TEXTS, KNOWN], autograph=False)
+    def plain(values, present):
+        return module({"s": RawColumn(values, present)})["categorical"]
+
+    @tf.function(input_signature=[TEXTS, KNOWN, CODES], autograph=False)
+    def dictionary(words, present, codes):
+        return module({"s": RawColumn(words, present, codes)})["categorical"]
+
+    return parameters, plain, dictionary
+
+
+@pytest.mark.parametrize("transform", [("vocabulary", ("oov_buckets", 3)), ("hash", ("buckets", 5))], ids=str)
 @given(rows=WORDS)
 def test_a_dictionary_gives_the_same_ids_as_plain_values_and_as_single_rows(transform, rows):
-    parameters = _fitted(TEXT, [b"a"] * 5 + [b"b"] * 3 + [b""] * 2 + [None], transform)
-    module = Transform(parameters)
+    parameters, ids_of, ids_of_dictionary = _text_transform(*transform)
     array = pa.array(rows, pa.binary())
     present = tf.constant([row is not None for row in rows], tf.bool)
     plain = tf.constant([row or b"" for row in rows], tf.string)
     encoded = array.dictionary_encode()
     codes = tf.constant([0 if i is None else i for i in encoded.indices.to_pylist()], tf.int64)
-    whole = module({"s": RawColumn(tf.constant(encoded.dictionary.to_pylist(), tf.string), present, codes)})
-    flat = module({"s": RawColumn(plain, present)})
-    np.testing.assert_array_equal(whole["categorical"], flat["categorical"])
-    single = [
-        module({"s": RawColumn(plain[i : i + 1], present[i : i + 1])})["categorical"][0, 0] for i in range(len(rows))
-    ]
-    np.testing.assert_array_equal(flat["categorical"][:, 0], single)
+    ids = ids_of(plain, present).numpy()[:, 0]
+    whole = ids_of_dictionary(tf.constant(encoded.dictionary.to_pylist(), tf.string), present, codes)
+    np.testing.assert_array_equal(whole[:, 0], ids)
+    single = [ids_of(plain[i : i + 1], present[i : i + 1])[0, 0] for i in range(len(rows))]
+    np.testing.assert_array_equal(ids, single)
     size = parameters.categorical[0].size
-    ids = flat["categorical"].numpy()[:, 0]
     assert ((ids >= 0) & (ids < size)).all()
     assert all((row is None) == (i == size - 1) for row, i in zip(rows, ids, strict=True))
 

@@ -188,7 +188,7 @@ def test_gradients_are_clipped_to_their_global_norm():
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
     names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
-    it, plain = learner(jit, knobs=names), learner(jit, dropout=0.0)
+    it, plain = learner(jit, knobs=names), learner(dropout=0.0)
     variables = [variable for some in it.variables().values() for variable in some]
     begun = [variable.numpy() for variable in variables]
     off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
