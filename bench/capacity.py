@@ -45,7 +45,7 @@ name: large
 source: {{format: parquet, path: "data/{{span}}.parquet"}}
 label: y
 split: {{key: [customer], eval: 0.2}}
-training: {{epochs: 1, batch_size: 16384}}
+training: {{steps: 1000, batch_size: 16384}}
 """
 SPANS, PIECE = 10, 1_000_000
 SIZES = [BASE, (48, 10_000, 20), *((12, rows, 20) for rows in ROWS), (12, 10_000, 200), (12, 10_000, 1_000)]
@@ -199,13 +199,14 @@ def large(rows: int, parent: Path) -> None:
         print(f"raw files: {_held(folder / 'data') / 1e6:,.0f} MB", flush=True)
         cost = measured(folder, 0.5)
         [record] = (json.loads(path.read_text()) for path in (folder / "store" / "runs").glob("*.json"))
-    late = cost.seconds - record["seconds"]  # the process starts before the run
+    begin = late = cost.seconds - record["seconds"]  # the process starts before the run
     print("\n| stage | seconds | processor seconds | memory |\n| --- | ---: | ---: | ---: |")
-    for step in record["stages"]:
-        begin, end = late + step["at"] - step["seconds"], late + step["at"]
+    for stage, at in {step["stage"]: step["at"] for step in record["stages"]}.items():
+        end = late + at
         inside = [sample for sample in cost.samples if begin <= sample.seconds <= end] or cost.samples[:1]
         processor, memory = inside[-1].processor - inside[0].processor, max(sample.memory for sample in inside)
-        print(f"| {step['title']} | {step['seconds']:.0f} | {processor:.0f} | {memory / 1e9:.1f} GB |")
+        print(f"| {stage} | {end - begin:.0f} | {processor:.0f} | {memory / 1e9:.1f} GB |")
+        begin = end
     processor = max(sample.processor for sample in cost.samples)
     print(
         f"| in all | {cost.seconds:.0f} | {processor:.0f} | {cost.memory / 1e9:.1f} GB |\n\nstore: {cost.disk / 1e6:,.0f} MB"

@@ -12,13 +12,15 @@ name and, when it may be null, `c/present`, since parsers take an empty list for
 The rows of a shard's records stand in its manifest, equal ones in a row as one pair:
 
     packed([4096, 4096, 4096, 17])            # [[4096, 3], [17, 1]]
-    unpacked([[4096, 3], [17, 1]])            # [4096, 4096, 4096, 17]
+    unpacked([[4096, 3], [17, 1]])            # int64: 4096, 4096, 4096, 17
 """
 
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from headway.config import Frozen
@@ -76,15 +78,10 @@ def packed(rows: Sequence[int]) -> list[list[int]]:
     return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
 
 
-def unpacked(value: Packed) -> list[int]:
-    """The row count of each record, from what `packed` returned."""
-    rows: list[int] = []
-    for pair in value:
-        if isinstance(pair, int):
-            rows.append(pair)
-        else:
-            rows += [pair[0]] * pair[1]
-    return rows
+def unpacked(value: Packed) -> NDArray[np.int64]:
+    """The row count of each record, from what `packed` returned; records of one size take no memory. [records]"""
+    runs = np.asarray([(pair, 1) if isinstance(pair, int) else pair for pair in value], np.int64).reshape(-1, 2)
+    return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
 
 
 def total(value: Packed) -> int:

@@ -22,6 +22,7 @@ from headway.tabular.hashing import permutation
 WINDOW_ROWS = 65_536
 CYCLE = 8
 RowsOfRecords = Sequence[Sequence[int] | NDArray[np.int64]]
+_AT_ONCE = 1 << 20
 _SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of windows
 
 
@@ -61,9 +62,9 @@ class Plan:
     ):
         self._rows_of = rows_of_records if callable(rows_of_records) else None
         first = rows_of_records(0) if callable(rows_of_records) else rows_of_records
-        self._rows = [np.asarray(rows, np.int64) for rows in first]
+        self._rows = [np.asarray(rows) for rows in first]
         self.seed, self.window, self.cycle, self.block = seed, window, cycle, block
-        self.rows = int(sum(rows.sum() for rows in self._rows))
+        self.rows = sum(int(rows.sum()) for rows in self._rows)
         """Rows of the first epoch."""
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
@@ -71,12 +72,13 @@ class Plan:
         return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
-    def record_rows(self, epoch: int) -> NDArray[np.int64]:
-        """Rows of each record, in the order in which an epoch reads the records; int64 [records]."""
+    def record_rows(self, epoch: int) -> NDArray[Any]:
+        """Rows of each record, in the order in which an epoch reads the records; integers of the least type, [records]."""
         runs = self._runs(epoch)
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         parts = [rows[shard][first : first + count] for shard, first, count in runs.tolist()]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        kind = np.min_scalar_type(max((int(each.max(initial=0)) for each in rows), default=0))
+        return np.concatenate([np.zeros(0, kind), *parts], dtype=kind, casting="unsafe")
 
     def _runs(self, epoch: int) -> NDArray[np.int64]:
         """(shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
@@ -89,7 +91,7 @@ class Plan:
     def places(self, epoch: int) -> NDArray[np.int32]:
         """The place of each row of an epoch in the manifests' order, before windows are permuted; int32 [rows]. Only
         for a plan that has the same rows in every epoch."""
-        lengths = np.concatenate(self._rows)
+        lengths = np.concatenate(self._rows).astype(np.int64)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)
         return ranges(begins[read], lengths[read], np.int32)
@@ -107,9 +109,14 @@ class Plan:
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
         """(records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
-        ends = np.cumsum(self.record_rows(epoch))
-        skip = int(np.searchsorted(ends, row, side="right"))
-        return skip, row - (int(ends[skip - 1]) if skip else 0)
+        skip, records = 0, self.record_rows(epoch) if row else ()
+        while skip < len(records):  # of so many at a time, which bounds the memory
+            ends = np.cumsum(records[skip : skip + _AT_ONCE], dtype=np.int64)
+            passed = int(np.searchsorted(ends, row, side="right"))
+            skip, row = skip + passed, row - (int(ends[passed - 1]) if passed else 0)
+            if passed < len(ends):
+                break
+        return skip, row
 
     def _epoch_of(self, row: int) -> tuple[int, int]:
         epoch = 0

@@ -232,7 +232,7 @@ def _stacks_ahead(spec: Mapping[str, tf.TensorSpec], rows: int) -> int:
 
 def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
     """The number of rows that `training_dataset` reads in an epoch."""
-    return int(sum(sum(rows) for rows in kept_rows(shards, holdout)))
+    return sum(int(rows.sum()) for rows in kept_rows(shards, holdout))
 
 
 @tf.autograph.experimental.do_not_convert  # as above
@@ -245,12 +245,12 @@ def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, R
     return safe(results, shards)
 
 
-def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[np.uint16]]:
+def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
     """The class of each row, by shard; only labels are parsed."""
     labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
     classes = [label.numpy() for label in labels]
-    ends = np.cumsum([sum(rows) for rows in shards.rows])[:-1]
-    return np.split(np.concatenate(classes) if classes else np.zeros(0, np.uint16), ends)
+    classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
+    return np.split(np.concatenate([np.zeros(0, np.uint8), *classes]), np.cumsum(shards.counts)[:-1])
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:

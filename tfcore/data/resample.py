@@ -5,10 +5,12 @@
     Resampling(resample, shards, holdout)(rows, shard, number, epoch)          # the same in the graph
 
 An epoch's number of rows depends on its labels, and where a training resumes on those numbers: so labels are read once
-at the start and kept, two bytes a row. A row of rate 2.3 comes twice in every epoch, and a third time in 0.3 of them.
+at the start and kept, a byte a row, or two of more than 256 classes. A row of rate 2.3 comes twice in every epoch, and a third
+time in 0.3 of them.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from headway.tabular.hashing import U64, mix64
 from tfcore.augment.draws import mix64 as hash_of
-from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards
+from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards, by_record
 
 _SALT = 0x726573 << 32
 _BITS = 24
@@ -31,9 +33,7 @@ class Resample:
         inverse: let each row count 1 / rate times.
     """
 
-    def __init__(
-        self, rates: Sequence[float], classes: Sequence[NDArray[np.uint16]], *, seed: int, inverse: bool = False
-    ):
+    def __init__(self, rates: Sequence[float], classes: Sequence[NDArray[Any]], *, seed: int, inverse: bool = False):
         self.seed, self._classes = seed + _SALT, classes
         self.whole = np.floor(rates).astype(np.int64)
         self.part = np.round((np.asarray(rates) - self.whole) * (1 << _BITS)).astype(np.int64)
@@ -47,15 +47,14 @@ class Resample:
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
         return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
 
-    def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[np.int64]]:
+    def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[Any]]:
         """Rows that each record contributes to an epoch, by shard."""
         by_shard = []
         for shard, rows in enumerate(shards.rows):
-            counts, copies = np.asarray(rows, np.int64), self.copies(shard, epoch)
+            copies = self.copies(shard, epoch)
             if holdout is not None:
                 copies = copies * holdout.keeps(shard, len(copies))
-            ends = np.concatenate([[0], np.cumsum(copies)])[np.cumsum(counts)] if len(counts) else counts
-            by_shard.append(np.diff(ends, prepend=0))
+            by_shard.append(by_record(rows, copies))
         return by_shard
 
     def most(self, shard: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ Which rows are held out stands in a bit of each row: NumPy counts with it, and t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +34,7 @@ class Shards:
     """The shard files of one split over a window, with the facts of their manifests."""
 
     paths: tuple[str, ...]
-    rows: tuple[tuple[int, ...], ...]
+    rows: tuple[Sequence[int] | NDArray[np.int64], ...]
     """Rows of each record, by shard."""
     columns: tuple[Column, ...]
     rows_per_record: int
@@ -60,7 +61,7 @@ class Shards:
                 raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
             for shard in result["splits"][split]["shards"]:
                 paths.append(str(folder / shard["file"]))
-                rows.append(tuple(unpacked(shard["rows"])))
+                rows.append(unpacked(shard["rows"]))
                 spans.append(span)
         columns = tuple(Column.model_validate(column) for column in first["columns"])
         unit = all(result.get("unit") for _, result, _ in parts)  # older outputs say nothing of it
@@ -76,9 +77,14 @@ class Shards:
         """What records hold: the columns, and the unit."""
         return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Rows of each shard."""
+        return tuple(int(np.sum(rows)) for rows in self.rows)
+
     @property
     def total(self) -> int:
-        return sum(sum(rows) for rows in self.rows)
+        return sum(self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +105,7 @@ class Holdout:
     def by_place(cls, shards: Shards, share: float, *, inside: bool = False) -> Self:
         """Hold out single rows by a hash of their place in their shard."""
         limit = round(share * (1 << _PLACE_BITS))
-        counts = [sum(rows) for rows in shards.rows]
-        hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(counts))
+        hashes = (mix64(np.arange(rows, dtype=U64), shard + 1) for shard, rows in enumerate(shards.counts))
         return cls.of((each >> U64(64 - _PLACE_BITS) < limit for each in hashes), inside=inside)
 
     @property
@@ -117,7 +122,8 @@ class HoldoutRows:
     """`Holdout` in the graph; without one every row stays."""
 
     def __init__(self, holdout: Holdout | None, shards: Shards):
-        starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
+        self._classic = shards.rows_per_record <= 1  # then the number of a record is that of its row
+        starts = [] if self._classic else [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
         # the first row of every record within its shard, and where each shard's records begin in that list
         self._first = tf.constant(np.concatenate(starts) if starts else np.zeros(0), tf.int64)
         self._begin = tf.constant(np.cumsum([0] + [len(s) for s in starts])[:-1], tf.int64)
@@ -134,7 +140,7 @@ class HoldoutRows:
 
     def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
-        first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
+        first = number if self._classic else tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = first if number.shape.rank else tf.range(first, first + count)
         if self._inside is None:
             return places, tf.ones_like(places, tf.bool)
@@ -143,14 +149,16 @@ class HoldoutRows:
         return places, tf.equal(tf.cast(bit, tf.bool), self._inside)
 
 
-def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[np.int64]]:
-    """The rows of each record that take part in training, by shard."""
-    by_shard = []
-    for shard, rows in enumerate(shards.rows):
-        counts = np.asarray(rows, np.int64)
-        if holdout is not None:
-            mask = holdout.keeps(shard, int(counts.sum()))
-            ends = np.cumsum(mask)[np.cumsum(counts) - 1] if len(counts) else counts
-            counts = np.diff(ends, prepend=0)
-        by_shard.append(counts)
-    return by_shard
+def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
+    """The rows of each record that take part in training, by shard; integers."""
+    if holdout is None:
+        return [np.asarray(rows) for rows in shards.rows]
+    return [by_record(rows, holdout.keeps(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
+
+
+def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> NDArray[Any]:
+    """The sum of an integer, or a truth, of each row over each record of so many `rows`; of the least type that holds it."""
+    found = of_row
+    if len(rows) < len(of_row) or not np.all(np.asarray(rows) == 1):
+        found = np.diff(np.append(0, np.cumsum(of_row))[np.cumsum(rows)], prepend=0)
+    return found.astype(np.min_scalar_type(int(found.max(initial=0))))

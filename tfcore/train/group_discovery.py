@@ -62,7 +62,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     """
     begins, ids = _read(shards, column)
     total = shards.total
-    rows = np.cumsum([0] + [sum(each) for each in shards.rows])
+    rows = np.cumsum([0, *shards.counts])
     places = np.searchsorted(begins, rows)
     lengths = np.diff(begins, append=total)
     runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))
@@ -73,7 +73,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (first row, id) of each run, rows counted through all shards."""
-    counts = [rows if shards.rows_per_record > 1 else [sum(rows)] for rows in shards.rows]
+    counts = shards.rows if shards.rows_per_record > 1 else [shards.counts]
     cuts = np.cumsum([0] + [count for rows in counts for count in rows])
 
     begins, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -56,11 +56,7 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | No
         held, what = _last(shards, share), "one group"
     if held is None:
         return Drawn(None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them")
-    return Drawn(Holdout.of(np.split(held, np.cumsum(_rows(shards))[:-1]), inside=True))
-
-
-def _rows(shards: Shards) -> list[int]:
-    return [sum(rows) for rows in shards.rows]
+    return Drawn(Holdout.of(np.split(held, np.cumsum(shards.counts)[:-1]), inside=True))
 
 
 def _read(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
@@ -135,7 +131,7 @@ def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
 def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
     """The rows that come last in the window: whole spans where these are about `share`."""
     total = shards.total
-    starts = np.cumsum(_rows(shards)) - _rows(shards)
+    starts = np.cumsum(shards.counts) - shards.counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
     first = _nearest(total - begins, share, total)
     if first is None or not share / 2 <= (total - begins[first]) / total <= share * 2:

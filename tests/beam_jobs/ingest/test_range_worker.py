@@ -37,7 +37,7 @@ def run(request, folder, tick=lambda rows: None):
     for split, records in facts["records"].items():
         found = list(read_records(folder / split / SHARD))
         batches = [decode(record, request.columns(), request.records.rows) for record in found]
-        assert [batch.num_rows for batch in batches] == unpacked(records)
+        assert [batch.num_rows for batch in batches] == unpacked(records).tolist()
         splits[split] = [row for batch in batches for row in batch.to_pylist()]
     return facts, splits, quarantine.read(folder).to_pylist()
 
@@ -119,7 +119,7 @@ def test_text_columns_of_parquet_that_are_numbers_to_us_filter_as_numbers(reques
 def test_records_have_the_rows_asked_for(request_for, write_csv, tmp_path, rows):
     request = request_for(write_csv(100), rows=rows, split=SplitConfig(mode="time"))
     facts, splits, _ = run(request, tmp_path / "out")
-    sizes = unpacked(facts["records"]["all"])
+    sizes = unpacked(facts["records"]["all"]).tolist()
     assert sizes == [rows] * (100 // rows) + ([100 % rows] if 100 % rows else [])
     assert [row["id"] for row in splits["all"]] == list(range(100))
 

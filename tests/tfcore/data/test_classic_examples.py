@@ -1,5 +1,6 @@
 """Shards of classic Examples come to training and evaluation in one order, from any step on; damage is named."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
+from headway.records.spec import packed
 from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
 from tfcore.data import reader
 from tfcore.data.decode import Labeler
-from tfcore.data.pipeline import classes_of, evaluation_dataset, safe, training_dataset
+from tfcore.data.pipeline import classes_of, evaluation_dataset, safe, training_dataset, training_plan
 from tfcore.data.resample import Resample
-from tfcore.data.shards import Holdout, Shards
+from tfcore.data.shards import Holdout, HoldoutRows, Shards
 from tfcore.testing import write_examples
 from tfcore.transform.layer import Transform
 from tfcore.transform.raw_column import PackedColumns
@@ -157,3 +159,25 @@ def test_a_shard_that_lost_its_last_records_is_named(written):
     dataset = evaluation_dataset(shards, Transform(parameters), Labeler(parameters.label), batch=64)
     with pytest.raises(DataError, match=rf"{path.name}: the file ends 2 records early"):
         list(safe(dataset, shards))
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_millions_of_rows_take_a_few_bytes_each(held, monkeypatch, tmp_path):
+    monkeypatch.setattr(reader, "BLOCK", 256)
+    rows, shards = 500_000, 8
+    result = {
+        "columns": [column.model_dump() for column in COLUMNS],
+        "rows_per_record": 1,
+        "splits": {"train": {"shards": [{"file": str(n), "rows": packed([1] * rows)} for n in range(shards)]}},
+    }
+    tracemalloc.start()
+    found = Shards.of([(tmp_path, result, "train")])
+    holdout = Holdout.by_place(found, 0.1) if held else None
+    HoldoutRows(holdout, found)
+    plan = training_plan(found, 0, holdout, None, window=65_536, cycle=8)
+    start = plan.start(plan.rows // 2)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert abs(plan.rows - (0.9 if held else 1) * shards * rows) < 0.002 * shards * rows
+    assert int(plan.record_rows(0)[: start.skip_records].sum()) <= plan.rows // 2
+    assert kept < 4 * shards * rows and peak < 32e6 + 4 * shards * rows
