@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 
 from headway.config_errors import sentences
 from headway.errors import ConfigError
+from headway.messages import short
 from headway.redaction import protect, remember
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -139,8 +140,9 @@ def read_value(text: str) -> Any:
     try:
         return _loaded(text)
     except (_Unbounded, yaml.YAMLError) as error:
-        quoted = repr(text if len(text) <= 80 else f"{text[:77]}...")
-        raise ConfigError(f"{quoted} is not a YAML value: {getattr(error, 'problem', None) or error}") from None
+        raise ConfigError(
+            f"{short(text, 80)!r} is not a YAML value: {getattr(error, 'problem', None) or error}"
+        ) from None
 
 
 class _Unbounded(ValueError):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from headway.messages import did_you_mean
+from headway.messages import did_you_mean, listed, short
 from headway.redaction import redact
 
 Loc = tuple[Any, ...]
@@ -101,7 +101,7 @@ def _sentence(model: type[BaseModel], loc: Loc, item: Error) -> str:
     messages = list(dict.fromkeys(_message(model, loc, error) for error in item.get("all", [item])))
     message = messages[0] + "".join(", or " + other.removeprefix("should ") for other in messages[1:])
     hint = _hint(item.get("all", [item]), item["input"])
-    got = _short(item["input"])
+    got = short(redact(repr(item["input"])), 80)  # half a secret would not be known as one
     return f"{key}: {message}{hint}" + ("" if got in message else f" (got {got})")
 
 
@@ -117,11 +117,13 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
         by = str(context.get("discriminator", "")).strip("'")
         keys = item["input"] if isinstance(item["input"], dict) else {}
         near = [tag for key in keys for tag in difflib.get_close_matches(str(key), names, 1)]
-        return f"should say its {by}: {_either(names)}" + (f"; did you mean '{by}: {near[0]}'?" if near else "")
+        return f"should say its {by}: {listed([*map(repr, names)], 'or')}" + (
+            f"; did you mean '{by}: {near[0]}'?" if near else ""
+        )
     if kind == "union_tag_invalid":
         tags = re.findall(r"'([^']*)'", str(context.get("expected_tags", "")))
         by = str(context.get("discriminator", "")).strip("'")
-        return f"there is no {by} {context.get('tag')!r}: it should be {_either(tags)}" + _close(
+        return f"there is no {by} {context.get('tag')!r}: it should be {listed([*map(repr, tags)], 'or')}" + _close(
             context.get("tag"), tags
         )
     if kind == "string_pattern_mismatch":
@@ -145,16 +147,6 @@ def _hint(items: Sequence[Error], value: Any) -> str:
 def _close(value: Any, words: Sequence[str]) -> str:
     hint = did_you_mean(value, words, cutoff=0.5) if isinstance(value, str) else ""
     return f"; {hint}" if hint else ""
-
-
-def _either(words: Sequence[str]) -> str:
-    quoted = [repr(word) for word in words]
-    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else "".join(quoted)
-
-
-def _short(value: Any) -> str:
-    text = redact(repr(value))  # before it is cut: half a secret would not be known as one
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:

@@ -48,9 +48,9 @@ def some(names: Sequence[object], most: int, show: Callable[[object], str] = str
     return sep.join(map(show, names[:most])) + rest
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], word: str = "and") -> str:
     """All of the names: a, b and c."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def capital(text: str) -> str:
@@ -61,6 +61,11 @@ def capital(text: str) -> str:
 def sentence(text: str) -> str:
     """A text that stands alone: a capital first, a full stop last; nothing of nothing."""
     return f"{capital(text)}{'' if text.endswith('.') else '.'}" if text else ""
+
+
+def short(text: str, most: int) -> str:
+    """A text of at most so many letters, cut off if need be."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def did_you_mean(name: object, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:

@@ -30,7 +30,7 @@ import sys
 import threading
 import traceback
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -114,9 +114,9 @@ def _passwords(value: str) -> Iterator[str]:
         yield match[0][match.end(2) - match.start() :]
 
 
-def _remember_environment(environ: Mapping[str, str]) -> None:
+def _remember_environment() -> None:
     """Hide the secrets of the environment, whether or not a pipeline names them."""
-    for name, value in environ.items():
+    for name, value in os.environ.items():
         if len(value) < _LENGTH or _HARMLESS.fullmatch(value):
             continue
         if re.search(rf"(?:{_NAMED_SECRET.pattern})$", name, re.IGNORECASE):
@@ -215,7 +215,7 @@ def forget() -> None:
 
 def protect() -> None:
     """Hide the secrets that stand in the environment now; redact the log records, and what Python prints of an uncaught error."""
-    _remember_environment(os.environ)
+    _remember_environment()
     _install()
 
 

@@ -39,7 +39,11 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
         OSError: the place cannot be written.
     """
     columns = request.columns()
-    _notes(request, done, merging)
+    if done:
+        key_index.merge([merging.fetch(each, NOTES) for each in done], merging.out / NOTES)
+    else:
+        none = key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place)
+        none.save(merging.out / NOTES)
     splits = {split: _split(split, columns, done, merging) for split in request.split.names()}
     counts = {
         "read": sum(each.facts["rows"] for each in done),
@@ -59,16 +63,6 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
         "splits": splits,
         "counts": counts,
     }
-
-
-def _notes(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> None:
-    """Merge the ranges' key indexes into the span's."""
-    if done:
-        key_index.merge([merging.fetch(each, NOTES) for each in done], merging.out / NOTES)
-    else:
-        key_index.KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place).save(
-            merging.out / NOTES
-        )
 
 
 def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: Merging) -> dict[str, Any]:

@@ -177,9 +177,10 @@ class RangeWork(RangeRows):
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
-        unsure = [
-            column for column in columns if self._request.source.format == "csv" or _is_text_number(batch, column)
-        ]
+        texts = {field.name for field in batch.schema if is_text(value_type(field.type))}
+        is_csv = self._request.source.format == "csv"
+        # others come as numbers, unless the file holds text in a column that is to be numbers
+        unsure = [column for column in columns if is_csv or (column.type != "bytes" and column.name in texts)]
         view = batch.select([column.name for column in columns])
         if unsure:
             coerced = coerce(batch, unsure)
@@ -289,11 +290,6 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
             if other.file == piece.file and other.index < piece.index:
                 row += sum(c.batch.num_rows + len(c.malformed) for c in source.read(other, names, types))
     return DataError(error.problem, where=f"{file} row {row:,}: {error.where}", fix=error.fix)
-
-
-def _is_text_number(batch: pa.RecordBatch, column: Column) -> bool:
-    """Whether the file holds text in a column that is to be numbers."""
-    return column.type != "bytes" and is_text(value_type(batch.schema.field(column.name).type))
 
 
 class _Split:

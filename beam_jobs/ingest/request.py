@@ -19,7 +19,6 @@ from headway.records.spec import RecordsConfig
 from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
-from headway.sources.configured import CompletedSource
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import split_name
 from headway.stages.ingested import Ingested
@@ -66,9 +65,8 @@ class IngestRequest(Stage[Ingested]):
 
     def open(self) -> Source:
         """The source of the files; a column that came with a later span is missing in those that lack it."""
-        source = open_source(self.source)
         later = [column.name for column in self.read if column.since is not None and self.span < column.since]
-        return CompletedSource(source, self.files, later) if later else source
+        return open_source(self.source, self.files, later)
 
     def ranges(self) -> list[Range]:
         """The ranges of the files; whole files where rows are split by their place in them."""

@@ -184,7 +184,9 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
         HeadwayError: the user's mistake.
         Stopped: the tick asked for it, or the place is another job's by now.
     """
-    place, began, key = job.place, time.time(), _kept_key(job, piece)
+    place, began = job.place, time.time()
+    if (key := job.key(piece)) is not None:  # another version of a tool may write other bytes, and one output is of one
+        key = fingerprint({"key": key, "tools": tools()})
     name = range_name(piece.index, key or job.id)
     if key is not None and (kept := _kept(place, piece, name, key)) is not None:
         return kept
@@ -198,12 +200,6 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
         place.deliver(folder, name, saved, files, names if job.fresh else {})
     ran = {"process": f"{socket.gethostname()}:{os.getpid()}", "began": began, "ended": time.time()}
     return RangeResult(piece, facts, name, files, ran)
-
-
-def _kept_key(job: SpanJob, piece: Range) -> str | None:
-    """The job's key of a range, and the tools: another version of one may write other bytes, and one output is of one."""
-    key = job.key(piece)
-    return key and fingerprint({"key": key, "tools": tools()})
 
 
 def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:

@@ -58,7 +58,7 @@ class Predict(beam.PTransform):
 
     def __init__(self, model: str | Path, *, passthrough: Sequence[str] = (), source: SourceConfig | None = None):
         super().__init__()
-        folder, columns, digest = _described(_model(full_name(model)))
+        folder, columns, digest = _described(full_name(model))
         self._request = PredictRequest(
             files=() if source is None else files(source, ONE_SPAN),
             source=source or SourceConfig(format="arrow", path="batches"),
@@ -90,12 +90,10 @@ class Predict(beam.PTransform):
         return scored
 
 
-class _Score(beam.DoFn):
+class _ScoreBatch(beam.DoFn):
     def __init__(self, request: PredictRequest):
         self._request = request
 
-
-class _ScoreBatch(_Score):
     def setup(self) -> None:
         with whole_errors():
             self._scorer = Scorer(self._request)
@@ -110,7 +108,10 @@ class _ScoreBatch(_Score):
                 yield _rejected(rows.take(scored.rejected.column("row").combine_chunks()), scored.rejected)
 
 
-class _ScoreRange(_Score):
+class _ScoreRange(beam.DoFn):
+    def __init__(self, request: PredictRequest):
+        self._request = request
+
     def process(self, piece: Range) -> Iterator[Any]:
         with whole_errors():
             work = RangeScorer(self._request, piece)
@@ -128,16 +129,11 @@ def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
     return beam.pvalue.TaggedOutput(REJECTED, as_batch(whole))
 
 
-def _model(folder: str) -> str:
-    """The folder of the SavedModel in the folder of a version, or the folder itself."""
-    if kind(f"{folder}/{manifests.NAME}") == "file":
-        return f"{of_manifest(folder)[1]}/{_SAVED_MODEL}"
-    return folder
-
-
 def _described(folder: str) -> tuple[str, tuple[Column, ...], str]:
-    """(folder, the model's raw columns, the digest of its bytes)."""
+    """(the folder of the SavedModel, which a version's holds; its raw columns, the digest of its bytes)."""
     describe = resolve_name(_DESCRIBE)
+    if kind(f"{folder}/{manifests.NAME}") == "file":
+        folder = f"{of_manifest(folder)[1]}/{_SAVED_MODEL}"
     if not is_remote(folder):
         return folder, describe(Path(folder)).columns, model_digest(Path(folder))
     with Scratch("model") as scratch:

@@ -139,8 +139,10 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     _refuse_too_few(seen, facts)
     notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
     if facts.rare and (label.column is not None or spellings is not None):
-        source["where"] = _without(label, facts.rare)
-        rare = pc.is_in(seen.label, value_set=_array(facts.rare, seen.label.type))
+        written = label.expression or as_written(label.column or "")
+        source["where"] = f"not ({written} in [{', '.join(repr(value) for value in facts.rare)}])"
+        stored = [value.encode() if isinstance(value, str) else value for value in facts.rare]
+        rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
         notes.append(
             f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
             "are filtered (source.where): too few to learn and to judge"
@@ -241,17 +243,6 @@ def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
         Choice("path", "text", "left out", "the file's name"),
         *(Choice(name, "text", "label", "the label is made of it") for name in sorted(label.columns())),
     ]
-
-
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
-    return pa.array([value.encode() if isinstance(value, str) else value for value in values], kind)
-
-
-def _without(label: LabelConfig, values: tuple[Any, ...]) -> str:
-    """An expression that filters the rows of some classes."""
-    return (
-        f"not ({label.expression or as_written(label.column or '')} in [{', '.join(repr(value) for value in values)}])"
-    )
 
 
 def _name(path: str) -> str:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
-from headway.sources.config import CONVERT, FORMATS, NAMED, Format, SourceConfig, by_ending
+from headway.sources.config import CONVERT, NAMED, Format, SourceConfig, by_ending
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import ONE_SPAN, spans
 from headway.sources.discovery.spans import files as files_of
@@ -44,7 +44,6 @@ SPLIT_WORDS = {
 }
 """What folders of a ready-made split are called."""
 _READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
-_IMAGE = re.compile(FORMATS["images"].pattern)
 
 
 def found_source(data: str) -> dict[str, Any]:

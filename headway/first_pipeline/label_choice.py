@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
-from headway.messages import counted, number, percent
+from headway.messages import counted, number, percent, short
 from headway.schema.columns import suggest
 from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
 from headway.sources.formats.csv_names import unnamed
@@ -64,8 +63,8 @@ def sole_label(names: Sequence[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def likely_labels(names: Sequence[str], most: int = 8) -> list[str]:
-    """Columns that may be the label, likely ones first; a table's last column often is."""
+def likely_label(names: Sequence[str]) -> str:
+    """The column that is likeliest the label; a table's last one often is."""
     words = {name: name.strip().lower() for name in names}
     named = [name for name in names if words[name] in _CERTAIN or any(word in words[name] for word in _LIKELY)]
     others = [
@@ -73,7 +72,7 @@ def likely_labels(names: Sequence[str], most: int = 8) -> list[str]:
         for name in reversed(names)
         if name and not named_as_identifier(name) and name not in named and not {*words_of(name)} & TIMES
     ]
-    return [*named, *others][:most]
+    return [*named, *others, names[-1]][0]
 
 
 def label_of(text: str, names: Sequence[str]) -> LabelConfig:
@@ -178,9 +177,12 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
     kind = {"count": "regression"}.get(task or kind, task or kind)
     if kind == "regression":
         values = label.to_numpy(zero_copy_only=False).astype(np.float64)
-        low, middle, high = np.quantile(values[np.isfinite(values)], [0, 0.5, 1])
+        values = values[np.isfinite(values)]
+        low, lower, middle, upper, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
         span = f"{number(float(low))} to {number(float(high))}, median {number(float(middle))}"
-        outliers = task != "count" and _has_outliers(values[np.isfinite(values)])
+        # whether the standard deviation is many times that of the middle half, as a normal distribution has it
+        far_off = bool(upper > lower and values.std() > _FAR_OFF * (upper - lower) / _NORMAL_IQR)
+        outliers = task != "count" and far_off
         span += ", some far off the others" if outliers else ""
         return LabelFacts(kind, task, f"{'counts' if task == 'count' else 'numbers'} from {span}", outliers=outliers)
     classes = sorted(statistics.top(), key=lambda pair: -pair[1])
@@ -188,12 +190,6 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
     more = f" and {len(classes) - 4:,} more" if len(classes) > 4 else ""
     rare = tuple(_plain(value) for value, count in classes if count < _LEAST_OF_A_CLASS) if kind == "multiclass" else ()
     return LabelFacts(kind, task, f"{counted(len(classes), 'class', 'classes')}: {shares}{more}", rare)
-
-
-def _has_outliers(values: NDArray[np.float64]) -> bool:
-    """Whether the standard deviation is many times that of the middle half, as a normal distribution has it."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    return bool(high > low and values.std() > _FAR_OFF * (high - low) / _NORMAL_IQR)
 
 
 def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
@@ -220,5 +216,4 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = str(_plain(value))
-    return re.sub(r"\s+", " ", text if len(text) <= 24 else f"{text[:21]}...") or "''"
+    return re.sub(r"\s+", " ", short(str(_plain(value)), 24)) or "''"

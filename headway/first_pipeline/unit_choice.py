@@ -74,7 +74,8 @@ def _part(choice: Choice, unit: Unit, seen: Seen) -> Choice:
     """A code is the key and nothing else; a part of a set, or a measure, is learned from besides."""
     column = next(column for column in seen.schema.columns if column.name == choice.column)
     values = seen.values(choice.column)
-    if choice.use == "left out" or (len(unit.columns) == 1 and not _has_fractions(values)):
+    whole = not pa.types.is_floating(values.type) or pc.all(pc.equal(values, pc.floor(values))).as_py()
+    if choice.use == "left out" or (len(unit.columns) == 1 and whole):
         return Choice(choice.column, choice.type, "key", "names what several rows belong to, which stay together")
     config: dict[str, Any] = {"role": ["key", "feature"]}
     if isinstance(choice.config, dict):
@@ -85,10 +86,6 @@ def _part(choice: Choice, unit: Unit, seen: Seen) -> Choice:
         config["transform"] = "standardize"  # the integers of a key are names by themselves
     part = "a part of " if len(unit.columns) > 1 else ""
     return replace(choice, why=f"{part}the split's key too", config=config)
-
-
-def _has_fractions(values: pa.Array) -> bool:
-    return pa.types.is_floating(values.type) and not pc.all(pc.equal(values, pc.floor(values))).as_py()
 
 
 def _entity(seen: Seen, names: set[str]) -> str | None:

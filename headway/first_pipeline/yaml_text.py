@@ -15,9 +15,14 @@ from headway.sources.config import DATE_PARTS, SPAN
 
 _PLAIN = re.compile(r"[A-Za-z_][\w .>=<+*/()-]*", re.ASCII)
 _COMMENT_AT = 34
-_WIDEST = 120
+_LONG, _WIDEST = 100, 120
 _NAMED = 24
 """Columns that auto leaves out by itself are named up to this many."""
+_TASK_REASONS = {
+    "count": "whole numbers from 0 up, most of them small",
+    "multiclass": "few different numbers: classes",
+    "regression": "whole numbers with few rows each: a quantity rather than classes",
+}
 _WINDOW = "# window: 12                       # the last 12 spans, or a time such as 12m; without it, all spans"
 
 
@@ -38,7 +43,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         "# What is not here has its default; 'headway schema' prints every key.",
         f"name: {draft.name}",
         "",
-        *_mapping("source", source),
+        *([line] if len(line := f"source: {flow(source)}") <= _LONG else _nested("source", source)),
         *([_WINDOW] if SPAN in path or DATE_PARTS[0] in path else []),
         "",
         _commented(f"label: {scalar(draft.label.column or draft.label.expression)}", draft.facts.text),
@@ -46,7 +51,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     if draft.label.column is not None and not draft.label.column.isidentifier():
         lines[-1] = _commented(f"label: {{column: {scalar(draft.label.column)}}}", draft.facts.text)
     if draft.facts.task is not None:
-        lines.append(_commented(f"task: {draft.facts.task}", _task_reason(draft.facts.task)))
+        lines.append(_commented(f"task: {draft.facts.task}", _TASK_REASONS[draft.facts.task]))
     lines += ["", *_columns(draft), ""]
     if draft.preprocess:
         lines += [*_nested("preprocess", draft.preprocess), ""]
@@ -105,13 +110,6 @@ def _means(text: str, value: str) -> bool:
         return False
 
 
-def _mapping(key: str, value: Mapping[str, Any]) -> list[str]:
-    line = f"{key}: {flow(value)}"
-    if len(line) <= 100:
-        return [line]
-    return [f"{key}:", *(f"  {scalar(name)}: {flow(item)}" for name, item in value.items())]
-
-
 def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
     """A mapping with a line for each entry of its mappings."""
     lines = [f"{key}:"]
@@ -123,14 +121,6 @@ def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _task_reason(task: str) -> str:
-    return {
-        "count": "whole numbers from 0 up, most of them small",
-        "multiclass": "few different numbers: classes",
-        "regression": "whole numbers with few rows each: a quantity rather than classes",
-    }[task]
-
-
 def _columns(draft: Draft) -> list[str]:
     by_name = {choice.column: choice for choice in draft.choices}
     if draft.only:
@@ -140,7 +130,8 @@ def _columns(draft: Draft) -> list[str]:
     left = [choice for choice in draft.choices if choice.by_auto]
     lines = []
     for choice in left[:_NAMED]:
-        lines.append(_comment(f"{_named(choice.column)}: {choice.why}; auto leaves it out"))
+        named = choice.column if _PLAIN.fullmatch(choice.column) else repr(choice.column)
+        lines.append(_comment(f"{named}: {choice.why}; auto leaves it out"))
     if len(left) > _NAMED:
         lines.append(_comment(f"and {len(left) - _NAMED:,} more that auto leaves out"))
     if not said:
@@ -154,10 +145,6 @@ def _columns(draft: Draft) -> list[str]:
     ]
     lines += [_commented(f"  {scalar(name)}: {flow(config)}", by_name[name].why) for name, config in said.items()]
     return lines
-
-
-def _named(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else repr(name)
 
 
 def _comment(text: str) -> str:

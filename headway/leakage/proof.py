@@ -19,7 +19,7 @@ from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_tex
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times, times_in_order
-from headway.messages import agree, counted, some
+from headway.messages import agree, counted, listed, some
 from headway.storage.fingerprint import first_difference
 from headway.tabular.splits import Part, SplitConfig
 from headway.validation.anomaly import Severity
@@ -120,7 +120,7 @@ class _Prover:
             if self.config.mode == "hash":
                 few_keys(self.window, compared.values, _name(columns))
         if whole:
-            counts = _listing([f"{n:,} of {split}" for split, n in compared.values.items()])
+            counts = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
 
     def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[KeyOccurrence]]) -> None:
@@ -146,7 +146,7 @@ class _Prover:
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
-        message = f"{count:,} {_plural(name, count)} in {a} and in {b}{again}"
+        message = f"{counted(count, 'key')} ({name.strip('()')}) {agree(count, 'is', 'are')} in {a} and in {b}{again}"
         self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
 
     def _unique(self) -> None:
@@ -263,7 +263,7 @@ class _Prover:
             )
             return
         self.window.say(
-            f"equal rows are in one split: the hashes of {_listing(list(self.parts))} rows over "
+            f"equal rows are in one split: the hashes of {listed([*self.parts])} rows over "
             f"{counted(len(columns), 'column')} do not overlap, over {self.window.size}; rows that belong together but differ, "
             "as those of one person or day, are kept together by split.key alone"
         )
@@ -338,17 +338,9 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
     """The rows of some keys, to be added to a sentence about the keys."""
-    listed = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
-    return f": {listed}" if listed else ", but their rows could not be found again in the files"
+    texts = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
+    return f": {texts}" if texts else ", but their rows could not be found again in the files"
 
 
 def _name(columns: Sequence[str]) -> str:
     return f"({', '.join(columns)})" if len(columns) > 1 else columns[0]
-
-
-def _plural(name: str, count: int) -> str:
-    return f"key ({name.strip('()')}) is" if count == 1 else f"keys ({name.strip('()')}) are"
-
-
-def _listing(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headway.config import Frozen
 from headway.schema.calendar_days import PER_DAY, moment
-from headway.tabular.list_arrays import decoded, value_type
+from headway.tabular.list_arrays import decoded, is_number, value_type
 
 TEXT, TIMESTAMP, DATE, NUMBER = "text", "timestamp", "date", "number"
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -54,7 +54,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
         return TIMESTAMP
     if pa.types.is_date(kind):
         return DATE
-    return NUMBER if pa.types.is_integer(kind) or pa.types.is_floating(kind) else TEXT
+    return NUMBER if is_number(kind) else TEXT
 
 
 def time_range(array: pa.Array, kind: str) -> TimeRange:

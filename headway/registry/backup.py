@@ -61,10 +61,14 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
     copy = Store(target)
     with lease(store, _FOLDERS, {"command": "backup"}), writing(target):
         copy.create()
-        pointers = [
-            (path, data) for path in _files(store) if path.suffix == ".json" and (data := _read(path)) is not None
-        ]
-        folders = [*_outputs(store), *_versions(store)]
+        pointers = dict[Path, bytes]()
+        for path in _files(store):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                if path.suffix == ".json":
+                    pointers[path] = path.read_bytes()
+        folders = [folder for _, folder in store.all_outputs()]
+        for model in (store.root / "models" / name for name in names(store)):
+            folders += [model / str(number) for number in numbers(store, model)]
         for count, folder in enumerate(folders):
             monitor.check()
             monitor.progress(count, len(folders), "folders")
@@ -73,8 +77,11 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
             if path.suffix != ".json":  # logs, reports and logged requests: many, and nothing rests on them
                 monitor.check()
                 _copy_file(path, target / path.relative_to(store.root), done)
-        for path, data in pointers:
-            _write(target / path.relative_to(store.root), data, done)
+        for path, data in pointers.items():
+            there = target / path.relative_to(store.root)
+            if not there.is_file() or there.read_bytes() != data:
+                replace_text(there, data.decode())
+                done.bytes += len(data)
         for name in names(copy):
             Registry(copy, name).repair()  # TensorFlow Serving's copy of the champion
     return done
@@ -100,17 +107,6 @@ def _files(store: Store) -> Iterator[Path]:
             of_model = top == "models" and Path(folder).parent == store.root / top
             inner[:] = [] if of_model else sorted(name for name in inner if not name.startswith("."))
             yield from (Path(folder, name) for name in sorted(files) if not name.startswith("."))
-
-
-def _outputs(store: Store) -> Iterator[Path]:
-    for _, folder in store.all_outputs():
-        yield folder
-
-
-def _versions(store: Store) -> Iterator[Path]:
-    for name in names(store):
-        folder = store.root / "models" / name
-        yield from (folder / str(number) for number in numbers(store, folder))
 
 
 def _copy_folder(store: Store, copy: Store, folder: Path, done: BackUp) -> None:
@@ -139,14 +135,6 @@ def _copy_folder(store: Store, copy: Store, folder: Path, done: BackUp) -> None:
     done.bytes += sum(entry.bytes for entry in manifest.files)
 
 
-def _read(path: Path) -> bytes | None:
-    """What a small file holds; None where it was removed meanwhile."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
 def _copy_file(path: Path, target: Path, done: BackUp) -> None:
     """Copy a file of any size as a whole, unless the copy has its size and its time; nothing where it was removed meanwhile."""
     aside = target.with_name(mark(f".{target.name}"))
@@ -163,10 +151,3 @@ def _copy_file(path: Path, target: Path, done: BackUp) -> None:
         finally:
             remove(aside)
         done.bytes += found.st_size
-
-
-def _write(path: Path, data: bytes, done: BackUp) -> None:
-    """Replace a small file that differs, as a whole."""
-    if not path.is_file() or path.read_bytes() != data:
-        replace_text(path, data.decode())
-        done.bytes += len(data)

@@ -15,8 +15,7 @@ import pyarrow.fs as pafs
 from headway.errors import HeadwayError, StoreError
 from headway.registry.registry import Registry, Version
 from headway.registry.versions import LINEAGE
-from headway.storage.filesystem import open_file, resolve
-from headway.storage.manifest import blocks, crc32c
+from headway.storage.filesystem import checksum, resolve
 from headway.storage.objects import each
 from headway.storage.store import Store
 
@@ -91,8 +90,7 @@ def _problem(file: dict[str, Any], read_bytes: bool) -> str | None:
         if info.size != file["bytes"]:
             return f"has changed: {info.size:,} bytes instead of {file['bytes']:,}"
         if read_bytes:
-            with open_file(file["path"]) as opened:
-                _, crc = crc32c(blocks(opened))
+            _, crc = checksum(file["path"])
             if crc != file["crc32c"]:
                 return f"has changed: crc32c {crc} instead of {file['crc32c']}"
     except (HeadwayError, OSError) as error:

@@ -18,6 +18,7 @@ from typing import Any
 
 from headway.config import Frozen
 from headway.errors import ConfigError, Overtaken, StoreError
+from headway.messages import short
 from headway.storage.process_identity import place
 from headway.storage.store import Store
 
@@ -105,7 +106,7 @@ class Pointer:
             else f"{self.name} was moved to version {found}"
         )
         change = change if found else f"{self.name} was removed"
-        who = f" {last.says()}: {_short(last.reason)}" if last else ""
+        who = f" {last.says()}: {short(last.reason, 120)}" if last else ""
         raise Overtaken(f"{what}, but {change}{who}", where=str(self.path), fix=fix)
 
     def move(self, events: list[Event], event: Event) -> None:
@@ -161,7 +162,3 @@ def me() -> str:
     except (KeyError, OSError):  # a container's user without a name
         user = str(os.getuid())
     return f"{user}@{place()}"
-
-
-def _short(text: str, most: int = 120) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."

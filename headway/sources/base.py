@@ -22,8 +22,7 @@ from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.sample import Sample
 from headway.sources.type_conflicts import without_values
-from headway.storage.filesystem import open_file, reading, size_and_time, unreadable
-from headway.storage.manifest import crc32c
+from headway.storage.filesystem import checksum, size_and_time, unreadable
 from headway.tabular.list_arrays import is_list
 
 BATCH_ROWS = 131_072
@@ -32,7 +31,6 @@ BATCH_BYTES = 36 << 20
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
 _RANGES = 8
-_READ_BYTES = 4 << 20
 CUT = 200
 """A malformed line is quoted up to this many characters."""
 
@@ -145,7 +143,7 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
     file, (size, changed) = files[piece.file], size_and_time(piece.path)
     if size != file.bytes:
         how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"
-    elif file.changed not in (None, changed) and _checksum(piece.path) != file.crc32c:
+    elif file.changed not in (None, changed) and checksum(piece.path)[1] != file.crc32c:
         how = "its size is the same as when the run began, and its bytes are not"
     else:
         return
@@ -154,11 +152,6 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
         where=piece.path,
         fix="put new data into files of their own, by a rename; then run again",
     )
-
-
-def _checksum(path: str) -> str:
-    with open_file(path) as file, reading(path):
-        return crc32c(iter(lambda: file.read(_READ_BYTES), b""))[1]
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:

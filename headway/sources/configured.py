@@ -1,4 +1,4 @@
-"""The configured source: any format with `source.max_cell_bytes` and the pipeline's column names applied.
+"""The configured source: any format with `source.max_cell_bytes`, the pipeline's column names and those of later files applied.
 
 source = ConfiguredSource(CsvSource(config), 16 << 20, {"price/kg": "price_per_kg"})
 source.names(file)                                    # ["price_per_kg", ...]
@@ -25,11 +25,23 @@ from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes,
 
 
 class ConfiguredSource:
-    """A source that rejects rows with too large values, and renames columns by {name in the files: name in the
-    pipeline}."""
+    """A source that rejects rows with too large values, and renames columns.
 
-    def __init__(self, source: Source, max_bytes: int, names: Mapping[str, str]):
+    Args:
+        names: {name in the files: name in the pipeline}.
+        files: the span's, of which some may lack the columns in `later`: their values are missing then.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        max_bytes: int,
+        names: Mapping[str, str],
+        files: Sequence[InputFile] = (),
+        later: Collection[str] = (),
+    ):
         self.source, self._max, self._names = source, max_bytes, dict(names)
+        self._files, self._later = files, frozenset(later)
         self._raw = {new: raw for raw, new in names.items()}
 
     def names(self, file: InputFile) -> list[str]:
@@ -39,12 +51,19 @@ class ConfiguredSource:
         return self.source.ranges(files)
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        raw = [self._raw.get(name, name) for name in columns]
-        raw_types = {self._raw.get(name, name): kind for name, kind in types.items()}
+        lacking = self._later and self._later - {*self.names(self._files[piece.file])}
+        raw = [self._raw.get(name, name) for name in columns if name not in lacking]
+        raw_types = {self._raw.get(name, name): kind for name, kind in types.items() if name not in lacking}
         for chunk in self.source.read(piece, raw, raw_types):
             chunk = bounded(chunk, self._max)
             if self._names:
                 chunk = self._renamed(chunk)
+            if lacking:
+                batch = chunk.batch
+                for name in columns:
+                    if name in lacking:
+                        batch = batch.append_column(name, pa.nulls(batch.num_rows, types.get(name, pa.string())))
+                chunk = dataclasses.replace(chunk, batch=batch)
             yield chunk
             del chunk  # batches are large: none is held here while the next one is read
 
@@ -71,32 +90,6 @@ class ConfiguredSource:
                     fix="give it another name",
                 )
         return sample.renamed(self._names) if self._names else sample
-
-
-class CompletedSource:
-    """A source whose files may lack some columns: their values are missing then."""
-
-    def __init__(self, source: Source, files: Sequence[InputFile], absent: Collection[str]):
-        self._source, self._files, self._absent = source, files, frozenset(absent)
-
-    def names(self, file: InputFile) -> list[str]:
-        return list(dict.fromkeys([*self._source.names(file), *sorted(self._absent)]))
-
-    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        return self._source.ranges(files)
-
-    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
-        lacking = self._absent - {*self._source.names(self._files[piece.file])}
-        there = [name for name in columns if name not in lacking]
-        for chunk in self._source.read(piece, there, {name: types[name] for name in there if name in types}):
-            batch = chunk.batch
-            for name in columns:
-                if name in lacking:
-                    batch = batch.append_column(name, pa.nulls(batch.num_rows, types.get(name, pa.string())))
-            yield dataclasses.replace(chunk, batch=batch)
-
-    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        return self._source.prefix(files, rows)
 
 
 _SHOWN = 200

@@ -129,7 +129,9 @@ class TextFile:
             source: Any = file
             if self.streamed:
                 source = TextStream(file, self._form, self.path, self._clean and self._clean())
-                _skip(source, start)
+                left = start
+                while left and (data := source.read(min(left, _PIECE))):
+                    left -= len(data)
             else:
                 file.seek(start)
             at, carry = start, b""
@@ -197,11 +199,6 @@ class TextFile:
                 return low + cut
         after = self.line_end(stop)
         return min(after, end) if after > stop else end  # not after it: the file was cut meanwhile
-
-
-def _skip(source: TextStream, size: int) -> None:
-    while size and (data := source.read(min(size, _PIECE))):
-        size -= len(data)
 
 
 def last_line_end(data: bytes) -> int:

@@ -126,7 +126,7 @@ class Bucket:
         if "/" in prefix:
             listed = [key[len(prefix) + 1 :] for key in self._seen(prefix) if key.startswith(prefix + "/")]
             if prefix.startswith(("stages/", "models/")) and prefix.count("/") == 1:
-                whole = {name.split("/")[0] for name in listed if _is_manifest(name)}
+                whole = {name.split("/")[0] for name in listed if name.split("/")[1:] == [manifest.NAME]}
                 listed = [name for name in listed if "/" not in name or name.split("/")[0] in whole]
             return sorted({name.split("/", 1)[0] for name in listed})
         if self._flat:
@@ -150,7 +150,7 @@ class Bucket:
 
     def _seen(self, key: str) -> dict[str, Found]:
         """Every object of the stage or the model that `key` belongs to, listed at most seconds ago."""
-        area = _area(key)
+        area = "/".join(key.split("/")[:2])
         listings = self._listings  # another one after a refresh: what was listed before must not outlive it
         cached = listings.get(area)
         if cached is None or time.monotonic() > cached[0]:
@@ -451,14 +451,6 @@ def _unclosed(problem: str) -> Iterator[None]:
 def new_attempt() -> str:
     """A name for the files of an output in a bucket that no other attempt has."""
     return uuid.uuid4().hex[:12]
-
-
-def _area(key: str) -> str:
-    return "/".join(key.split("/")[:2])
-
-
-def _is_manifest(name: str) -> bool:
-    return name.count("/") == 1 and name.endswith("/" + manifest.NAME)
 
 
 def _tag(meta: Any) -> str:

@@ -27,6 +27,7 @@ import pyarrow.fs as pafs
 
 from headway.errors import ConfigError, DataError
 from headway.redaction import USERINFO
+from headway.storage.manifest import blocks, crc32c
 
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
@@ -179,6 +180,12 @@ def open_file(name: str) -> pa.NativeFile:
     filesystem, path = resolve(name)
     with reading(name):
         return filesystem.open_input_file(path)
+
+
+def checksum(name: str) -> tuple[int, str]:
+    """(bytes, crc32c as eight hex digits) of a file; DataError when it cannot be read."""
+    with open_file(name) as file, reading(name):
+        return crc32c(blocks(file))
 
 
 def entries(

@@ -74,7 +74,7 @@ class WorkingCopy:
             where = self.bucket.name(self._key(folder))
             raise StoreError("is gone", where=where, fix="headway run makes it again")
         manifest, key = placed
-        entries = [e for e in manifest.files if paths is None or any(_inside(e.path, name) for name in paths)]
+        entries = [e for e in manifest.files if paths is None or any(f"{e.path}/".startswith(f"{n}/") for n in paths)]
         return key, entries, manifest
 
     def fetch(self, files_of: Mapping[Path, set[str] | None]) -> None:
@@ -113,7 +113,12 @@ class WorkingCopy:
         """As `Store.checkpointing`."""
         self._get_checkpoints(folder, keep_best)
         stop = threading.Event()
-        thread = threading.Thread(target=self._put_checkpoints, args=(folder, stop), name="checkpoints", daemon=True)
+
+        def put() -> None:
+            while not stop.wait(CHECKPOINT_SECONDS):
+                self._put_new(folder)
+
+        thread = threading.Thread(target=put, name="checkpoints", daemon=True)
         thread.start()
         try:
             yield
@@ -125,10 +130,6 @@ class WorkingCopy:
         else:
             stop.set()
             thread.join()
-
-    def _put_checkpoints(self, folder: Path, stop: threading.Event) -> None:
-        while not stop.wait(CHECKPOINT_SECONDS):
-            self._put_new(folder)
 
     def _put_new(self, folder: Path) -> None:
         """Put the whole checkpoints that the bucket lacks; a failure costs another machine some steps, not this one."""
@@ -170,7 +171,3 @@ class WorkingCopy:
 
         losses = [pair for pair in each(loss, steps) if pair is not None] if most else []
         return [step for _, step in sorted(losses)[:most]]
-
-
-def _inside(name: str, key: str) -> bool:
-    return name == key or name.startswith(key + "/")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import column_yaml
-from headway.tabular.list_arrays import is_list, value_type
+from headway.tabular.list_arrays import is_list, is_number, value_type
 
 _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed to (parse|cast)|rror parsing")
 
@@ -81,34 +81,17 @@ _OPERATORS = {
     "&": "and",
     "|": "or",
     "~": "not",
+    **{word.upper(): word for word in ("and", "or", "not", "in", "is")},
+    **dict.fromkeys(("NULL", "null"), "None"),
 }
-"""Operators of other languages, and the ones of these expressions."""
-_WORDS = {word.upper(): word for word in ("and", "or", "not", "in", "is")} | {"NULL": "None", "null": "None"}
-"""Words as SQL writes them."""
-_OPERATOR = re.compile(
-    r"'[^']*'|\"[^\"]*\"|\s*(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~])\s*|\b(AND|OR|NOT|IN|IS|NULL|null)\b"
-)
+"""Operators and words of other languages, and the ones of these expressions."""
+_OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~]|\b(?:AND|OR|NOT|IN|IS|NULL|null)\b)")
 
 
 def foreign_operator(text: str) -> str | None:
-    """The replacement of another language's operators; None when there are none."""
-    operator = next(
-        (it for match in _OPERATOR.finditer(text) if (it := match[1] or match[2]) in _OPERATORS | _WORDS), None
-    )
-    if operator is None:
-        return None
-    written = _OPERATOR.sub(_ours, text).strip()
-    try:
-        ast.parse(written, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        written = ""
-    return f"write {(_OPERATORS | _WORDS)[operator]!r} in place of {operator!r}" + (f": {written}" if written else "")
-
-
-def _ours(match: re.Match[str]) -> str:
-    if match[1] in _OPERATORS:
-        return f" {_OPERATORS[match[1]]} "
-    return _WORDS[match[2]] if match[2] else match[0]
+    """The replacement of another language's first operator; None when there is none."""
+    operator = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
+    return operator and f"write {_OPERATORS[operator]!r} in place of {operator!r}"
 
 
 def kind_of(kind: pa.DataType) -> str:
@@ -118,7 +101,7 @@ def kind_of(kind: pa.DataType) -> str:
         return "lists"
     if pa.types.is_boolean(kind):
         return "true or false"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(kind) or pa.types.is_decimal(kind):
         return "numbers"
     if pa.types.is_temporal(kind):
         return "dates" if pa.types.is_date(kind) else "times"

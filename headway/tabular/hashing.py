@@ -56,7 +56,8 @@ def hash_bytes(data: NDArray[np.uint8], offsets: NDArray[np.int64], seed: int = 
     long = np.flatnonzero(lengths > _LONG)
     for row in long.tolist():
         text = data[offsets[row] : offsets[row + 1]].tobytes()
-        state[row] = mix64(state[row : row + 1] ^ U64(_digest(text)), 0)[0]
+        digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        state[row] = mix64(state[row : row + 1] ^ U64(digest), 0)[0]
     words = np.where(lengths > _LONG, 0, (lengths + 7) // 8)
     order = np.argsort(-words, kind="stable")
     padded = np.zeros(len(data) + 8, np.uint8)
@@ -88,10 +89,6 @@ def hash_texts(array: pa.Array) -> NDArray[np.uint64]:
     offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     return hash_bytes(data[offsets[0] : offsets[-1]], offsets - offsets[0])
-
-
-def _digest(text: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def _fold_words(state: int, text: bytes, first: int) -> int:

@@ -36,6 +36,11 @@ def is_text(kind: pa.DataType) -> bool:
     return kind.id in _TEXTS
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds whole or real numbers."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
 def has_bytes(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds text or bytes, views included."""
     return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)

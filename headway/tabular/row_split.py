@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headway.schema.columns import Column
 from headway.tabular.coerce import fitting, raw_type
 from headway.tabular.hashing import NULL
+from headway.tabular.list_arrays import is_number
 from headway.tabular.splits import Assigned, Hashes, SplitConfig, assigned, column_hash, stored_value
 
 
@@ -52,7 +53,7 @@ class RowSplit:
         for name, column in self._apart.items():
             if name in self._extra and (names is None or name in names):
                 raw_types[name] = raw_type(column)
-            elif column.type == "bytes" and not column.shape and name in types and _is_number(types[name]):
+            elif column.type == "bytes" and not column.shape and name in types and is_number(types[name]):
                 raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards
         return raw_types
 
@@ -93,10 +94,6 @@ def _differ(read: Column, hashed: Column) -> bool:
     """Whether the stored values differ from those to hash."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _lenient(raw: pa.Array, column: Column) -> Hashes:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from headway.config import Result, ShortResult
+from headway.messages import short
 from headway.schema.calendar_days import Temporal, moment
 
 LISTED = 5
@@ -103,7 +104,7 @@ def value_text(value: bytes | float, temporal: Temporal | None = None) -> str:
     such."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
-        return repr(text if len(text) <= 60 else text[:57] + "...")
+        return repr(short(text, 60))
     if temporal is not None:
         return moment(value, temporal)
     whole = isinstance(value, int) or (abs(value) < 1e15 and value == int(value))

@@ -111,18 +111,10 @@ def drift(
         ours: train rows, or, where nothing is `trained` on them, the rows of a new span.
         whose: names the champion.
     """
-    sides = _Sides(theirs=whose) if trained else _Sides(theirs=whose, rows="its rows", values="its values")
-    if min(ours.rows, theirs.rows) < config.drift.min_rows:
-        rows = counted(ours.rows, "train row" if trained else "row")
-        message = f"drift was not checked: {rows}, {theirs.rows:,} of {whose}; at least "
-        message += f"{config.drift.min_rows:,} of each are needed"
-        fix = "widen the window, or lower validation.drift.min_rows"
-        yield finding("info", "drift", "train", message, fix)
-        return
-    for name, column in ours.columns.items():
-        other = theirs.columns.get(name)
-        if other is not None and other.type == column.type and _flat(column):
-            yield from _column(column, other, sides, config.drift_of(name))
+    sides = _Sides(theirs=whose)
+    if not trained:
+        sides = _Sides(theirs=whose, row="row", rows="its rows", values="its values")
+    yield from _compared(ours, theirs, sides, config)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +122,13 @@ class _Sides:
     """What the two sides of a comparison are called: train rows beside a champion's, unless it says otherwise."""
 
     theirs: str
+    row: str = "train row"
     rows: str = "the train rows"
     values: str = "its train values"
     kind: Literal["drift", "skew"] = "drift"
     where: str = "train"
     cause: str = "check what changed in the source; if it is right"
+    more: str = "widen the window"
 
     @property
     def differs(self) -> str:
@@ -150,12 +144,29 @@ class _Sides:
 
 _REQUESTS = _Sides(
     theirs="the train rows",
+    row="logged request",
     rows="the logged requests",
     values="the logged values",
     kind="skew",
     where="serving",
     cause="compute it in serving as in the source; if it is meant to differ",
+    more="log more requests",
 )
+
+
+def _compared(
+    ours: SplitStatistics, theirs: SplitStatistics, sides: _Sides, config: ValidateConfig
+) -> Iterator[Anomaly]:
+    """An anomaly for each common column that differs by more than its limits."""
+    if min(ours.rows, theirs.rows) < config.drift.min_rows:
+        message = f"{sides.kind} was not checked: {counted(ours.rows, sides.row)}, {theirs.rows:,} of {sides.theirs}; at least "
+        message += f"{config.drift.min_rows:,} of each are needed"
+        yield finding("info", sides.kind, sides.where, message, f"{sides.more}, or lower validation.drift.min_rows")
+        return
+    for name, column in ours.columns.items():
+        other = theirs.columns.get(name)
+        if other is not None and other.type == column.type and _flat(column):
+            yield from _column(column, other, sides, config.drift_of(name))
 
 
 def _flat(column: ColumnStatistics) -> bool:
@@ -169,6 +180,12 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bou
     if name.startswith(FURTHER):
         which = f"the label {name.removeprefix(FURTHER)!r}"
     now, before = _absent(ours), _absent(theirs)
+    if sides is _REQUESTS and ours.missing == ours.rows and theirs.present:
+        message = f"none of the {ours.rows:,} logged requests has a value of {name!r}; "
+        message += f"{theirs.present / theirs.rows:.2%} of the train rows do"
+        fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
+        yield finding("warning", "skew", "serving", message, fix, column=name)
+        return
     if (change := abs(now - before)) > bounds.missing:
         message = f"{which} is missing in {now:.2%} of {sides.rows}, and was in {before:.2%} of {sides.theirs} "
         message += f"(a change of {change:.3f}; the limit is {bounds.missing:g})"
@@ -235,20 +252,4 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
 
 def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
     """Report features whose logged requests differ from the train rows by more than the limits of drift."""
-    if min(train.rows, logged.rows) < config.drift.min_rows:
-        message = f"skew was not checked: {counted(train.rows, 'train row')}, "
-        message += f"{counted(logged.rows, 'logged request')}; at least {config.drift.min_rows:,} of each are needed"
-        fix = "log more requests, or lower validation.drift.min_rows"
-        yield finding("info", "skew", "serving", message, fix)
-        return
-    for name, requested in logged.columns.items():
-        taught = train.columns.get(name)
-        if taught is None or taught.type != requested.type or not _flat(requested):
-            continue
-        if requested.missing == requested.rows and taught.present:
-            message = f"none of the {requested.rows:,} logged requests has a value of {name!r}; "
-            message += f"{taught.present / taught.rows:.2%} of the train rows do"
-            fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
-            yield finding("warning", "skew", "serving", message, fix, column=name)
-            continue
-        yield from _column(requested, taught, _REQUESTS, config.drift_of(name))
+    return _compared(logged, train, _REQUESTS, config)

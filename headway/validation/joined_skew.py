@@ -154,9 +154,9 @@ def _compared(
         summary |= _moments(a[both], b[both])
     if summary["differing"] > limit:
         same_values = _same_distribution(a[both], b[both], numeric)
-        summary["kind"] = _kind(
-            summary, numeric, same_values, _by_chance(b[both]), different.sum() / max(both.sum(), 1)
-        )
+        shares = np.unique(b[both], return_counts=True)[1] / max(both.sum(), 1)
+        by_chance = float(1 - (shares**2).sum())  # the share of rows that would differ from a row drawn at random
+        summary["kind"] = _kind(summary, numeric, same_values, by_chance, different.sum() / max(both.sum(), 1))
     elif summary["lost"] > limit or summary["gained"] > limit:
         summary["kind"] = "lost" if summary["lost"] >= summary["gained"] else "gained"
     return summary, different | (a_null != b_null)
@@ -189,12 +189,6 @@ def _same_distribution(a: NDArray[Any], b: NDArray[Any], numeric: bool) -> bool:
     most = int(max(a.max(), b.max())) + 1
     shares = [np.bincount(side.astype(np.int64), minlength=most) / len(side) for side in (a, b)]
     return jensen_shannon(*shares) < _SAME_DISTRIBUTION
-
-
-def _by_chance(b: NDArray[Any]) -> float:
-    """The share of rows that would differ from a row drawn at random."""
-    shares = np.unique(b, return_counts=True)[1] / len(b)
-    return float(1 - (shares**2).sum())
 
 
 def _kind(summary: dict[str, Any], numeric: bool, same_values: bool, by_chance: float, differing: float) -> str:

@@ -29,8 +29,8 @@ from headway.sources.formats.jsonl import parser_of
 from headway.sources.formats.tfexample import ExamplesSource
 from headway.sources.text_files import BOM, TextFile, last_line_end
 from headway.statistics.split_statistics import SplitStatistics
+from headway.storage import filesystem
 from headway.storage.filesystem import open_file, reading
-from headway.storage.manifest import blocks, crc32c
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import parse
 
@@ -50,8 +50,7 @@ class Logged:
 
 def checksum(path: Path) -> dict[str, int | str]:
     """The identity of a file of requests: its size and crc32c; DataError when it cannot be read."""
-    with open_file(str(path)) as file:
-        size, crc = crc32c(blocks(file))
+    size, crc = filesystem.checksum(str(path))
     return {"bytes": size, "crc32c": crc}
 
 

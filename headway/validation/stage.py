@@ -139,7 +139,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
         anomalies=tuple(anomalies),
         errors=sum(anomaly.severity == "error" for anomaly in anomalies),
         warnings=sum(anomaly.severity == "warning" for anomaly in anomalies),
-        splits=_table([row | _proven(proof.splits.get(str(row["split"]), {})) for row in report.rows]),
+        splits=_table(report.rows, proof.splits),
         proof=proof.says,
         strengths={name: round(score, 6) for name, score in alone.items()},
     )
@@ -162,15 +162,14 @@ def _proof(request: ValidateRequest) -> SplitProof:
         raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
 
 
-def _proven(facts: Mapping[str, int | str]) -> dict[str, int | str]:
-    """A split's keys and times, for the table of splits."""
-    return {name.replace("_", " "): value for name, value in facts.items() if name != "rows"}
-
-
-def _table(rows: Sequence[Mapping[str, int | str]]) -> tuple[dict[str, int | str], ...]:
-    """Rows that all have the same cells, empty where one had none."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return tuple({name: row.get(name, "") for name in names} for row in rows)
+def _table(rows: Sequence[Mapping[str, int | str]], proof: Mapping[str, Mapping[str, int | str]]) -> Any:
+    """The rows of the table of splits, with each split's keys and times; all have the same cells, empty where one had none."""
+    whole = []
+    for row in rows:
+        facts = proof.get(str(row["split"]), {})
+        whole.append({**row} | {name.replace("_", " "): value for name, value in facts.items() if name != "rows"})
+    names = dict.fromkeys(name for row in whole for name in row)
+    return tuple({name: row.get(name, "") for name in names} for row in whole)
 
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:

@@ -65,10 +65,13 @@ def stratification(
     total = sum(statistics.rows for statistics in splits.values())
     train = splits["train"].columns.get(LABEL) if "train" in splits else None
     kind = label_kind(task, train) if train is not None and train.present else None
+    asked = (
+        {"train": 1.0 - split.eval - split.test, "eval": split.eval, "test": split.test} if split.mode == "hash" else {}
+    )
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
         row: dict[str, str | int] = {"split": name, "rows": statistics.rows, "share": f"{share:.2%}"}
-        if (target := _share_of(split, name)) is not None:
+        if (target := asked.get(name)) is not None:
             row["asked for"] = f"{target:.2%}"
             report.anomalies += _off(name, statistics.rows, total, target)
         label = statistics.columns.get(LABEL)
@@ -80,12 +83,6 @@ def stratification(
                 report.anomalies += _differs(name, train, label, kind, difference, split, config)
         report.rows.append(row)
     return report
-
-
-def _share_of(split: SplitConfig, name: str) -> float | None:
-    if split.mode != "hash":
-        return None
-    return {"train": 1.0 - split.eval - split.test, "eval": split.eval, "test": split.test}.get(name)
 
 
 def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:

@@ -104,14 +104,13 @@ def torn_units(sampled: SampledRows, train: SplitStatistics, task: str) -> Itera
     if torn < _TORN:
         return
     message = f"rows of one {unit.name} are in train and in eval ({percent(torn)} of the eval rows, in "
-    message += f"{counted(unit.rows, 'sampled row')}): {unit.why}. A model that learns {_these(unit)} by heart is judged too well"
+    values = agree(len(unit.columns), "its values", "their values")
+    message += (
+        f"{counted(unit.rows, 'sampled row')}): {unit.why}. A model that learns {values} by heart is judged too well"
+    )
     if not unit.sure:
         message += ", unless it is a category whose values come again in new rows"
     yield finding("warning", "torn unit", "train, eval", message, _fix(unit, columns), column=unit.columns[0])
-
-
-def _these(unit: Unit) -> str:
-    return agree(len(unit.columns), "its values", "their values")
 
 
 def _fix(unit: Unit, columns: Sequence[Column]) -> str:

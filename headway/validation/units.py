@@ -33,7 +33,7 @@ from headway.evaluation.clusters import alike
 from headway.messages import agree, number, some
 from headway.schema.columns import LABEL
 from headway.schema_inference.identifiers import TIMES, words_of
-from headway.tabular.list_arrays import decoded, is_text, value_type
+from headway.tabular.list_arrays import decoded, is_number, is_text, value_type
 
 MOST_CELLS, MOST_ROWS = 1_000_000, 100_000
 """So many cells and rows are looked at, in blocks spread evenly over the rows."""
@@ -141,7 +141,8 @@ class _Search:
     def __init__(self, columns: list[_Column], targets: list[Floats]):
         self.columns = {column.name: column for column in columns}
         self.targets, self.rows = targets, len(targets[0])
-        self._any = {column.name: _pairs(column.codes) / _all_pairs(self.rows) for column in columns}
+        pairs = self.rows * (self.rows - 1) / 2
+        self._any = {column.name: _pairs(column.codes) / pairs for column in columns}
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, names: Sequence[str], task: str) -> _Search | None:
@@ -156,21 +157,19 @@ class _Search:
 
     def best(self) -> Unit | None:
         """The coarsest column that is surely a unit, else a set of columns that is, else a column that may be one."""
-        found = [unit for name in self._naming() if (unit := self._unit((name,))) is not None]
+        naming = [name for name, column in self.columns.items() if column.may_name and self._repeats(column.codes)]
+        found = [unit for name in naming if (unit := self._unit((name,))) is not None]
         sure = [unit for unit in found if unit.sure]
         if not sure:
             sure = [unit for unit in self._sets() if unit.sure]
         if sure:
-            return min(sure, key=lambda unit: (unit.units, len(unit.columns), *self._unlikely(unit)))
+            return min(sure, key=self._order)
         return max(found, key=lambda unit: unit.correlation) if found else None
 
-    def _unlikely(self, unit: Unit) -> tuple[int, int]:
-        """Measures name a unit worse than codes do."""
-        parts = [self.columns[name] for name in unit.columns]
-        return sum(part.measured for part in parts), -len(unit.constant)
-
-    def _naming(self) -> list[str]:
-        return [name for name, column in self.columns.items() if column.may_name and self._repeats(column.codes)]
+    def _order(self, unit: Unit) -> tuple[int, ...]:
+        """The coarsest first, of few columns; measures name a unit worse than codes do."""
+        measures = sum(self.columns[name].measured for name in unit.columns)
+        return unit.units, len(unit.columns), measures, -len(unit.constant)
 
     def _repeats(self, codes: Codes) -> bool:
         """Whether there are many units, and most rows are of one that has others."""
@@ -294,18 +293,14 @@ class _Search:
 
 def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str, int]) -> list[str]:
     """Of a wide table the columns of most values that come again, by some of its rows; those of the others come last."""
-    names = [name for name in names if _is_plain(batch.column(places[name]).type)]
+    kinds = {name: value_type(batch.column(places[name]).type) for name in names}
+    names = [name for name in names if is_number(kinds[name]) or is_text(kinds[name])]
     if len(names) <= MOST_COLUMNS:
         return list(names)
     at = _blocks(batch.num_rows, _FEW_ROWS)
     values = {name: pc.count_distinct(decoded(batch.column(places[name]).take(at))).as_py() for name in names}
     order = sorted(names, key=lambda name: (values[name] > _NEARLY_ALL * len(at), -values[name]))
     return order[:MOST_COLUMNS]
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    kind = value_type(kind)
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_text(kind)
 
 
 def _blocks(rows: int, most: int) -> pa.Array:
@@ -359,10 +354,6 @@ def _counts(codes: Codes) -> Codes:
 def _pairs(codes: Codes) -> float:
     counts = _counts(codes).astype(np.float64)
     return float((counts * (counts - 1)).sum()) / 2
-
-
-def _all_pairs(rows: int) -> float:
-    return rows * (rows - 1) / 2
 
 
 def _ordered(first: _Column, second: _Column) -> bool:

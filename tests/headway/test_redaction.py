@@ -11,10 +11,11 @@ import urllib.parse
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from headway import redaction
-from headway.config import expand
-from headway.config_errors import _short
+from headway.config import Frozen, expand
+from headway.config_errors import sentences
 from headway.errors import ConfigError, DataError
 from headway.redaction import redact, redacted, remember, scrub
 from headway.storage.filesystem import resolve
@@ -169,13 +170,20 @@ def test_no_form_of_a_secret_is_left(value, around):
     redaction.forget()
 
 
+class Counted(Frozen):
+    rows: int
+
+
 def test_everywhere_that_a_text_leaves(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKEN", SECRET)
     path = expand("/data/${TOKEN}/a.csv", where="x")
 
     error = DataError("is gone", where=path, fix=f"look for {path}")
     assert SECRET not in str(error) and str(error).startswith("/data/${TOKEN}/a.csv: is gone")
-    assert SECRET not in _short({"path": path}) and SECRET[:6] not in _short("x" * 60 + SECRET)
+    for value in ({"path": path}, "x" * 60 + SECRET):
+        with pytest.raises(ValidationError) as wrong:
+            Counted(rows=value)
+        assert SECRET[:6] not in str(sentences(Counted, wrong.value, {"rows": value}))
     assert SECRET not in str(first_difference({"a": path}, {"a": "b"}))
 
     store = Store(tmp_path)

@@ -68,13 +68,13 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
     Raises:
         ConfigError: it is not known and nobody can be asked.
     """
-    from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+    from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 
     if text is not None:
         return label_of(text, look.names)
     if (sole := sole_label(look.names)) is not None:
         return label_of(sole, look.names)
-    likely = next(iter(likely_labels(look.names)), look.names[-1])
+    likely = likely_label(look.names)
     if not ask:
         raise ConfigError(
             f"which column is to be predicted? There are {some(look.names, 20)}",

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from headway.messages import number
+from headway.messages import number, short
 
 Row = Mapping[str, Any]
 """By column: text, a number, a list of them, None, or Markup of ours."""
@@ -101,4 +101,4 @@ def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
 
 def _cell(value: object, most: int | None) -> str:
     text = cell(value).translate(_ESCAPED)
-    return text if most is None or len(text) <= most else text[: most - 3] + "..."
+    return text if most is None else short(text, most)

@@ -9,17 +9,22 @@ for piece in source.ranges(files(config, "2013-01")):
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from importlib import import_module
 
-from headway.sources.base import Source
+from headway.sources.base import InputFile, Source
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.configured import ConfiguredSource
 
 
-def open_source(config: SourceConfig) -> Source:
-    """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed."""
+def open_source(config: SourceConfig, files: Sequence[InputFile] = (), later: Collection[str] = ()) -> Source:
+    """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed.
+
+    Args:
+        later: columns that came with later files: missing in those of `files` that lack them.
+    """
     module, name = FORMATS[config.format].reader.split(".")
     reader = getattr(import_module(f"headway.sources.formats.{module}"), name)
     # images are named by their place below the path
     options = config if config.format == "images" else getattr(config, config.format)
-    return ConfiguredSource(reader(options), config.max_cell_bytes, config.rename)
+    return ConfiguredSource(reader(options), config.max_cell_bytes, config.rename, files, later)

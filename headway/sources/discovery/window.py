@@ -111,7 +111,8 @@ def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: 
     upto = [name for name in spans if name <= last] if dates else list(spans[: spans.index(last) + 1])
     if dates is None:
         return _counted(upto, count, until)
-    end = _end(dates, last, until)
+    date = parse_date(until)
+    end = (date if date is not None and _coarse(date, dates) else dates[last]) + 1
     begin = _before(end, count, unit) if unit is not None and count is not None else None
     chosen = _counted(upto, count, until) if begin is None else [name for name in upto if dates[name] >= begin]
     if not chosen:
@@ -169,11 +170,6 @@ def _coarse(date: Date, dates: dict[str, Date]) -> bool:
     """Whether `date` is at least as long as a span."""
     span_date = next(iter(dates.values()))
     return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
-
-
-def _end(dates: dict[str, Date], last: str, until: str) -> Date:
-    date = parse_date(until)
-    return (date if date is not None and _coarse(date, dates) else dates[last]) + 1
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ArrowConfig
-from headway.sources.formats.columnar import first_rows, leaves, pick, runs
+from headway.sources.formats.columnar import first_rows, leaves, not_whole, pick, runs
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -90,7 +90,7 @@ def _open(
                 reader = open_reader(file, options=options)
         except (OSError, pa.ArrowException) as error:
             at = "its footer" if open_reader is pa.ipc.open_file else "byte 0"
-            raise not_a(path, "arrow") or _corrupt(path, error, at) from None
+            raise not_a(path, "arrow") or not_whole("Arrow", path, error, at) from None
         yield reader
 
 
@@ -116,7 +116,7 @@ def _batches(
         except StopIteration:
             return
         except (OSError, pa.ArrowException) as error:
-            raise _corrupt(path, error, f"batch {number} of its stream") from None
+            raise not_whole("Arrow", path, error, f"batch {number} of its stream") from None
         number += 1
         yield batch
 
@@ -127,15 +127,10 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
         batch.validate()
         return batch
     except (OSError, pa.ArrowException) as error:
-        raise _corrupt(path, error, f"batch {number}") from None
+        raise not_whole("Arrow", path, error, f"batch {number}") from None
 
 
 def _rows_at_once(batch: pa.RecordBatch) -> int:
     """The rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
     size = batch.get_total_buffer_size()
     return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))
-
-
-def _corrupt(path: str, error: Exception, at: str) -> DataError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"not a whole Arrow file, at {at}: {reason}", where=path, fix="write the file again")

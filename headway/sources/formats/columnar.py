@@ -92,6 +92,12 @@ def first_rows(
     return sampled(tables, rows)
 
 
+def not_whole(kind: str, path: str, error: Exception, at: str) -> DataError:
+    """The error of a file that cannot be read to its end."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return DataError(f"not a whole {kind} file, at {at}: {reason}", where=path, fix="write the file again")
+
+
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
     """(start, end, rows) of runs of row groups or batches: up to `most` rows, or one group that has more."""
     start = total = 0

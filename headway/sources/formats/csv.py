@@ -214,7 +214,7 @@ class CsvSource:
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files: the beginning of a sorted file shows one value only."""
         tables = []
-        bad: DataError | None = None
+        bad: list[tuple[list[Malformed], str]] = []
         other = 0
         for file in files[:SAMPLE_FILES]:
             text = self._text(file.path)
@@ -227,12 +227,15 @@ class CsvSource:
                     table, malformed = self._guessed(piece, names, file.path, quoted)
                     tables.append(table)
                     if malformed and not table.num_rows:
-                        bad = bad or _no_line(malformed[0], len(malformed), file.path)
+                        bad.append((malformed, file.path))
         if not tables:
             what = "column names and no rows" if self._config.header else "no rows"
             raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
         if bad and not any(table.num_rows for table in tables):
-            raise bad
+            lines, path = bad[0]
+            problem = f"none of {len(lines):,} sampled lines fits the column names: {lines[0].reason}, first "
+            fix = "check csv.delimiter, and that the first line ends like the others"
+            raise DataError(f"{problem}{(lines[0].text or '')[:60]!r}", where=path, fix=fix)
         merged = sampled(tables, rows, evenly=True)
         whole = merged.table
         for place, field in enumerate(whole.schema):
@@ -376,13 +379,6 @@ def _beyond_int64(values: pa.ChunkedArray) -> bool:
         return False
     sizes = pc.abs(values)
     return bool(pc.any(pc.and_(pc.greater_equal(sizes, 2.0**63), pc.is_finite(sizes))).as_py())
-
-
-def _no_line(first: Malformed, lines: int, path: str) -> DataError:
-    problem = (
-        f"none of {lines:,} sampled lines fits the column names: {first.reason}, first {(first.text or '')[:60]!r}"
-    )
-    return DataError(problem, where=path, fix="check csv.delimiter, and that the first line ends like the others")
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:

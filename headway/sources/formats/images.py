@@ -24,7 +24,7 @@ from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
-from headway.tabular.list_arrays import decoded
+from headway.tabular.list_arrays import decoded, is_number
 
 _NAMES = ["image", "path", "label"]
 _SHOWN = 3
@@ -230,6 +230,6 @@ def _table(path: str, file_column: str, label_column: str) -> pa.Table:
             fix = f"name it in source.images.file_column or label_column; {suggest(name, whole.column_names)}"
             raise ConfigError(f"the table of labels has no column {name!r}", where=path, fix=fix)
     labels = decoded(whole.column(label_column))
-    if not (pa.types.is_integer(labels.type) or pa.types.is_floating(labels.type) or pa.types.is_boolean(labels.type)):
+    if not (is_number(labels.type) or pa.types.is_boolean(labels.type)):
         labels = labels.cast(pa.string())  # whatever it is, ranges carry it as plain values
     return pa.table({"file": whole.column(file_column).cast(pa.string()), "label": labels})

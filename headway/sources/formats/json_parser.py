@@ -21,7 +21,7 @@ import pyarrow.json as pajson
 from headway.sources.base import CUT, Chunk, Malformed
 from headway.sources.formats.columnar import pick
 from headway.sources.formats.json_types import Number, as_json, decode
-from headway.tabular.list_arrays import as_batch
+from headway.tabular.list_arrays import as_batch, is_text
 
 _FEW, _SOME = 8, 2048
 """So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
@@ -218,7 +218,7 @@ def _text(value: Any) -> Any:
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
     """The column in the type; None unless every cell has it already."""
     element = kind.value_type if pa.types.is_list(kind) else kind
-    value_class = bool if pa.types.is_boolean(element) else bytes if _is_text(element) else Number
+    value_class = bool if pa.types.is_boolean(element) else bytes if is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]
     if not all(item is None or isinstance(item, value_class) for item in flat):
         return None
@@ -233,10 +233,6 @@ def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
         return None if pa.types.is_floating(element) and pc.any(pc.is_inf(numbers)).as_py() else array
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
 def _texts(cells: list[Any], kind: pa.DataType, truth: tuple[str, str] = ("false", "true")) -> pa.Array:
@@ -254,5 +250,5 @@ def _to_text(array: pa.Array, kind: pa.DataType, truth: tuple[str, str]) -> pa.A
     if pa.types.is_boolean(array.type):
         return pc.if_else(array, *(text.encode() for text in truth))
     return (
-        array.cast(kind) if _is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
+        array.cast(kind) if is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
     )

@@ -23,7 +23,7 @@ from headway.process import Scratch
 from headway.process_tuning import give_back
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import ParquetConfig
-from headway.sources.formats.columnar import Way, first_rows, leaves, pick, runs
+from headway.sources.formats.columnar import Way, first_rows, leaves, not_whole, pick, runs
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -168,11 +168,10 @@ def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None)
 
 
 def _corrupt(path: str, error: Exception, at: str) -> DataError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if reason.startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
+    if str(error).startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
         fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
         return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
-    return DataError(f"not a whole Parquet file, at {at}: {reason}", where=path, fix="write the file again")
+    return not_whole("Parquet", path, error, at)
 
 
 WIDE = 256

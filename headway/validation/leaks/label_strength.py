@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headway.messages import number, percent
 from headway.metrics.classification import auc
 from headway.schema.columns import LABEL
 from headway.statistics.row_sample import numbers, ranks
 from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.list_arrays import is_number
 
 _BUCKETS = 64
 LEAST_ROWS, LEAST_OF_A_CLASS = 200, 30
@@ -46,6 +48,15 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
     return {name: score for name, score in scores if score is not None}
 
 
+def tells(score: float, task: str) -> str:
+    """A column's strength as a verb and what follows it."""
+    return {
+        "binary": f"ranks the label with an AUC of {number(score)}",
+        "multiclass": f"predicts the label with {percent(score)} fewer mistakes than guessing the commonest class",
+        "regression": f"explains {percent(score)} of the variance of the label's rank",
+    }[task]
+
+
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
     """The sampled rows, where they are enough."""
     rows = train.by_label.table() if task != "regression" else None
@@ -62,7 +73,7 @@ def places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
 def target_of(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
     """The label as 0/1, as class codes, or as ranks from 0 to 1; None when there is too little of it."""
     if task == "regression":
-        if not (pa.types.is_integer(label.type) or pa.types.is_floating(label.type)):
+        if not is_number(label.type):
             return None
         values, good = numbers(label)
         if not good.all() or values.min() == values.max():
@@ -78,7 +89,7 @@ def target_of(label: pa.ChunkedArray, task: str) -> NDArray[Any] | None:
 def buckets(values: pa.ChunkedArray) -> Codes:
     """The bucket of each row; missing values have their own."""
     missing = values.is_null().to_numpy()
-    if (pa.types.is_integer(values.type) and values.type != pa.uint64()) or pa.types.is_floating(values.type):
+    if is_number(values.type) and values.type != pa.uint64():
         floats, good = numbers(values)
         if not good.any():
             return np.zeros(len(values), np.int64)
@@ -139,6 +150,17 @@ def exact_codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
     """A code of each value; of one that is missing, 0."""
     codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1].astype(np.int64) + 1
     return np.where(values.is_null().to_numpy(), 0, codes)
+
+
+def owned(values: pa.ChunkedArray, classes: Codes, share: float) -> tuple[Codes, Codes]:
+    """(the class, how many of its rows have the value) of each value that stands for a class: in that share of the rows at
+    least the class's have it, and those that have it are of the class."""
+    codes = exact_codes(values)
+    of_class, of_value = np.bincount(classes), np.bincount(codes)
+    pairs, counts = np.unique(codes * len(of_class) + classes, return_counts=True)
+    value, owner = pairs // len(of_class), pairs % len(of_class)
+    fits = (counts >= share * of_value[value]) & (counts >= share * of_class[owner])
+    return owner[fits], counts[fits]
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:

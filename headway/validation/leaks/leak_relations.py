@@ -146,18 +146,15 @@ def _thresholds(train: SplitStatistics, names: Collection[str]) -> Iterator[Sign
     columns = {name: values[few] for name, values in columns.items() if np.isfinite(values).all()}
     alone = {name: _apart(values, label) for name, values in columns.items()}
     for a, b in itertools.combinations([name for name in columns if alone[name] < _ALREADY], 2):
-        for how, between in _between(columns[a], columns[b]):
+        first, second = columns[a], columns[b]
+        relations = {"difference": first - second}
+        if first.min() > 0 and second.min() > 0:
+            relations |= {"ratio": np.log(first / second), "product": np.log(first) + np.log(second)}
+        for how, between in relations.items():
             if _apart(between, label) >= _DECIDES:
                 says = f"and {b!r} decide the label together: their {how} ranks it without a mistake, and neither does alone: "
                 yield Sign((a, b), says + "are both known before it?", leave_out(b))
                 return
-
-
-def _between(a: Floats, b: Floats) -> Iterator[tuple[str, Floats]]:
-    yield "difference", a - b
-    if a.min() > 0 and b.min() > 0:
-        yield "ratio", np.log(a / b)
-        yield "product", np.log(a) + np.log(b)
 
 
 def _apart(values: Floats, label: NDArray[Any]) -> float:

@@ -36,7 +36,15 @@ from headway.statistics.row_sample import numbers
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import column_hash
 from headway.validation.anomaly import value_text
-from headway.validation.leaks.label_strength import buckets, exact_codes, places, sampled_rows, strength, target_of
+from headway.validation.leaks.label_strength import (
+    buckets,
+    owned,
+    places,
+    sampled_rows,
+    strength,
+    target_of,
+    tells,
+)
 from headway.validation.stratification import chi_square_tail
 
 _STRONG = {"binary": 0.9, "multiclass": 0.7, "regression": 0.75}
@@ -175,16 +183,11 @@ def _own_values(seen: _Rows) -> Iterator[Sign]:
     """Report columns of which a value stands for one of several classes."""
     if seen.task != "multiclass":
         return
-    of_class = np.bincount(seen.label)
     for name in seen.names:
-        codes = exact_codes(seen.column(name))
-        of_value = np.bincount(codes)
-        pairs, counts = np.unique(codes * len(of_class) + seen.label, return_counts=True)
-        value, owner = pairs // len(of_class), pairs % len(of_class)
-        fits = (counts >= _OWN * of_value[value]) & (counts >= _OWN * of_class[owner]) & (counts >= _FEW)
-        if fits.any():
-            which = seen.classes[int(owner[fits][0])]
-            says = f"has a value that the rows with label {which} have ({int(counts[fits][0]):,} sampled ones), and no others: "
+        owners, counts = owned(seen.column(name), seen.label, _OWN)
+        if len(many := np.flatnonzero(counts >= _FEW)):
+            which, count = seen.classes[int(owners[many[0]])], int(counts[many[0]])
+            says = f"has a value that the rows with label {which} have ({count:,} sampled ones), and no others: "
             yield Sign((name,), says + "is it written down after the label?", leave_out(name))
 
 
@@ -214,7 +217,7 @@ def _times(train: SplitStatistics, seen: _Rows, times: list[str], alone: Mapping
     alone_told = seen.names if seen.task != "regression" else []  # numbers rise and fall with the years
     for name in (name for name in times if name in alone_told):
         if (told := alone.get(name, 0.0)) >= bound:
-            says = f"is a time that alone {_how(told, seen.task)}: is it a time after the outcome?"
+            says = f"is a time that alone {tells(told, seen.task)}: is it a time after the outcome?"
             yield Sign((name,), says, leave_out(name))
     for a, b in itertools.combinations(times[:_TIMES], 2):
         if not {a, b} & {*seen.names}:
@@ -224,7 +227,7 @@ def _times(train: SplitStatistics, seen: _Rows, times: list[str], alone: Mapping
         codes = buckets(pa.chunked_array([pa.array(between, mask=~np.isfinite(between))]))
         told = strength(codes, seen.label, seen.task) or 0.0
         if told >= bound:
-            says = f"and {b!r} are times, and the time between them {_how(told, seen.task)}: is one of them after the outcome?"
+            says = f"and {b!r} are times, and the time between them {tells(told, seen.task)}: is one of them after the outcome?"
             yield Sign((a, b), says, leave_out(b))
 
 
@@ -233,14 +236,6 @@ def _days(train: SplitStatistics, seen: _Rows, name: str) -> Floats:
     temporal = train.columns[name].temporal
     assert temporal is not None
     return np.where(good, values / PER_DAY[temporal], np.nan)
-
-
-def _how(told: float, task: str) -> str:
-    return {
-        "binary": f"ranks the label with an AUC of {told:.2f}",
-        "multiclass": f"predicts the label with {percent(told)} fewer mistakes than guessing the commonest class",
-        "regression": f"explains {percent(told)} of the variance of the label's rank",
-    }[task]
 
 
 # --- means of the label
@@ -335,8 +330,8 @@ def _noise(seen: _Rows, alone: Mapping[str, float]) -> Iterator[Sign]:
         if not len(own) or not rest or not cells.independent(own[0], np.concatenate(rest)):
             continue
         best = max((alone.get(other, 0.0) for other in seen.names if other != name), default=0.0)
-        says = f"alone {_how(alone[name], seen.task)}, and among rows of one label it has nothing to do with any other column "
-        says += f"(of which the best {_how(best, seen.task)}): it is the label with noise, "
+        says = f"alone {tells(alone[name], seen.task)}, and among rows of one label it has nothing to do with any other column "
+        says += f"(of which the best {tells(best, seen.task)}): it is the label with noise, "
         yield Sign((name,), says + "unless it is known before the outcome", leave_out(name))
 
 

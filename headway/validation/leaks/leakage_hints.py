@@ -17,7 +17,15 @@ from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding
-from headway.validation.leaks.label_strength import LEAST_OF_A_CLASS, buckets, places, sampled_rows, target_of
+from headway.validation.leaks.label_strength import (
+    LEAST_OF_A_CLASS,
+    buckets,
+    owned,
+    places,
+    sampled_rows,
+    target_of,
+    tells,
+)
 from headway.validation.leaks.leak_relations import relations
 from headway.validation.leaks.leak_signs import Sign, column_signs
 
@@ -141,30 +149,17 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
     for name, score in alone.items() if rows is not None else ():
         if score < bound:
             continue
-        how = {
-            "binary": f"ranks the label with an AUC of {score:.4f}",
-            "multiclass": f"predicts the label with {score:.2%} fewer mistakes than guessing the commonest class",
-            "regression": f"explains {score:.2%} of the variance of the label's rank",
-        }[task]
         assert rows is not None
         values, label = rows.column(name), rows.column(LABEL)
         only = task == "regression" or _one_value_a_class(values, label)
         own = task != "regression" and own_values(values, label, _OWN)
-        yield Leak(name, how, copy=score >= _COPY[task] and only, own_values=own)
+        yield Leak(name, tells(score, task), copy=score >= _COPY[task] and only, own_values=own)
 
 
 def own_values(values: pa.ChunkedArray, label: pa.ChunkedArray, share: float) -> bool:
-    """Whether each class, but for one at most, has one value that stands for it, in that share of the rows at least: the
-    class's have it, and those that have it are of the class. That a value is missing is a value."""
-    codes = np.unique(values.fill_null(0).to_numpy(), return_inverse=True)[1] + 1
-    codes = np.where(values.is_null().to_numpy(), 0, codes)
-    classes = np.unique(label.to_numpy(), return_inverse=True)[1]
-    of_class, of_value = np.bincount(classes), np.bincount(codes)
-    places = codes * len(of_class) + classes
-    pairs, counts = np.unique(places, return_counts=True)
-    value, owner = pairs // len(of_class), pairs % len(of_class)
-    fits = (counts >= share * of_value[value]) & (counts >= share * of_class[owner])
-    return len(np.unique(owner[fits])) >= max(1, len(of_class) - 1)
+    """Whether each class, but for one at most, has one value that stands for it (`owned`). That a value is missing is a value."""
+    found, classes = np.unique(label.to_numpy(), return_inverse=True)
+    return len(np.unique(owned(values, classes, share)[0])) >= max(1, len(found) - 1)
 
 
 def _one_value_a_class(values: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:

@@ -14,7 +14,7 @@ from PIL import Image
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.draft import WORDS_MODEL, draft_of, look_at
 from headway.first_pipeline.found_files import found_source, spans_of
-from headway.first_pipeline.label_choice import label_of, likely_labels, sole_label
+from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 from headway.first_pipeline.look import typed
 from headway.first_pipeline.yaml_text import pipeline_text
 from headway.tabular.splits import SplitConfig, assigned, place_hash
@@ -199,7 +199,8 @@ def test_a_label_that_is_nothing_to_learn(drafted):
 def test_which_column_is_the_label():
     assert sole_label(["a", "Target"]) == "Target"
     assert sole_label(["class", "target"]) is None and sole_label(["a", "b"]) is None
-    assert likely_labels(["id", "a", "price", "b"]) == ["price", "b", "a"]
+    assert likely_label(["id", "a", "price", "b"]) == "price"
+    assert likely_label(["id", "a", "b"]) == "b"
     assert label_of("arr delay", ["arr delay"]).column == "arr delay"
     assert label_of("a > 1", ["a"]).columns() == {"a"}
 
