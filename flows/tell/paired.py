@@ -20,6 +20,7 @@ from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.evaluation.further_labels import split_name
+from headway.evaluation.slices import named
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
 from headway.messages import between, ends, metric_text, metrics_line, of_window, signed, usual
 from headway.registry.registry import Registry, Version
@@ -60,7 +61,7 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
     rows = [
         {
             "metric": check.metric if check.slice is None else None,
-            "slice": None if check.slice is None else f"{check.slice}: {short(check.slice_value or '', 40)}",
+            "slice": None if check.slice is None else short(named(check.slice, check.slice_value), 60),
             "rows": None if check.slice is None else check.rows,
             first: None if check.before is None else metric_text(check.before),
             second: None if check.value is None else metric_text(check.value),

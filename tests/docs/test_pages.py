@@ -6,16 +6,20 @@ that write TensorFlow are run by test_snippets.py.
 
 import ast
 import contextlib
+import io
 import json
+import os
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from PIL import Image
 
 from flows.cli.app import application
 from flows.cli.usage import commands as names_of_commands
@@ -240,3 +244,25 @@ def test_the_commands_of_a_page_work_and_print_what_it_shows(page, shell):
                 exec(compile(block.code, block.place, "exec"), namespace)
             printed = out.getvalue()
     assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(900)  # two runs of the demo
+def test_the_picture_of_a_report_shows_what_a_report_looks_like_now(flights, typed, visit, tmp_path):
+    """HEADWAY_RENEW_GOLDEN=1 takes it anew."""
+    (tmp_path / "data").mkdir()
+    for file in ("pipeline.yaml", "schema.pbtxt"):
+        shutil.copy(ROOT / "examples" / "flights" / file, tmp_path)
+    for month in range(1, 11):
+        pq.write_table(flights.filter(pc.equal(flights["month"], month)), tmp_path / f"data/2013-{month:02d}.parquet")
+    for window in (9, 10):
+        typed("run", tmp_path, "--window", window, "--until", f"2013-{window:02d}", check=0)
+    page = visit(max((tmp_path / "store" / "runs").glob("*.html")), width=1200, height=1150)
+    taken, kept = io.BytesIO(page.screenshot()), ROOT / "docs" / "images" / "report.png"
+    if os.environ.get("HEADWAY_RENEW_GOLDEN"):
+        Image.open(taken).convert("RGB").quantize(256).save(kept, optimize=True)
+    # numbers, times and fonts differ; where boxes, tables and figures stand does not
+    now, before = (Image.open(file).convert("L") for file in (taken, kept))
+    assert now.size == before.size
+    seen = [np.asarray(picture.resize((40, 38), Image.Resampling.BOX), float) for picture in (now, before)]
+    assert np.abs(seen[0] - seen[1]).mean() < 4 and not page.problems

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, JsonValue, computed_field
 
 from flows.records import Code
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
-from flows.tell.comparison.sides import Side, named_side
+from flows.tell.comparison.sides import Settings, Side, named_side
 from flows.tell.ending import Ending, Tone
 from flows.tell.paired import UNCLEAR, Outcome, change_text, outcome_of
 from headway.config import Frozen
@@ -170,7 +170,7 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         b=b,
         same=found.same if found else None,
         no_difference=None if found else _why_none(a, b),
-        config=differences(a.config, b.config),
+        config=differences(_settings(a), _settings(b)),
         code=differences(code_in(a.code), code_in(b.code)) if a.code and b.code else None,
         columns=_columns(a, b),
         data=_data(a, b),
@@ -178,6 +178,12 @@ def compare(registry: Registry, first: str, second: str) -> Compared:
         store=registry.store,
         scored=found.rows if found else None,
     )
+
+
+def _settings(side: Side) -> Settings | None:
+    """The config and the seed, as far as they are known."""
+    seed = side.material.record.seed
+    return side.config if seed is None or side.config is None else {**side.config, "seed": seed}
 
 
 def _why_none(a: Side, b: Side) -> str:

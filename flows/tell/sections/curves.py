@@ -11,6 +11,7 @@ from flows.tell.figures.drawing import FIRST, GOOD, MUTED, SECOND, Plot, figure,
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
+from flows.tell.sections.window.column_words import tick
 from headway.messages import counted, duration, number
 from tfcore.train.request import Trained
 
@@ -87,7 +88,8 @@ def trainings(found: Sequence[Training], sentences: Sequence[str]) -> Part:
 
 def _facts(trained: Trained) -> dict[str, str | int | float]:
     """What came out of a training, by name."""
-    return {said: value for name, said in _FACTS.items() if (value := getattr(trained, name)) not in (None, 0)}
+    known = {said: getattr(trained, name) for name, said in _FACTS.items()}
+    return {said: tick(of, 4) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
 
 
 def recorded(path: Path) -> list[dict[str, float | None]]:

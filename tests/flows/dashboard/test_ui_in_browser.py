@@ -101,7 +101,11 @@ def test_every_page_is_whole_and_can_be_read(visit, accessible, served, scheme, 
                 accessible(page)
         assert not page.problems, (name, page.problems)
     page.goto(base + MODEL)
-    assert page.evaluate("document.querySelectorAll('svg.figure path').length") > 10
+    inside = (
+        "[...document.querySelectorAll('svg.figure')].map(f => ['path', 'text'].map(e => f.querySelectorAll(e).length))"
+    )
+    figures = page.evaluate(inside)
+    assert len(figures) == 2 and all(paths > 1 and texts > 4 for paths, texts in figures), figures
 
 
 def test_a_reports_own_script_runs_in_its_sandbox(visit, served):

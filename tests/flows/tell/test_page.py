@@ -238,7 +238,7 @@ def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
     began = time.process_time()
     html = html_of(store, record)
     assert time.process_time() - began < 2.4, "0.4 s, measured alone"
-    assert len(html) < 3_000_000
+    assert len(html) < 320_000, "of 5,000 columns 755,000: what is not drawn takes about a hundred bytes"
     assert "557 further columns" in html and "w0599" in html and HOSTILE.replace("/", "") not in html
 
 
