@@ -246,24 +246,27 @@ def headway():
 
 
 class WarmChild:
-    """The TensorFlow process of commands that are typed in this process, one for all: each start takes seconds. It begins
-    anew when it has died, and where the environment or the working directory is another."""
+    """The TensorFlow process of commands that are typed in this process, one for all: each start takes seconds. Another begins
+    where the environment or the working directory is another, and the three that were used last stay."""
 
     def __init__(self):
-        self.listener, self.place, self.child = print, None, None
+        self.listener, self.children = print, []
 
     def lent(self, *, on_line):
         """In place of `Child`."""
         self.listener = on_line
         place = ({**os.environ, "PYTEST_CURRENT_TEST": ""}, Path.cwd())
-        if self.place != place:
-            self.close()
-            self.place, self.child = place, Child(on_line=lambda line: self.listener(line))
-        return contextlib.nullcontext(self.child)
+        child = next((child for other, child in self.children if other == place), None)
+        if child is None:
+            child = Child(on_line=lambda line: self.listener(line))
+        self.children = [entry for entry in self.children if entry[1] is not child] + [(place, child)]
+        while len(self.children) > 3:
+            self.children.pop(0)[1].close()
+        return contextlib.nullcontext(child)
 
     def close(self):
-        if self.child is not None:
-            self.child.close()
+        for _, child in self.children:
+            child.close()
 
 
 @pytest.fixture(scope="session")
