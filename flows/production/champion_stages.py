@@ -5,14 +5,14 @@ scored = score(window, engine, champion, transform)     # None where no row has 
 """
 
 from flows.dag.data_requests import ingest_requests
+from flows.dag.judging import Judge
 from flows.dag.resolved_window import Window, examples_of
 from flows.dag.run_spec import Executor
 from flows.dag.step import Output, Step
 from headway.registry.registry import Version
 from headway.stages.refs import Ref
-from tfcore.evaluation.request import EvaluateRequest, SavedModel
+from tfcore.evaluation.request import EvaluateRequest
 from tfcore.evaluation.results import Evaluated
-from tfcore.export.request import Exported
 from tfcore.transform.parameters import Transformed, TransformParameters
 
 
@@ -36,11 +36,7 @@ def score(
         batch_size=pipeline.evaluation.batch_size,
         # those that metrics, slices of thresholds and groups are made of
         columns=tuple(sorted({*named, *pipeline.judged_columns} & set(window.columns.stored))),
-        model=SavedModel(
-            path=Ref[Exported](path=champion.saved_model),
-            version=champion.number,
-            export=champion.facts.get("export"),
-        ),
+        model=Judge("champion", champion).model,
         transform=Ref[TransformParameters](
             stage=transform.stage, fingerprint=transform.fingerprint, answer=transform.value.parameters
         ),

@@ -10,7 +10,7 @@ A number takes 8 bytes a row here (an int64 label 12), a text no more than its d
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,32 +97,29 @@ def read_labels(parts: Sequence[Examples]) -> dict[str, WeightedLabel]:
         DataError: a shard is damaged.
     """
     first: Mapping[str, Any] = parts[0].result if parts else {"columns": ()}
-    weight, labels = _columns([Column.model_validate(column) for column in first["columns"]])
-    if weight is None:
-        return {}
-    found = {label.name: WeightedLabel(label) for label in labels}
-    for path in itertools.chain.from_iterable(part.paths() for part in parts):
-        for record in read_records(path):
-            _add(found, decode(record, [*labels, weight], first["rows_per_record"]), weight.name)
-    return found
+
+    def batches(columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        for path in itertools.chain.from_iterable(part.paths() for part in parts):
+            for record in read_records(path):
+                yield decode(record, columns, first["rows_per_record"])
+
+    return _weighted([Column.model_validate(column) for column in first["columns"]], batches)
 
 
 def labels_of(table: pa.Table, columns: Sequence[Column]) -> dict[str, WeightedLabel]:
     """The same of rows in memory."""
-    weight, labels = _columns(columns)
+    return _weighted(columns, lambda _: table.to_batches())
+
+
+def _weighted(
+    columns: Sequence[Column], batches: Callable[[Sequence[Column]], Iterable[pa.RecordBatch]]
+) -> dict[str, WeightedLabel]:
+    weight = next((column for column in columns if column.role == "weight"), None)
     if weight is None:
         return {}
-    found = {label.name: WeightedLabel(label) for label in labels}
-    for batch in table.to_batches():
-        _add(found, batch, weight.name)
-    return found
-
-
-def _columns(columns: Sequence[Column]) -> tuple[Column | None, list[Column]]:
     labels = [column for column in columns if column.name == LABEL or column.name.startswith(FURTHER)]
-    return next((column for column in columns if column.role == "weight"), None), labels
-
-
-def _add(found: Mapping[str, WeightedLabel], batch: pa.RecordBatch, weight: str) -> None:
-    for name, label in found.items():
-        label.add(batch.column(name), batch.column(weight))
+    found = {label.name: WeightedLabel(label) for label in labels}
+    for batch in batches([*labels, weight]):
+        for name, label in found.items():
+            label.add(batch.column(name), batch.column(weight.name))
+    return found

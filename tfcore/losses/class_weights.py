@@ -34,11 +34,13 @@ def class_weights(
         present = [name for name in classes if counts.get(name)]
         rows = sum(counts[name] for name in present)
         return [rows / (len(present) * counts[name]) if name in present else 0.0 for name in classes]
-    unknown = [name for name in setting if name not in classes]
+    return by_class(setting, classes, "training.class_weights")
+
+
+def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> list[float]:
+    """The number given for each class, 1 where there is none; ConfigError for what is no class."""
+    unknown = [name for name in given if name not in classes]
     if unknown:
-        raise ConfigError(
-            f"{unknown[0]!r} is not a class of the label",
-            where="training.class_weights",
-            fix=f"the classes are: {', '.join(list(classes)[:20])}",
-        )
-    return [float(setting.get(name, 1.0)) for name in classes]
+        fix = f"the classes are: {', '.join(list(classes)[:20])}"
+        raise ConfigError(f"{unknown[0]!r} is not a class of the label", where=where, fix=fix)
+    return [float(given.get(name, 1.0)) for name in classes]

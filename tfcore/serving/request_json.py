@@ -359,31 +359,19 @@ def time_text(unit: Temporal) -> str:
     return f"a whole number of {UNITS[unit]} since 1970-01-01 (UTC), or an ISO text such as {ISO[unit]!r}"
 
 
-class _NotPlain(Exception):
-    """A value that must be checked on its own."""
-
-
 def _plain(values: Sequence[Any], dtype: str) -> Array:
-    """Values of JSON's own type for this dtype, all at once."""
+    """Values of JSON's own type for this dtype, all at once; ValueError where each must be checked on its own."""
     types = set(map(type, values))
     if dtype == "float32" and types <= {float, int}:
         doubles = np.array(values, np.float64)
         if (np.abs(doubles) > _LARGEST).any():  # an infinity may be a number that was too large
-            raise _NotPlain
+            raise ValueError
         return doubles.astype(np.float32)
-    if dtype in ("int64", "int32") and types <= {int}:
-        return np.array(values, _NUMPY[dtype])
-    if dtype == "bool" and types <= {bool}:
-        return np.array(values, np.bool_)
+    if (dtype in ("int64", "int32") and types <= {int}) or (dtype == "bool" and types <= {bool}):
+        return _array(values, dtype)
     if dtype == "string" and types <= {str}:
-        try:
-            encoded = [value.encode() for value in values]
-        except UnicodeEncodeError:
-            raise _NotPlain from None
-        array = np.empty(len(encoded), object)
-        array[:] = encoded
-        return array
-    raise _NotPlain
+        return _array([value.encode() for value in values], dtype)
+    raise ValueError
 
 
 def _scalars(values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, fill: Any, where: Place) -> Array:
@@ -397,11 +385,11 @@ def _scalars(values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, 
         return array
     try:
         return _plain(values, tensor.dtype)
-    except (_NotPlain, OverflowError):
-        return _plain_of([_one(value, tensor, where, row) for row, value in enumerate(values)], tensor.dtype)
+    except (ValueError, OverflowError):
+        return _array([_one(value, tensor, where, row) for row, value in enumerate(values)], tensor.dtype)
 
 
-def _plain_of(values: list[Any], dtype: str) -> Array:
+def _array(values: Sequence[Any], dtype: str) -> Array:
     if dtype != "string":
         return np.array(values, _NUMPY[dtype])
     array = np.empty(len(values), object)

@@ -19,6 +19,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
+from tfcore.losses.class_weights import by_class
 
 Rate = Annotated[float, Field(gt=0.0, le=1000.0)]
 _WHERE = "training.sampling"
@@ -74,11 +75,7 @@ def class_rates(
             raise ConfigError(f"a {task.name} label has no negatives", where=f"{_WHERE}.negatives", fix=fix)
         return [config.negatives, 1.0]
     if config.rates is not None:
-        unknown = [name for name in config.rates if name not in classes]
-        if unknown:
-            fix = f"the classes are: {', '.join(list(classes)[:20])}"
-            raise ConfigError(f"{unknown[0]!r} is not a class of the label", where=f"{_WHERE}.rates", fix=fix)
-        return [float(config.rates.get(name, 1.0)) for name in classes]
+        return by_class(config.rates, classes, f"{_WHERE}.rates")
     if not counts:
         raise ConfigError("balance needs the label's counts", where=f"{_WHERE}.balance")
     held = [counts[name] for name in classes if counts.get(name)]
