@@ -131,7 +131,7 @@ class _Sample:
     ) -> Floats | None:
         """How much each unit moves something of a metric, `of` some rows; of many units a sample's, which together move it as
         much as all, if these tell its standard error to `PRECISE`."""
-        if self.units > MOST_UNITS and not metric.heavy:
+        if self.units > 2 * MOST_UNITS and not metric.heavy:
             part, count = drawn_units(self._part)
             if (found := of(self._part, part, count)) is not None:
                 squares = (found**2).reshape(count, -1).sum(1)

@@ -50,17 +50,21 @@ class Means:
 
 
 class LossBySlice:
-    """The mean loss of slices, against that of all other rows."""
+    """The mean loss of slices, against that of all other rows. Cuts have the rows in the order of `order`."""
 
     def __init__(self, rows: Rows, losses: Floats):
         # what all losses have in common would cost digits
         self._common = float(rows.weight @ losses / rows.total)
         self._weight, self._losses = rows.weight, losses - self._common
         self._units = None if rows.drawn is None else _Units(rows, self._losses)
+        self.order = np.arange(len(rows)) if self._units is None else self._units.order
+        self._mass = self._weight * self._losses if self._units is None else self._units.mass
+        if self._units is not None:
+            self._weight = self._units.weight
 
     def __call__(self, cut: Cut) -> Means:
         codes, width = cut.codes, len(cut.values)
-        values = self._weight, self._weight * self._losses
+        values = self._weight, self._mass
         weight, mass = (np.asarray(np.bincount(codes, each, width), np.float64) for each in values)
         with np.errstate(invalid="ignore", divide="ignore"):
             inside = mass / weight
@@ -100,7 +104,7 @@ class LossBySlice:
         """The same where rows of one unit count together: sums over the units of a slice, and of all units without them."""
         assert self._units is not None
         units, width = self._units, len(cut.values)
-        codes = cut.codes.astype(np.min_scalar_type(width))[units.order]
+        codes = cut.codes.astype(np.min_scalar_type(width))
         # of few values: sorted by radix, and units stay in order within a slice
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes, minlength=width)
@@ -127,9 +131,8 @@ class LossBySlice:
         inside_only = (some > 0) & (some == units.all_of_row[order[begins]])
         counts = np.stack([of_parts(some > 0), np.count_nonzero(units.all) - of_parts(inside_only)])
         # the rows of a slice times all of their unit, which needs no sum by unit
-        codes = codes.astype(np.intp)
         mass_mass, mass_weight, weight_mass, weight_weight = (
-            np.asarray(np.bincount(codes, each, width), np.float64) for each in units.products
+            np.asarray(np.bincount(cut.codes, each, width), np.float64) for each in units.products
         )
         own, others = 1 / weight, 1 / (weight.sum() - weight)
         # how far the unit moves the difference: by its rows in the slice, and by its other rows

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import tail
 from headway.evaluation.results.slice_losses import Cut, LossBySlice, Means
@@ -78,7 +79,7 @@ def worst(
     if losses is None or not names:
         return None
     measure = LossBySlice(rows, losses)
-    cuts = [_cut(table, name) for name in names]
+    cuts = [_cut(table, name, measure.order) for name in names]
     found: list[tuple[Cut, int, Means]] = []
     strength: list[tuple[float, Cut]] = []
     means: dict[str, Means] = {}
@@ -106,7 +107,8 @@ def worst(
         i for i, (cut, value, of) in enumerate(found) if adjusted[i] < 1 - confidence and _worse(cut, value, of, means)
     ]
     sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
-    described = [_described(name, rows, *found[i], float(adjusted[i]), by_loss) for i in sure[:MOST_SHOWN]]
+    shown = ((np.sort(measure.order[found[i][0].codes == found[i][1]]), i) for i in sure[:MOST_SHOWN])
+    described = [_described(name, rows, at, *found[i], float(adjusted[i]), by_loss) for at, i in shown]
     sizes = {"tried": len(found), "columns": len(cuts), "significant": len(sure)}
     return {"metric": name, **sizes, "slices": described}
 
@@ -121,10 +123,10 @@ def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) ->
     return moments[:, 0] if moments.shape[1] == 1 and np.isfinite(moments).all() else None
 
 
-def _cut(table: pa.Table, name: str) -> Cut:
+def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
     (part,) = parts_of(name)
     codes, values = value_codes(table, part)
-    return Cut(name, codes, values)
+    return Cut(name, codes[order], values)
 
 
 def _crossed(a: Cut, b: Cut) -> list[str]:
@@ -145,9 +147,8 @@ def _worse(cut: Cut, value: int, of: Means, means: Mapping[str, Means]) -> bool:
 
 
 def _described(
-    name: str, rows: Rows, cut: Cut, value: int, of: Means, p: float, by_loss: RowsByLoss | None
+    name: str, rows: Rows, at: NDArray[np.int64], cut: Cut, value: int, of: Means, p: float, by_loss: RowsByLoss | None
 ) -> dict[str, Any]:
-    at = np.flatnonzero(cut.codes == value)
     described = {
         "slice": cut.name,
         "value": cut.values[value],
