@@ -53,10 +53,13 @@ from tfcore.train.settings.auto import described
 Answer = TypeVar("Answer", bound=Result)
 
 
-def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> RunResult:
+def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True, window: Window | None = None) -> RunResult:
     """Run the stages up to `run_spec.last`, or all: to the verdict, and the replayed export of a promotion.
 
     Promotion itself is the caller's, since it changes what the next run is compared with.
+
+    Args:
+        window: of the run, where the caller has it already: to infer a schema reads 15,000 rows.
 
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
@@ -64,7 +67,7 @@ def run_dag(run_spec: RunSpec, executor: Executor, *, freeze: bool = True) -> Ru
     pipeline, last = run_spec.loaded.pipeline, run_spec.last
     if last in (None, "replay"):
         pipeline.export.check_installed(str(run_spec.loaded.file))
-    window = Window.of(run_spec)
+    window = window or Window.of(run_spec)
     result = RunResult(spans=list(window.spans), notes=list(window.columns.notes))
     try:
         for phase in _dag(window, Calls(executor, result), result, freeze):

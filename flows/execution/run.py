@@ -14,6 +14,7 @@ from typing import Any
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import, leave_out_optional
 from flows.dag.dag import run_dag
+from flows.dag.resolved_window import Window
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
@@ -130,7 +131,7 @@ class _Run:
         try:
             self._tidy()
             with Child(on_line=self.report.relay) as child:
-                self._begin(child)
+                window = self._begin(child)
                 engine = Engine(
                     self.run_spec.store,
                     child=child,
@@ -139,7 +140,7 @@ class _Run:
                     limits=self.run_spec.loaded.pipeline.limits,
                     retries=self.run_spec.loaded.pipeline.retries,
                 )
-                run_result = run_dag(self.run_spec, wrap(engine))
+                run_result = run_dag(self.run_spec, wrap(engine), window=window)
             self._finish(run_result)
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
@@ -163,15 +164,16 @@ class _Run:
         if self.run_spec.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
-    def _begin(self, child: Child) -> None:
+    def _begin(self, child: Child) -> Window:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
         if not self.run_spec.loaded.user_files:
             leave_out_optional()
         if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
             begin_import()  # while the plan reads the raw files: whatever it finds, none of it is ingested yet
-        plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False)
-        if window := str(self.run_spec.chosen_window):
-            self.report.note(f"window: {window}: {window_text(plan.spans)}")
+        window = Window.of(self.run_spec)
+        plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False, window=window)
+        if chosen := str(self.run_spec.chosen_window):
+            self.report.note(f"window: {chosen}: {window_text(plan.spans)}")
         self.notes = plan.notes
         if newer := newer_headway(self.run_spec.store, self.record.pipeline):
             self.report.note(newer)
@@ -180,6 +182,7 @@ class _Run:
             self.note(spans=tuple(plan.spans))
             self.record.save(self.run_spec.store)
             child.spawn()
+        return window
 
     def _output(self, output: Output[Any]) -> None:
         self.report.output(output)

@@ -71,8 +71,11 @@ class TrainedScorer:
         self._head = label_head(parameters.label)
         self._inputs = tuple(parameters.inputs())
         self._with_losses = isinstance(self._head.main, UserHead)
-        self._model = build.build(trained.config, parameters, seed=trained.seed, module=trained.module)
-        build.load_weights(self._model, trained.path.file / build.WEIGHTS)
+        weights = trained.path.file / build.WEIGHTS
+        self._outputs_of = build.trained(
+            trained.config, parameters, seed=trained.seed, module=trained.module, weights=weights
+        )
+        self._model = self._outputs_of.model
         self._predict: GraphFunction | None = None
 
     @property
@@ -106,7 +109,7 @@ class TrainedScorer:
         return found
 
     def _outputs(self, inputs: Batch) -> dict[str, tf.Tensor]:
-        outputs = tf.cast(self._model({name: inputs[name] for name in self._inputs}, training=False), tf.float32)
+        outputs = self._outputs_of({name: inputs[name] for name in self._inputs})
         found = {"outputs": outputs, "predictions": self._head.predictions(outputs)}
         return found | (
             {"losses": self._head.main.loss(inputs, outputs[:, : self._head.own])} if self._with_losses else {}

@@ -38,9 +38,10 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
         present = None
         if any(column.name in nullable for column in members):
             present = _presence(companions["present"], groups["present"], [names[c.name] for c in members], rows)
-        elif kind == "float32" and any(column.nullable for column in members):
-            required = tf.constant([[not column.nullable] for column in members])
-            present = ~tf.math.is_nan(values) | required
+        elif any(column.nullable for column in members):  # as with companions, so that one trace serves both
+            present = tf.ones([len(members), rows], tf.bool)
+            if kind == "float32":
+                present = ~tf.math.is_nan(values) | tf.constant([[not column.nullable] for column in members])
         if present is not None:
             values = tf.where(present, values, tf.zeros([], values.dtype))
         each = tf.unstack(values, len(members))
@@ -53,6 +54,8 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
             present = None
             if column.name in nullable:
                 present = companions["present"][_place(groups["present"], name + PRESENT)]
+            elif column.nullable and (column.is_list or column.type != "float32"):
+                present = tf.ones([rows], tf.bool)
             length = None
             if "length" in groups and column.is_list:
                 length = companions["length"][_place(groups["length"], name + LENGTH)]
@@ -164,7 +167,7 @@ def _shaped(
             lengths = tf.where(present, lengths, tf.zeros_like(lengths))
         return RawColumn(tf.boolean_mask(values, tf.sequence_mask(lengths, longest)), present, None, lengths)
     values = tf.reshape(values, [rows, *column.shape])
-    if present is None and column.nullable and column.type == "float32":
+    if present is None and column.nullable:
         present = ~tf.reduce_all(tf.math.is_nan(values), 1)
     if present is not None:
         values = tf.where(present[:, None], values, tf.zeros([], values.dtype))

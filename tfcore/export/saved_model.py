@@ -45,14 +45,11 @@ from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
 from tfcore.heads.table import head_of, label_head
-from tfcore.models.build import build, load_weights
+from tfcore.models.build import WEIGHTS, trained
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
-
-WEIGHTS = "weights"
-"""The prefix of the checkpoint in a training's output."""
 
 SILENT_SECONDS = 3.0
 
@@ -85,7 +82,9 @@ class Served(tf.Module):
         super().__init__(name="served")
         self.transform = transform
         self.model_variables = list(variables)
-        self._predict = predict
+        predicted = tf.function(lambda columns: predict(transform(columns)), autograph=False)
+        # in a lambda: an attribute that is a tf.function would be saved as one that can be called
+        self.predict: Callable[[Mapping[str, RawColumn]], Tensors] = lambda columns: predicted(columns)
         self._columns = tuple(columns)
         self._head = head_of(task)
         self._index = index
@@ -93,11 +92,10 @@ class Served(tf.Module):
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
         """A tf.function for each signature but `transform`; it takes the tensors as `tfcore.export.packed_inputs` packs them.
 
-        Signatures whose columns are alike call one trace of the transform and the model.
+        All of them call one trace of the transform and the model.
         """
-        predict = tf.function(self.predict, autograph=False)
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
-            "classify": lambda tensors, columns: self._classified(tensors, predict(columns)),
+            "classify": lambda tensors, columns: self._classified(tensors, self.predict(columns)),
         }
         users = self._columns
         if (index := self._index) is not None:
@@ -108,18 +106,15 @@ class Served(tf.Module):
         def function(name: str) -> Any:
             inputs = signatures[name].inputs
             asked = users if name == "top_k" else self._columns
-            answer = answers.get(name, lambda _, columns: predict(columns))
+            answer = answers.get(name, lambda _, columns: self.predict(columns))
             if name == "serve_examples":
                 spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
-                return _named_function(lambda t: predict(of_examples(t["examples"], self._columns)), spec)
+                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
             return _named_function(
                 lambda tensors: answer(tensors, of_tensors(tensors, asked, inputs)), packed_specs(inputs)
             )
 
         return {name: function(name) for name in signatures if name != "transform"}
-
-    def predict(self, columns: Mapping[str, RawColumn]) -> Tensors:
-        return self._predict(self.transform(columns))
 
     def transform_function(self) -> Any:
         """The tf.function of the signature `transform`, whose inputs are packed too."""
@@ -249,11 +244,11 @@ class Steps:
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
     label = request.transform.label
-    model = build(request.model, request.transform, seed=request.seed, module=request.module)
-    load_weights(model, request.trained.file / WEIGHTS)
+    weights = request.trained.file / WEIGHTS
+    model = trained(request.model, request.transform, seed=request.seed, module=request.module, weights=weights)
     monitor.check()
     path = out / "saved_model"
-    index = ItemIndex.load(request.trained.file, model, request.model, request.transform)
+    index = ItemIndex.load(request.trained.file, model.model, request.model, request.transform)
     transform = transform_of(request.transform, request.preprocess)
     threshold = ((request.card and request.card.threshold) or {}).get("value")
     signatures = save_model(
@@ -266,7 +261,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         progress=Steps(monitor),
         try_requests=bool(request.code) or index is not None,
     )
-    predict = predictor(model, label_head(label))
+    predict = predictor(model.model, label_head(label))
     formats = None
     if request.formats:
         formats = write_formats(path, request.formats, predict, request.transform)
@@ -296,7 +291,7 @@ def save_model(
     progress: Callable[[str], None] = lambda step: None,
     try_requests: bool = True,
 ) -> dict[str, Signature]:
-    """Write a Keras model behind its transform as a SavedModel; see `save`.
+    """Write a Keras model, or a trained one, behind its transform as a SavedModel; see `save`.
 
     Args:
         transform: of `parameters`.

@@ -12,7 +12,7 @@ TransformParameters: which numeric and categorical inputs there are, and what th
 import contextlib
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tfcore.private_api import seeds_kept
 WEIGHTS = "weights"
 """The prefix of the weights' checkpoint in a training's output."""
 VARIABLE = "model/{}/.ATTRIBUTES/VARIABLE_VALUE"
+Inputs = Mapping[str, tf.Tensor]
 
 
 def build(
@@ -167,6 +168,51 @@ def _output(x: keras.KerasTensor, layout: Layout) -> keras.KerasTensor:
     if np.all(scale == 1.0) and np.all(centre == 0.0):
         return x
     return keras.layers.Rescaling(scale, offset=centre, dtype="float32", name="label_units")(x)
+
+
+class Trained:
+    """A trained model in inference mode. A built-in one is traced once: evaluation and the signatures of an export call that.
+
+    Args:
+        weights: the prefix of `save_weights`.
+
+    Attributes:
+        model: the Keras model.
+    """
+
+    def __init__(self, config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path):
+        self.made_of = config, seed, weights, layout
+        self.model = build(config, layout, seed=seed, module=module)
+        self.variables = self.model.variables
+        self._call = self._outputs
+        if not config.user_defined:
+            specs = {name: tf.TensorSpec([None, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
+            traced = tf.function(self._outputs, input_signature=[specs], autograph=False)
+            self._call = lambda inputs: traced({name: inputs[name] for name in specs})
+
+    def __call__(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
+        """The outputs, float32 [rows, outputs]."""
+        return self._call(inputs)
+
+    def _outputs(self, inputs: Inputs) -> tf.Tensor:
+        return tf.cast(self.model(inputs, training=False), tf.float32)
+
+
+_LAST: list[Trained] = []
+"""The built-in model that was asked for last: the stages of a run want the same one, one after the other."""
+
+
+def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
+    """The model of `config` with its weights, as they are in the file now.
+
+    Raises:
+        StoreError: as of `load_weights`.
+    """
+    if not _LAST or _LAST[0].made_of != (config, seed, weights, layout):
+        _LAST[:] = [Trained(config, layout, seed=seed, module=module, weights=weights)]
+    found = _LAST.pop() if config.user_defined else _LAST[0]  # code of the user's may keep more than variables
+    load_weights(found.model, weights)
+    return found
 
 
 def save_weights(model: keras.Model, prefix: Path) -> None:

@@ -10,6 +10,7 @@ since float32 cannot tell large ones apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,6 +21,9 @@ from tfcore.transform.parameters import TransformParameters, image_input
 from tfcore.transform.raw_column import RawColumn
 from tfcore.transform.together import Block, absent, categories, in_order, numbers
 from tfcore.transform.vocabularies import Vocabularies
+
+MOST_TRACED = 500
+"""Of more columns no function is made: each tensor of a column would be an argument of it."""
 
 
 class Transform(tf.Module):
@@ -40,11 +44,14 @@ class Transform(tf.Module):
         super().__init__(name="transform")
         if parameters.derived is not None and preprocess is None:
             raise ValueError("the parameters have derived columns: give the function that makes them")
-        self._parameters = parameters
+        self.parameters = parameters
         self._preprocess = preprocess
         self._tolerant = tolerant
         self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
         self.vocabularies = Vocabularies(parameters.fitted)
+        traced = tf.function(self._compute, autograph=False)
+        # in a lambda: an attribute that is a tf.function would be saved as one that can be called
+        self._traced = lambda columns: traced(columns)
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
         """The model inputs {"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the
@@ -53,7 +60,7 @@ class Transform(tf.Module):
         one that was refused."""
         blocks, named, usable = self._computed(columns)
         rows = next(iter(columns.values())).rows()
-        parameters = self._parameters
+        parameters = self.parameters
         categorical = [named[entry.name] for entry in parameters.categorical]
         lists = [named[entry.name] for entry in parameters.lists]
         inputs = {
@@ -72,34 +79,46 @@ class Transform(tf.Module):
         blocks, named, _ = self._computed(columns)
         for block in blocks:
             named |= zip(block.names, tf.unstack(block.values, len(block.names)), strict=True)
-        return {name: named[name] for fitted in self._parameters.fitted for name in _outputs(fitted)}
+        return {name: named[name] for fitted in self.parameters.fitted for name in _outputs(fitted)}
 
     def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
-        """(numeric inputs that were computed together, the other inputs by name, which rows are usable)"""
+        """(numeric inputs that were computed together, the other inputs by name, which rows are usable)
+
+        Traced once for columns of one form, whatever graphs ask for them.
+        """
+        columns = {column.name: columns[column.name] for column in self.parameters.raw}
+        eager = tf.executing_eagerly() or len(columns) > MOST_TRACED
+        blocks, outputs, usable = (self._compute if eager else self._traced)(columns)
+        return [Block(names, values) for (_, *names), values in blocks.items()], dict(outputs), usable
+
+    def _compute(
+        self, columns: Mapping[str, RawColumn]
+    ) -> tuple[dict[Any, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
+        """As `_computed`, of the blocks {(place, *names): values}."""
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
         columns = {**columns}
-        for part in self._parameters.parts:  # a column of its own each, null where its source is
+        for part in self.parameters.parts:  # a column of its own each, null where its source is
             source, values = columns[part.source.name], columns[part.source.name].values
             if part.part != "value":
                 assert part.source.temporal is not None
                 values = part_of(values, part.source.temporal, part.part)
             columns[part.name] = source._replace(values=values)
-        blocks, outputs = numbers(self._parameters.fitted, columns)
-        outputs |= categories(self._parameters.fitted, columns, self.vocabularies)
+        blocks, outputs = numbers(self.parameters.fitted, columns)
+        outputs |= categories(self.parameters.fitted, columns, self.vocabularies)
         usable: list[tf.Tensor] = []
-        for fitted in self._parameters.fitted:
+        for fitted in self.parameters.fitted:
             if fitted.pixels is not None:
                 pixels, good = self._image(fitted, columns[fitted.column.name])
                 outputs |= pixels
                 usable += [] if good is None else [good]
-        return blocks, outputs, usable
+        return {(place, *names): values for place, (names, values) in enumerate(blocks)}, outputs, usable
 
     def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """All numeric inputs, vectors included; float32 [rows, n]."""
         together = {name for block in blocks for name in block.names}
         parts: list[list[str] | tf.Tensor] = []
-        for fitted in self._parameters.fitted:
+        for fitted in self.parameters.fitted:
             for name in _outputs(fitted) if fitted.size is None else ():
                 if name in together:
                     if not parts or not isinstance(parts[-1], list):

@@ -188,6 +188,11 @@ def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
     raise TypeError(f"its type is {value.dtype.name}")
 
 
+_LAST: list[Transform] = []
+"""The last transform that was made without code of the user's and images: the stages of a run want the same one, one after the
+other, and it is traced once."""
+
+
 def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
     """The transform of fitted parameters, with the user's function in it when they have derived columns.
 
@@ -200,7 +205,11 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     """
     derived = parameters.derived
     if derived is None:
-        return Transform(parameters, tolerant=tolerant)
+        if any(fitted.pixels is not None for fitted in parameters.fitted):
+            return Transform(parameters, tolerant=tolerant)
+        if not _LAST or _LAST[0].parameters != parameters:
+            _LAST[:] = [Transform(parameters)]
+        return _LAST[0]
     if file is None:
         raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
     function = load_preprocess(file, derived.function)

@@ -12,7 +12,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
-from tfcore.models.build import build, load_weights, save_weights
+from tfcore.models.build import build, load_weights, save_weights, trained
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.models.layers import (
     ColumnLasso,
@@ -274,6 +274,21 @@ def test_weights_come_back_and_other_models_are_refused(tmp_path):
         load_weights(build(ModelConfig(hidden=(9,), embedding=3), layout(), seed=1), tmp_path / "weights")
     with pytest.raises(StoreError, match="cannot be read"):
         load_weights(again, tmp_path / "nothing")
+
+
+def test_a_trained_model_is_built_once_for_the_same_weights_and_has_those_that_are_in_the_file_now(tmp_path):
+    weights, kind = tmp_path / "weights", layout()
+    models = [build(ModelConfig(**SMALL), kind, seed=seed) for seed in (1, 2)]
+    found = []
+    for model in models:
+        save_weights(model, weights)
+        found.append(trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=weights))
+        np.testing.assert_allclose(found[-1](rows(kind)), model(rows(kind)), rtol=1e-6)
+    assert found[0] is found[1]
+    save_weights(models[0], tmp_path / "others")
+    others = trained(ModelConfig(**SMALL), kind, seed=0, module=None, weights=tmp_path / "others")
+    assert others is not found[1]
+    np.testing.assert_allclose(found[1](rows(kind)), models[1](rows(kind)), rtol=1e-6)  # as it was
 
 
 def with_everything(task="binary"):

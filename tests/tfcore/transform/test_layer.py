@@ -15,6 +15,7 @@ from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fitted import apply_numeric
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
 FLOAT = Column(name="x", type="float32", nullable=True)
@@ -182,3 +183,34 @@ def test_a_large_vocabulary_survives_export_and_a_move(tmp_path):
     (tmp_path / "a").rename(tmp_path / "b")
     np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "b")).ids(values).numpy(), want)
     assert len(set(want[:2, 0])) == 2
+
+
+def test_columns_of_one_form_are_traced_once_for_all_graphs_that_ask_for_them():
+    traced = []
+
+    def preprocess(columns):
+        traced.append(sorted(columns))
+        return {}
+
+    transform = Transform(_fitted(FLOAT, [1.0, 2.0, None], "standardize"), preprocess)
+
+    def graph(body):
+        spec = tf.TensorSpec([None], tf.float32)
+        known = tf.function(lambda x: body({"x": RawColumn(x, ~tf.math.is_nan(x)), "other": RawColumn(x, None)}))
+        return known.get_concrete_function(spec)
+
+    inputs, named = graph(transform), graph(transform.named)
+    assert traced == [["x"]]
+    x = tf.constant([1.0, np.nan, 3.0])
+    np.testing.assert_array_equal(inputs(x)["numeric"], tf.stack([named(x)[n] for n in ("x", "x__missing")], 1))
+    data = tf.data.Dataset.from_tensors({"x": x}).map(lambda row: graph(transform)(row["x"]))
+    np.testing.assert_array_equal(next(iter(data))["numeric"], inputs(x)["numeric"])
+    assert traced == [["x"]]
+
+
+def test_the_stages_of_a_run_share_a_transform_and_another_one_is_made_for_other_parameters():
+    parameters = _fitted(FLOAT, [1.0, 2.0, None], "standardize")
+    first = transform_of(parameters, None)
+    again = type(parameters).model_validate_json(parameters.model_dump_json())
+    assert transform_of(again, None) is first
+    assert transform_of(_fitted(FLOAT, [1.0, 3.0], "standardize"), None) is not first
