@@ -24,6 +24,7 @@ Request:
     formats         null, or {"inputs": {input: [outputs of `transform`]}, "outputs": [...], "files": [{"format", "file"}]}: the
                     model behind the transform in other formats, to compare with `serving_nullable`
     measured        how many rows a timed call has, for each of the measurements: [1, 64]
+    timed_seconds   how long each measurement may take
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
 "load_seconds", "serving": {"memory_mb", "start_memory_mb", "latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow",
@@ -67,7 +68,7 @@ WIDE = 500
 """Above this many columns the uneven batches are four: each call costs as much as its inputs are many. And TensorFlow's
 graph optimizer is left out, whose time grows faster than the columns: 13 s of 44 at 5,000."""
 
-LEAST_CALLS, MOST_CALLS, TIMED_SECONDS = 3, 300, 0.15
+LEAST_CALLS, MOST_CALLS = 3, 300
 """Of a measurement of latency: a wide model's calls take long, and there are at least three."""
 
 
@@ -105,7 +106,8 @@ def replay(request):
     rows = read_rows(request)
     expected = np.load(request["expected"], allow_pickle=False)
     inputs, every = named_inputs(rows, request["columns"]), np.arange(len(expected))
-    latency = {str(n): timed(model.signatures["serving_nullable"], inputs, n) for n in request.get("measured", ())}
+    signature, limit = model.signatures["serving_nullable"], request.get("timed_seconds", 0.0)
+    latency = {str(n): timed(signature, inputs, n, limit) for n in request.get("measured", ())}
     serving = {"start_memory_mb": before, "memory_mb": peak_memory_mb(), "latency": latency}
     plain, simple = without_companions(inputs, request["columns"])
     calls = {
@@ -201,15 +203,15 @@ def by_onnx(path, feed, names):
     )
 
 
-def timed(signature, arrays, rows):
-    """Return {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, warm-up calls not counted."""
+def timed(signature, arrays, rows, limit):
+    """Return {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, for `limit` seconds; warm-up calls not counted."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
     for _ in range(1 if len(arrays) > WIDE else 3):
         call(signature, cut)
     seconds: list[float] = []
-    until = time.perf_counter() + TIMED_SECONDS
+    until = time.perf_counter() + limit
     while len(seconds) < LEAST_CALLS or (len(seconds) < MOST_CALLS and time.perf_counter() < until):
         started = time.perf_counter()
         call(signature, cut)

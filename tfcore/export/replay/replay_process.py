@@ -85,6 +85,7 @@ def replay_request(
     output: str,
     bound: float,
     measured: Sequence[int] = (),
+    timed_seconds: float = 0.0,
     formats: OtherFormats | None = None,
     further: Mapping[str, Path] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -111,5 +112,6 @@ def replay_request(
         "further": {name: str(path) for name, path in further.items()},
         "bound": bound,
         "measured": list(measured),
+        "timed_seconds": timed_seconds,
         "formats": None if formats is None else formats.model_dump(mode="json"),
     }

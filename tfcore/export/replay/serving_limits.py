@@ -26,6 +26,11 @@ class ServingLimits(Frozen):
     p50_ms_64: float | None = Field(default=None, gt=0, description="the median call of 64 rows")
     p99_ms_64: float | None = Field(default=None, gt=0, description="99% of the calls of 64 rows")
 
+    @property
+    def latency(self) -> bool:
+        """Whether a limit is on how long calls take."""
+        return any(each is not None for each in (self.p50_ms_1, self.p99_ms_1, self.p50_ms_64, self.p99_ms_64))
+
 
 def _measures(result: dict[str, Any]) -> dict[str, float | None]:
     """Return the measured values by the names of the limits."""
