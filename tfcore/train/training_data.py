@@ -338,7 +338,7 @@ class TrainingData:
         """The held_out rows in their order, in batches of one shape."""
         if self._held_out is not None:
             return self._held_out
-        if self._holdout is None:  # made once: each time it is, the transform is traced anew
+        if self._holdout is None:  # made once: its graph takes longer than its rows
             batch = min(HOLDOUT_BATCH, self.holdout_rows)
             self._holdout = evaluation_dataset(
                 self._shards, self._transform, self._labeler, batch=batch, holdout=self._inside
@@ -386,7 +386,7 @@ class TrainingData:
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
-        if self._kept is not None and self._as_they_are:  # another look would trace the transform anew
+        if self._kept is not None and self._as_they_are:  # another look would make another graph
             return {name: self._kept[name].numpy() for name in names}
         batches = list(self._batches(names))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
