@@ -31,8 +31,6 @@ BATCH_BYTES = 36 << 20
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
 _RANGES = 8
-CUT = 200
-"""A malformed line is quoted up to this many characters."""
 
 
 class InputFile(Frozen):

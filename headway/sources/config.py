@@ -15,10 +15,9 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen, Grown
-from headway.errors import ConfigError
 from headway.schema.columns import suggest
 from headway.sources.text_stream import is_wide
-from headway.tabular.expressions import parse
+from headway.tabular.expressions import ExpressionText
 
 SPAN = "{span}"
 SPLIT = "{split}"
@@ -227,7 +226,7 @@ class SourceConfig(Frozen):
     rename: dict[str, str] = Field(
         default_factory=dict, description="{name in the files: name in the pipeline}, such as {price/kg: price_per_kg}"
     )
-    where: str | None = Field(default=None, description="keep the rows for which this expression is true")
+    where: ExpressionText | None = Field(default=None, description="keep the rows for which this expression is true")
     gaps: Gaps = Field(default="error", description="whether it is an error if a window of dates lacks a span")
     max_cell_bytes: int = Field(
         default=MAX_CELL_BYTES, ge=1, lt=1 << 31, description="a row with a larger value goes to the quarantine"
@@ -267,16 +266,6 @@ class SourceConfig(Frozen):
                 raise ValueError(f"calls {raw!r} {new!r}: a name may not be empty or hold '/'")
         if len(set(value.values())) != len(value):
             raise ValueError("gives two columns one name")
-        return value
-
-    @field_validator("where")
-    @classmethod
-    def _parses(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                parse(value)
-            except ConfigError as error:
-                raise ValueError(str(error)) from None
         return value
 
     @field_validator("path")

@@ -22,6 +22,7 @@ from headway.schema.columns import suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
 from headway.sources.sample import Sample
 from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes, is_list
+from headway.tabular.quarantine import CUT, text_of
 
 
 class ConfiguredSource:
@@ -92,7 +93,6 @@ class ConfiguredSource:
         return sample.renamed(self._names) if self._names else sample
 
 
-_SHOWN = 200
 _FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
 Sizes = NDArray[np.int64]
 
@@ -128,7 +128,7 @@ def _cell_text(cell: pa.Array) -> str:
     if is_list(cell.type):
         cell = flatten(cell).values.slice(0, 1)
     value = cell[0].as_py() if len(cell) else ""
-    return value[:_SHOWN].decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)[:_SHOWN]
+    return text_of(value[:CUT])[:CUT] if isinstance(value, bytes) else str(value)[:CUT]
 
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:

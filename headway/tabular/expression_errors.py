@@ -112,7 +112,8 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
     for name, kind in kinds.items():
         numbers = any(not isinstance(value, str) for value in _constants(node)) or "numbers" in kinds.values()
         called = name if name.isidentifier() else f"col({name!r})"
-        if kind == "text" and (numbers or isinstance(node, ast.BinOp | ast.Call) or _is_minus(node)):
+        is_minus = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        if kind == "text" and (numbers or isinstance(node, ast.BinOp | ast.Call) or is_minus):
             as_number = f"read it as a number: {column_yaml(name, '{type: float}')}"
             if isinstance(node, ast.Compare):
                 return f"compare it with text, as in {called} == 'a', or {as_number}"
@@ -173,10 +174,6 @@ def _constants(node: ast.expr) -> list[object]:
         for part in ast.walk(node)
         if isinstance(part, ast.Constant) and id(part) not in named and isinstance(part.value, int | float | str)
     ]
-
-
-def _is_minus(node: ast.expr) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
 def _is_col(call: ast.Call) -> bool:

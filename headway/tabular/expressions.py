@@ -17,10 +17,11 @@ import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator
 
 from headway.errors import ConfigError
 from headway.schema.columns import no_column
@@ -212,6 +213,18 @@ def parse(text: str) -> Expression:
     except RecursionError:
         raise ConfigError("an expression nested too deeply", where=f"expression {text[:80]!r}...") from None
     return Expression(text, frozenset(names), tree)
+
+
+def _parses(text: str) -> str:
+    try:
+        parse(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+ExpressionText = Annotated[str, AfterValidator(_parses)]
+"""An expression, as configs hold it."""
 
 
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:

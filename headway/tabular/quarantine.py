@@ -17,6 +17,8 @@ from headway.errors import DataError
 
 CUT = 200
 """Values are kept up to this many characters."""
+PLACE = r",( in the line)? at byte \d+$"
+"""The end of a reason that says where in its file a line is."""
 FILE_NAME = "quarantine.parquet"
 SCHEMA = pa.schema(
     [
@@ -81,7 +83,7 @@ def read(folder: Path) -> pa.Table:
 def reasons(table: pa.Table) -> list[dict[str, str | int]]:
     """How many rows were rejected for which reason: {column, reason, rows}, the most frequent first."""
     # the same fault at another byte is the same reason
-    reason = pc.replace_substring_regex(table.column("reason"), r",( in the line)? at byte \d+$", "")
+    reason = pc.replace_substring_regex(table.column("reason"), PLACE, "")
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
     counts = table.group_by(["column", "reason"]).aggregate([([], "count_all")])
     counts = counts.sort_by([("count_all", "descending"), ("reason", "ascending")])

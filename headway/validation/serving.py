@@ -33,11 +33,11 @@ from headway.storage import filesystem
 from headway.storage.filesystem import open_file, reading
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.expressions import parse
+from headway.tabular.quarantine import PLACE
 
 _GZIP = b"\x1f\x8b"
 _BATCH = 32_768
 _JSON_BLOCK = 4 << 20
-_AT_BYTE = re.compile(r",( in the line)? at byte \d+$")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
     for chunk, numbers, place in _chunks(path, columns):
         rows += chunk.batch.num_rows + len(chunk.malformed)
         for bad in chunk.malformed:
-            reason = _AT_BYTE.sub("", bad.reason)  # the line's number says it, and blocks are rewritten
+            reason = re.sub(PLACE, "", bad.reason)  # the line's number says it, and blocks are rewritten
             reason = f"{bad.column!r}: {bad.text!r} {reason}" if bad.column else reason
             add(numbers(bad.row), reason, place)
         at = chunk.positions()

@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
-from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
+from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
 from headway.sources.config import CsvConfig
 from headway.sources.formats.csv_lines import clean_lines
 from headway.sources.formats.csv_names import cells_of, moved
@@ -40,6 +40,7 @@ from headway.sources.text_files import (
 )
 from headway.sources.type_inference import as_numbers
 from headway.tabular.list_arrays import as_batch, slots
+from headway.tabular.quarantine import CUT
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20

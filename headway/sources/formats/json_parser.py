@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from headway.sources.base import CUT, Chunk, Malformed
+from headway.sources.base import Chunk, Malformed
 from headway.sources.formats.columnar import pick
 from headway.sources.formats.json_types import Number, as_json, decode
 from headway.tabular.list_arrays import as_batch, is_text
+from headway.tabular.quarantine import CUT
 
 _FEW, _SOME = 8, 2048
 """So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.records.example import SEQUENCE
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
-from headway.sources.base import CUT, Chunk, InputFile, Malformed, Range, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, Range, sampled
 from headway.sources.config import ExamplesConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
 from headway.sources.sample import ONE_IN, Sample
@@ -23,7 +23,7 @@ from headway.sources.sniff import not_a
 from headway.sources.type_inference import as_numbers, not_one, with_several
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import is_list, value_type
-from headway.tabular.quarantine import text_of
+from headway.tabular.quarantine import CUT, text_of
 
 _BATCH_RECORDS, _BATCH_BYTES, _READ_BYTES, _WINDOW = 8192, 16 << 20, 1 << 20, 1 << 18
 _NAMES_ROWS = 1000
