@@ -269,8 +269,7 @@ def pair(examples, tmp_path_factory, run_jobs):
     jobs = [
         job("losses", request(examples, **WATCHED, **TWO)),
         job("half", request(examples, hidden=DEEPER, **HALF, **TWO)),
-        job("compiled", request(examples, **WATCHED, **TWO, jit="on")),
-        job("micro", request(examples, **MICRO, **TWO)),
+        job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
         job("mistaken", broken),
@@ -323,16 +322,17 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["strategy"], several["replicas"], several["workers"], several["jit"]) == facts
     assert (alone["strategy"], alone["replicas"], alone["workers"]) == ("cpu", 1, 1)
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
+    assert several.get("reads") == ("own shards" if facts[0] == "multi_worker" else None)
 
 
-@pytest.mark.parametrize(("name", "jit", "reads"), [("mirrored", "jit", None), ("pair", "graph", "own shards")])
-def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, name, jit, reads, request):
-    out = trained_in(request, name) / "micro"
+def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, mirrored):
+    """Those of workers are in the compiled training above."""
+    out = mirrored / "micro"
     for mine, theirs in zip(losses(out), losses(one[0]), strict=True):
         assert len(mine) in (MICRO["steps"], 2)
         np.testing.assert_allclose(mine, theirs[: len(mine)], atol=1e-5, rtol=0)
     several = told(out)
-    assert (several["jit"], several["traces"], several.get("reads")) == (jit, 1, reads)
+    assert (several["jit"], several["traces"], several.get("reads")) == ("jit", 1, None)
 
 
 def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
