@@ -179,7 +179,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         ending = self.ending
-        tables = [metric_table(values_of(self._record.metrics))] if self.metrics else []
+        task = self.verdict.task if self.verdict is not None else None
+        tables = [metric_table(values_of(self._record.metrics), task=task)] if self.metrics else []
         about = f"{self._record.pipeline}: {self.window}; {self.seconds:.1f} s; run {self.name}"
         return fragment(ending, [Part("Run", [about], tables=tables)])
 

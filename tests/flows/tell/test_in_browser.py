@@ -31,7 +31,8 @@ def report(request, tmp_path_factory):
 
 
 def whole_and_readable(page, accessible, axe_at, *, least):
-    """Assert that a page has no problem and at least so many figures, all of them drawn, on a phone and on a screen."""
+    """Assert that a page has no problem and at least so many figures, all of them drawn, on a phone and on a screen, and that
+    all of it is printed."""
     assert not page.problems
     for width in (360, 1440):
         page.set_viewport_size({"width": width, "height": 900})
@@ -46,6 +47,9 @@ def whole_and_readable(page, accessible, axe_at, *, least):
         assert all(f["letters"] >= 9 for f in figures), "nine pixels can be read on a phone"
         if width == axe_at:
             accessible(page)
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 720, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720, "a printed page has no scroll bars"
 
 
 @pytest.mark.parametrize(("scheme", "axe_at"), [("light", 360), ("dark", 1440)])
