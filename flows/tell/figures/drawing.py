@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
-INK, MUTED, LINE, FIRST, SECOND, GOOD, BAD = "ink", "muted", "line", "first", "second", "good", "bad"
+MUTED, LINE, FIRST, SECOND, GOOD, BAD = "muted", "line", "first", "second", "good", "bad"
 _LARGE, _SMALL = (288.0, 187.0), (240.0, 120.0)
 """Points: width and height of a figure, and of one of many side by side."""
 _AROUND = 8.0

@@ -198,7 +198,7 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
     assert small["a"]["interval"][0] < small["a"]["value"] and small["b"]["value"] < small["a"]["value"]
     monkeypatch.setenv("COLUMNS", "160")
     assert re.search(
-        r"\n  slice +rows  version 4 .+\n  size: (large +1,000|small +3,000) ",
+        r"\n  slice +rows  version 4 .+\n  size=(large +1,000|small +3,000) ",
         typed(capsys, "compare", "4", str(version.number)),
     )
     reverse = json.loads(typed(capsys, "compare", str(version.number), "4", "--json"))
