@@ -2,7 +2,7 @@
 
     python bench/capacity.py               # the table of docs/operations.md, in Markdown (about ten minutes)
     python bench/capacity.py --quick       # its smallest row
-    python bench/capacity.py --rows 200_000_000        # seconds and memory by stage of one large pipeline; 40 minutes, 15 GB
+    python bench/capacity.py --rows 200_000_000        # seconds and memory by stage of one pipeline; 9 GB
 
 Synthetic rows: of five columns four are numbers and one is text with 50 values. Spans are Parquet files, the last one judges, and
 one epoch is trained. Seconds are those of `headway run` as a process, memory is the highest sum over it and its children at any
