@@ -20,16 +20,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.errors import StoreError
+from headway.errors import ConfigError, StoreError
 from headway.process import owned
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import DECAYS, FOLDS, STACKED, ModelConfig
 from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.inputs import Layout, features, inputs_of, l2
 from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_part import linear_terms
-from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
+from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members, Stack
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
 from tfcore.models.user_model import Builder, made_by, user_model
@@ -100,11 +100,14 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
     total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
         parts = linear_terms(inputs, config, layout, seed)
-        if config.name == "tabm":  # all members have it
+        if config.name in ("tabm", "stacked"):  # all members have it
             parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
         total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total
     if config.name == "tabm":
         total = MeanOfMembers(dtype="float32", name="mean_of_members")(total)
+    elif config.name == "stacked":
+        seen = [inputs[name] for name in ("numeric", "categorical", "lists") if inputs.get(name) is not None]
+        total = Stack(len(DECAYS), dtype="float32", name="stack")([total, *seen])
     return keras.Model(inputs, _output(total, layout), name=config.name)
 
 
@@ -115,10 +118,17 @@ def _hidden(
     x, penalty, members = features, l2(config.l2), config.name == "tabm"
     if members:
         x = Members(config.members, seed=seed, name="members")(x)
+    elif config.name == "stacked":
+        if not (layout.numeric or layout.categorical or layout.lists):
+            problem = "stacked tells rows apart by their numbers and categories, and there are images alone"
+            raise ConfigError(problem, where="model.name", fix="use mlp")
+        x = keras.layers.RepeatVector(STACKED, name="members")(x)
     for number, units in enumerate(config.hidden):
         start = seed + 1 + number
         if members:
             x = MemberDense(units, seed=start, regularizer=penalty, name=f"hidden_{number}")(x)
+        elif config.name == "stacked":
+            x = _decaying(MemberOutput(units, seed=start, rectified=True, name=f"hidden_{number}"), x)
         else:
             x = keras.layers.Dense(
                 units,
@@ -132,8 +142,8 @@ def _hidden(
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     outputs = label_head(layout.label).outputs
-    if members:
-        return MemberOutput(
+    if members or config.name == "stacked":
+        layer = MemberOutput(
             outputs,
             seed=seed,
             initial="zeros" if config.linear else "glorot",
@@ -141,7 +151,8 @@ def _hidden(
             bias_initializer=_bias(config, layout),
             dtype="float32",
             name="output",
-        )(x)
+        )
+        return layer(x) if members else _decaying(layer, x)
     if config.name == "dcn":
         crossed = CrossNetwork(
             config.cross_layers, rank=config.cross_rank, seed=seed, regularizer=penalty, name="cross_network"
@@ -155,6 +166,13 @@ def _hidden(
         dtype="float32",
         name="output",
     )(x)
+
+
+def _decaying(layer: MemberOutput, x: keras.KerasTensor) -> keras.KerasTensor:
+    """A layer of `stacked`, whose kernel the training step has decay at each member's rate."""
+    y = layer(x)
+    layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
+    return y
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:

@@ -12,8 +12,13 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Grown
 
-BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm", "two_towers")
-TABM_BINS = 16
+BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm", "stacked", "two_towers")
+BINS = {"tabm": 16, "stacked": 48}
+DECAYS = (0.3, 1.0, 3.0, 30.0)
+"""Of `stacked`: what a weight loses in a step, times the learning rate. The last leaves little but the linear part."""
+FOLDS = 2
+"""Members of each decay, which leave out different rows."""
+STACKED = FOLDS * len(DECAYS)
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
@@ -40,7 +45,7 @@ class ModelConfig(Grown):
 
     name: str = Field(
         default="mlp",
-        description="mlp, wide_deep, dcn, tabm, two_towers, or module:function of a file beside the pipeline",
+        description="mlp, wide_deep, dcn, tabm, stacked, two_towers, or module:function of a file beside the pipeline",
     )
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
@@ -88,7 +93,7 @@ class ModelConfig(Grown):
         ge=0,
         le=1000,
         description="hidden layers see piecewise linear embeddings of numbers, over so many quantile bins of the train rows; "
-        "0: the numbers; null: 16 for tabm, 0 for others",
+        "0: the numbers; null: 16 for tabm, 48 for stacked, 0 for others",
     )
     members: int = Field(default=8, ge=1, le=256, description="tabm: networks in the ensemble")
     cross_layers: int = Field(default=2, ge=1, le=16, description="dcn: cross layers")
@@ -136,8 +141,10 @@ class ModelConfig(Grown):
             for field in ("linear", "linear_l1", "soft_clip", "most_ids", "bins", "dropout"):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: two_towers does not have it")
-        if self.name == "tabm" and not self.hidden:
-            raise ValueError("hidden: the members of tabm are told apart by hidden layers; give it one or more")
+        if self.name in ("tabm", "stacked") and not self.hidden:
+            raise ValueError(f"hidden: the members of {self.name} are told apart by hidden layers; give it one or more")
+        if self.name == "stacked" and self.l2:
+            raise ValueError("l2: the members of stacked decay their weights instead")
         for cross in self.crosses:
             if len(set(cross)) != len(cross) or len(cross) < 2:
                 raise ValueError(f"crosses: {list(cross)} needs two or more different columns")
@@ -155,7 +162,7 @@ class ModelConfig(Grown):
         """Bins of the numbers' embeddings; 0: hidden layers see the numbers."""
         if self.bins is not None:
             return self.bins
-        return TABM_BINS if self.name == "tabm" else 0
+        return BINS.get(self.name, 0)
 
     @property
     def user_defined(self) -> bool:

@@ -169,6 +169,16 @@ def _hash_bits(index: tf.Tensor, step: tf.Tensor, seed: tf.Tensor, salt: tf.Tens
     return _mix(_mix(tf.bitwise.bitwise_xor(index * _u32(0x9E3779B9), key)) + key)
 
 
+def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
+    """A hash of each row of float32 and int32 matrices, at least 0; int32 [rows]."""
+    total = tf.constant(0, tf.uint32)
+    for matrix in inputs:
+        places = _mix(tf.constant(np.arange(matrix.shape[1], dtype=np.uint32)) + _u32(0x9E3779B9))
+        bits = tf.bitcast(matrix + tf.zeros([], matrix.dtype), tf.uint32)  # -0.0 becomes 0.0
+        total = _mix(total + tf.reduce_sum(_mix(tf.bitwise.bitwise_xor(bits, places)), axis=1))
+    return tf.cast(tf.bitwise.right_shift(total, _u32(1)), tf.int32)
+
+
 def _mix(x: tf.Tensor) -> tf.Tensor:
     """A full-avalanche mixer of 32 bits: xorshift and two odd multipliers."""
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16))) * _u32(0x7FEB352D)

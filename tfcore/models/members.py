@@ -8,14 +8,26 @@
 The losses of the built-in tasks are convex in the outputs, so that the mean's loss is at most the mean of the members'.
 Y. Gorishniy et al., "TabM: Advancing Tabular Deep Learning with Parameter-Efficient Ensembling", 2025 (its "mini" form), after
 Y. Wen et al., "BatchEnsemble: An Alternative Approach to Efficient Ensemble and Lifelong Learning", 2020.
+
+Members of `stacked` share no matrices. Each decays its weights at a rate of its own and leaves out a part of the rows, and on
+these rows the mean learns how much each rate counts (L. Breiman, "Stacked Regressions", 1996):
+
+    output = Stack(4)([MemberOutput(3, seed=5)(x), numeric, categorical])     # [rows, 8, 3] -> [rows, 3]
 """
 
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tfcore.models.layers import Configured
+from tfcore.models.config import FOLDS
+from tfcore.models.layers import Configured, row_hash
+
+LEFT_OUT = 5
+"""A member leaves out one of so many parts of the rows."""
+_SPEED = 10.0
+"""How much faster the shares of the decays move than the weights."""
 
 
 @keras.saving.register_keras_serializable("headway")
@@ -93,7 +105,7 @@ class MemberDense(Configured):
 
 @keras.saving.register_keras_serializable("headway")
 class MemberOutput(Configured):
-    """The last layer: each member has a matrix and a bias of its own. float32"""
+    """A layer of which each member has a matrix and a bias of its own; the last one, and with `rectified` a hidden one."""
 
     def __init__(
         self,
@@ -103,11 +115,12 @@ class MemberOutput(Configured):
         initial: str = "glorot",
         bias_initializer: Any = "zeros",
         regularizer: keras.regularizers.Regularizer | None = None,
+        rectified: bool = False,
         **keywords: Any,
     ):
-        made_of = {"units": units, "seed": seed, "initial": initial}
+        made_of = {"units": units, "seed": seed, "initial": initial, "rectified": rectified}
         super().__init__(made_of | {"bias_initializer": bias_initializer, "regularizer": regularizer}, **keywords)
-        self.units, self.seed, self.initial = units, seed, initial
+        self.units, self.seed, self.initial, self.rectified = units, seed, initial, rectified
         self._bias = keras.initializers.get(bias_initializer)
         self._regularizer = keras.regularizers.get(regularizer)
 
@@ -125,7 +138,8 @@ class MemberOutput(Configured):
 
     def call(self, inputs: Any) -> Any:
         """[rows, members, width] -> [rows, members, units]."""
-        return tf.einsum("rmw,mwu->rmu", inputs, self.kernel) + self.bias
+        outputs = tf.einsum("rmw,mwu->rmu", inputs, self.kernel) + self.bias
+        return tf.nn.relu(outputs) if self.rectified else outputs
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape[:-1], self.units)
@@ -140,3 +154,40 @@ class MeanOfMembers(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0], input_shape[-1])
+
+
+@keras.saving.register_keras_serializable("headway")
+class Stack(Configured):
+    """The members' outputs by the share of their decay, which it learns from rows that they have not seen.
+
+    Which rows a member leaves out follows from a row's inputs, so that equal rows are left out together.
+
+    Args:
+        decays: how many; the members are `FOLDS` of each, one after the other.
+    """
+
+    def __init__(self, decays: int, **keywords: Any):
+        super().__init__({"decays": decays}, **keywords)
+        self.decays = decays
+
+    def build(self, input_shape: Any) -> None:
+        self.shares = self.add_weight(name="shares", shape=(self.decays,), initializer="zeros")
+        self.built = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """[rows, members, outputs], float32 [rows, n], int32 [rows, m] -> [rows, outputs]; in training the members' outputs
+        and then what they say of rows that they leave out, [rows, members + 1, outputs]."""
+        members, *seen = inputs
+        shares = tf.repeat(tf.nn.softmax(_SPEED * self.shares), FOLDS)
+        if not training:
+            return tf.einsum("rmo,m->ro", members, shares / FOLDS)
+        part = row_hash(seen) % LEFT_OUT
+        left_out = part[:, None] == tf.constant(np.tile(np.arange(FOLDS), self.decays), tf.int32)
+        fixed = tf.stop_gradient(members)
+        unseen = tf.einsum("rmo,rm->ro", fixed, tf.where(left_out, shares, 0.0))
+        seen_by_all = tf.stop_gradient(tf.einsum("rmo,m->ro", members, shares / FOLDS))
+        stacked = tf.where(part[:, None] < FOLDS, unseen, seen_by_all)
+        return tf.concat([tf.where(left_out[:, :, None], fixed, members), stacked[:, None]], 1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return (input_shape[0][0], input_shape[0][-1])

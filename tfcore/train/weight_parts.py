@@ -89,7 +89,8 @@ def axes(config: ModelConfig, layout: Layout, path: str, shape: Sequence[int]) -
         seen = features(config, layout)
         first = "output/kernel" if not config.hidden and config.name != "dcn" else "hidden_0/kernel"
         if path == first:
-            named[0] = seen + [("image", place) for place in range(shape[0] - len(seen))]
+            axis = int(config.name == "stacked")  # behind the members'
+            named[axis] = seen + [("image", place) for place in range(shape[axis] - len(seen))]
         elif layer == "members":
             named[1] = seen + [("image", place) for place in range(shape[1] - len(seen))]
         elif path == "output/kernel" and config.name == "dcn":

@@ -724,6 +724,7 @@ LABELS = {
         ("binary", "wide_deep"),
         ("regression", "dcn"),
         ("multiclass", "tabm"),
+        ("multiclass", "stacked"),
         ("count", "mlp"),
         ("quantiles(0.1, 0.5, 0.9)", "tabm"),
     ],

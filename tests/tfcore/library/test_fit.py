@@ -252,6 +252,20 @@ def test_a_monitor_hears_of_the_training_and_stops_it(rows):
     assert heard
 
 
+def test_stacked_finds_an_interaction_and_of_noise_learns_next_to_nothing():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 4)).astype(np.float32)
+    product, noise = x[:, 0] * x[:, 1], rng.normal(size=900)
+    training = {"steps": 400, "jit": "off", "learning_rate": {"name": "cosine", "initial": 0.005}}
+
+    def fitted(label):
+        rows = {f"x{place}": x[:, place] for place in range(4)} | {"y": label.astype(np.float32)}
+        return tfcore.fit(rows, label="y", model={"name": "stacked", "hidden": [16]}, training=training)
+
+    assert fitted(product).metrics["r2"] > 0.7
+    assert fitted(noise).metrics["r2"] > -0.05
+
+
 LOADS = """
 import sys
 {imports}

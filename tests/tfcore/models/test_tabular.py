@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 from tfcore.heads.table import head_of
+from tfcore.models.config import FOLDS
 from tfcore.models.cross_network import CrossNetwork
-from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members
+from tfcore.models.layers import row_hash
+from tfcore.models.members import LEFT_OUT, MeanOfMembers, MemberDense, MemberOutput, Members, Stack
 from tfcore.models.numeric import PiecewiseLinear
 from tfcore.testing import assert_same_bytes
 
@@ -75,6 +77,39 @@ def test_the_mean_of_members_has_at_most_the_mean_of_their_losses(task):
     together = head.loss({"label": label}, MeanOfMembers()(outputs)).numpy()
     assert np.all(together <= apart + 1e-5)
     assert MeanOfMembers()(outputs, training=True).shape == outputs.shape
+
+
+def test_stacked_members_learn_nothing_of_rows_that_they_leave_out_and_these_alone_decide_how_much_they_count():
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(500, 2)).astype("f"), rng.integers(0, 4, (500, 3)).astype("i")]
+    members = tf.Variable(rng.normal(size=(500, 2 * FOLDS, 1)).astype("f"))
+    stack = Stack(2)
+    with tf.GradientTape(persistent=True) as tape:
+        outputs = stack([members, *inputs], training=True)
+        first, stacked = tf.reduce_sum(outputs[:, :-1]), tf.reduce_sum(outputs[:, -1] ** 2)
+    part = row_hash(inputs).numpy() % LEFT_OUT
+    assert np.abs(np.bincount(part) / 500 - 1 / LEFT_OUT).max() < 0.05
+    learned = tape.gradient(first, members).numpy()[:, :, 0]
+    for member in range(2 * FOLDS):
+        np.testing.assert_array_equal(learned[:, member], part != member % FOLDS)
+    assert not tape.gradient(stacked, members).numpy().any()
+    # an equal share of each decay: of a row that is left out, by the members that left it out
+    for fold in range(FOLDS):
+        own = members.numpy()[part == fold, fold::FOLDS, 0]
+        np.testing.assert_allclose(outputs[:, -1, 0].numpy()[part == fold], own.mean(1), rtol=1e-5, atol=1e-6)
+    apart = [own.mean(1) @ (own[:, 0] - own[:, 1]) for own in (members.numpy()[part == f, f::FOLDS, 0] for f in (0, 1))]
+    share = tape.gradient(stacked, stack.shares.value).numpy()
+    np.testing.assert_allclose(share, [5 * sum(apart), -5 * sum(apart)], rtol=1e-3)
+    stack.shares.assign([0.1, 0.0])
+    weights = np.repeat(np.exp([1.0, 0.0]) / np.exp([1.0, 0.0]).sum() / FOLDS, FOLDS)
+    predicted = stack([members, *inputs]).numpy()
+    np.testing.assert_allclose(predicted, members.numpy()[:, :, 0] @ weights[:, None], rtol=1e-4, atol=1e-6)
+
+
+def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():
+    numbers, ids = np.float32([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]]), np.int32([[3], [3], [3]])
+    first, again, other = row_hash([numbers, ids]).numpy()
+    assert first == again != other
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_length_of_a_list_does_not_move_with_its_values(tf):
     assert [*_moved(layout(1.0), layout(3.0))] == ["delays__mean"]
 
 
-@pytest.mark.parametrize("name", ["dcn", "tabm"])
+@pytest.mark.parametrize("name", ["dcn", "tabm", "stacked"])
 def test_models_whose_features_meet_begin_exactly_where_only_vocabularies_changed(trained, name):
     config = ModelConfig(name=name, hidden=(8,), embedding=3)
     layout = BEFORE.model_copy(

@@ -91,7 +91,7 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
     model = _model(model, facts, squared=_squared(training.loss))
     if facts.rows >= LARGE:
         return _explicit(training), _explicit(model)
-    return _training(training, facts, penalized=model.l2 > 0), _explicit(model)
+    return _training(training, facts, penalized=model.l2 > 0 or model.name == "stacked"), _explicit(model)
 
 
 def unscalable(training: TrainingConfig, model: ModelConfig, facts: Facts | None = None) -> str | None:
@@ -167,7 +167,8 @@ def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
     if rows >= FEW:
         ids = {"most_ids": max(LEAST_IDS, rows // MANY_ROWS_PER_ID)}
         linear = model.linear or "linear" not in model.model_fields_set
-        chosen = {"linear": True, "linear_l2": _rounded(MANY_LINEAR_L2 / rows), "l2": _rounded(of_width)}
+        of_hidden = 0.0 if model.name == "stacked" else _rounded(of_width)
+        chosen = {"linear": True, "linear_l2": _rounded(MANY_LINEAR_L2 / rows), "l2": of_hidden}
         return _left_out(model, chosen | (ids if linear else {}))
     if model.name == "two_towers":  # a product of embeddings: what few rows can tell
         chosen = {"hidden": (), "linear_l2": _rounded(1.0 / rows), "l2": _rounded(5.0 / rows + 3000.0 / rows**2)}
@@ -188,6 +189,8 @@ def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
     if linear and sparse and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
         chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))
         chosen["l2"] = max(chosen["l2"], WIDE_L2)
+    if model.name == "stacked":
+        del chosen["l2"]
     return _left_out(model, chosen)
 
 

@@ -257,6 +257,11 @@ class TrainStep:
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         self.optimizer.apply(list(gradients), self.model.trainable_variables)
+        for variable in self.model.trainable_variables:
+            if (decay := getattr(variable, "decay", None)) is not None:
+                # beside the gradients: an optimizer like Adam would scale a penalty's up where the loss has little to say
+                kept = 1.0 - self.optimizer.learning_rate * tf.constant(decay)
+                variable.assign(variable * tf.maximum(kept, 0.0))
 
     def skip(self, kept: Sequence[tf.Tensor]) -> None:
         for variable, value in zip(self._moving, kept, strict=True):

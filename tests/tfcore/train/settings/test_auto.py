@@ -123,6 +123,13 @@ def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
     assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)
 
 
+@pytest.mark.parametrize("rows", [300, 5_000, 50_000])
+def test_stacked_has_decays_in_place_of_the_hidden_layers_penalty_and_the_steps_of_a_penalized_model(rows):
+    training, model = resolved(rows, model={"name": "stacked"})
+    assert model.l2 == 0 < model.linear_l2
+    assert training == resolved(rows)[0]
+
+
 def test_penalties_fall_and_steps_rise_with_the_rows():
     found = [resolved(rows) for rows in (50, 400, 900, 5000, 19_000)]
     assert [model.l2 for _, model in found] == sorted((model.l2 for _, model in found), reverse=True)

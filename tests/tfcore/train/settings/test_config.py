@@ -65,6 +65,7 @@ def test_mistakes_are_named(value, words):
         ({"members": 4}, "members: only tabm has it, not mlp"),
         ({"name": "tabm", "cross_layers": 3}, "cross_layers: only dcn has it, not tabm"),
         ({"name": "tabm", "hidden": []}, "give it one or more"),
+        ({"name": "stacked", "l2": 0.1}, "l2: the members of stacked decay their weights instead"),
         ({"most_ids": 50}, "set linear: true"),
         ({"name": "wide_deep", "crosses": [["a"]]}, "two or more"),
         ({"options": {"a": 1}}, "only a user's function"),

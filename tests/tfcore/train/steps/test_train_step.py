@@ -97,6 +97,18 @@ def test_each_member_of_an_ensemble_has_its_own_loss():
     assert np.abs(output).min() > 0
 
 
+def test_a_weight_that_decays_loses_its_share_beside_what_the_optimizer_does():
+    plain, decaying, data = step(), step(), batch()
+    decaying.model.trainable_variables[0].decay = np.float32([[0.1], [0.25], [0.0]])
+    for it in (plain, decaying):
+        assert it.finish(it.part(data), it.keep()).applied
+    (moved, *others), (expected, *same) = (
+        [v.numpy() for v in it.model.trainable_variables] for it in (decaying, plain)
+    )
+    np.testing.assert_allclose(moved, expected * [[0.8], [0.5], [1.0]], rtol=1e-5)  # at a rate of 2
+    assert all(np.array_equal(a, b) for a, b in zip(others, same, strict=True))
+
+
 def test_a_part_alone_knows_neither_the_batch_s_weight_nor_its_place():
     """What the test above would miss: each of the three arguments matters."""
     it, data = step(dropout=True), batch()
