@@ -177,11 +177,11 @@ class RangeWork(RangeRows):
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
-        texts = {field.name for field in batch.schema if is_text(value_type(field.type))}
+        view = batch.select([column.name for column in columns])
+        texts = {field.name for field in view.schema if is_text(value_type(field.type))}
         is_csv = self._request.source.format == "csv"
         # others come as numbers, unless the file holds text in a column that is to be numbers
         unsure = [column for column in columns if is_csv or (column.type != "bytes" and column.name in texts)]
-        view = batch.select([column.name for column in columns])
         if unsure:
             coerced = coerce(batch, unsure)
             self.reject(coerced.rejected, at)

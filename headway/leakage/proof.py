@@ -70,8 +70,14 @@ class _Prover:
             self._keys()
         elif self.config.mode == "hash":
             self._rows()
-        elif self.config.eval_from is not None:
-            self._from_value()
+        elif (begin := self.config.eval_from) is not None:
+            column = self.config.column or ""
+            if self.spans[0].index.time == column:
+                times_in_order(self.window, column, f"split by this column alone: split.column: {column}")
+            else:
+                self.window.say(
+                    f"rows with {column!r} from {begin} on are eval; keys in two splits were not checked for"
+                )
         else:
             by = f"column {self.config.column!r}" if self.config.column else "the paths of their files"
             self.window.say(
@@ -83,15 +89,6 @@ class _Prover:
             self._unique()
         repeated_in_train(self.window)
         return self.window.proof
-
-    def _from_value(self) -> None:
-        """Prove that rows of eval come after those of train, by the column that splits them."""
-        column = self.config.column or ""
-        if self.spans[0].index.time == column:
-            times_in_order(self.window, column, f"split by this column alone: split.column: {column}")
-        else:
-            begin = self.config.eval_from
-            self.window.say(f"rows with {column!r} from {begin} on are eval; keys in two splits were not checked for")
 
     # --- keys
 

@@ -21,6 +21,7 @@ from headway.schema.parse_rules import Parse
 
 _SPLIT_TAG, _PLACE_TAG = "headway.split=", "headway.split_by_place"
 _KINDS: dict[StoredType, str] = {"int64": "INT", "float32": "FLOAT", "bytes": "BYTES"}
+_STORED: dict[str, StoredType] = {word: kind for kind, word in _KINDS.items()}
 _SPLIT_COMMENT = (
     "The split of a row is a hash of these columns (split.mode: hash without a key). Another list draws eval rows anew."
 )
@@ -47,20 +48,19 @@ def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
     Raises:
         ConfigError: a tag that says no type and name.
     """
-    kinds = {word: kind for kind, word in _KINDS.items()}
     columns: dict[str, Column] = {}
     for tag in tags:
         if not tag.startswith(_SPLIT_TAG):
             continue
         kind, _, name = tag.removeprefix(_SPLIT_TAG).partition(" ")
         listed = kind.endswith("[]")
-        if kind.removesuffix("[]") not in kinds or not name or name in columns:
+        if kind.removesuffix("[]") not in _STORED or not name or name in columns:
             raise ConfigError(
                 f"the tag {tag!r} does not name a column with its type, once",
                 where=where,
                 fix=f"write it as {_SPLIT_TAG}FLOAT age, or delete all such tags to draw eval rows anew",
             )
-        columns[name] = split_column(name, kinds[kind.removesuffix("[]")], listed=listed)
+        columns[name] = split_column(name, _STORED[kind.removesuffix("[]")], listed=listed)
     return tuple(columns.values())
 
 
@@ -76,10 +76,9 @@ def to_text(schema: Schema) -> str:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     message = schema_pb2.Schema()
-    kinds = {"int64": schema_pb2.INT, "float32": schema_pb2.FLOAT, "bytes": schema_pb2.BYTES}
     required = set(schema.required)
     for column in schema.columns:
-        feature = message.feature.add(name=column.name, type=kinds[column.type])
+        feature = message.feature.add(name=column.name, type=schema_pb2.FeatureType.Value(_KINDS[column.type]))
         if column.is_list:
             feature.value_count.SetInParent()
         else:
@@ -147,7 +146,6 @@ def from_text(text: str, *, where: str) -> Schema:
         raise ConfigError(
             f"not a schema: {reason}", where=at, fix="mend the line, or delete the file to infer it anew"
         ) from None
-    kinds: dict[int, StoredType] = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "bytes"}
     columns: list[Column] = []
     names: set[str] = set()
     ranges: dict[str, tuple[float | None, float | None]] = {}
@@ -157,12 +155,12 @@ def from_text(text: str, *, where: str) -> Schema:
         name = feature.name
         if not name or "/" in name:
             raise _refused(where, name, ": a name may not be empty or hold '/'", "remove the feature")
-        if feature.type not in kinds:
+        kind = _STORED.get(schema_pb2.FeatureType.Name(feature.type))
+        if kind is None:
             raise _refused(where, name, " has no type that can be stored", "say type: INT, FLOAT or BYTES")
         if name in names:
             raise _refused(where, name, " stands twice", "remove one")
         names.add(name)
-        kind = kinds[feature.type]
         columns.append(
             Column(
                 name=name,

@@ -7,7 +7,6 @@ decoded once at ingest; one that cannot be goes to the quarantine.
 from __future__ import annotations
 
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,7 +19,8 @@ from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
-from headway.sources.config import DATE_PARTS, SPAN, SourceConfig
+from headway.sources.config import FORMATS, SPAN, SourceConfig
+from headway.sources.discovery.spans import patterns
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -31,7 +31,6 @@ _SHOWN = 3
 """Of the names that something is wrong with."""
 _CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
 _RANGE_FILES = 16_384
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 
 class ImagesSource:
@@ -155,7 +154,7 @@ class ImagesSource:
                 data.append(bytes(handle.read(min(file.bytes, 1 << 16))))
         if not sampled:
             raise DataError("the folder holds no images", where=self._config.path, fix="check source.path")
-        if not any(head.startswith(_MAGIC) for head in data):
+        if not any(head.startswith(FORMATS["images"].magic) for head in data):
             why = not_a(sampled[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=sampled[0].path)
             if len(sampled) > 1:
                 why = DataError(
@@ -191,11 +190,8 @@ def table_path(config: SourceConfig, span: str) -> str:
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table
-    folder = config.path.replace(SPAN, span)
-    if not config.has_spans or SPAN in config.path:
-        return "/".join([*folder.split("/")[: _depth(config)], table])
-    for part, value in zip(DATE_PARTS, re.split("[-T]", span), strict=False):
-        folder = folder.replace(part, value)
+    dated = config.has_spans and SPAN not in config.path
+    folder = next(patterns(config, span)) if dated else config.path.replace(SPAN, span)
     return "/".join([*folder.split("/")[: _depth(config)], table])
 
 
