@@ -120,10 +120,10 @@ def training_dataset(
         return rows if holdout_rows is None else holdout_rows(rows, shard, number)
 
     cache = None
+    in_any_epoch = tf.function(lambda *piece: prepared(piece, None), autograph=False)  # traced once, kept or read
     if keep_bytes and resampling is None and own is None:
         shards.ahead()
-        load = lambda pieces: list(safe(pieces, shards))  # noqa: E731
-        cache = RowCache.of(reader, plan, lambda *piece: prepared(piece, None), load, keep_bytes)
+        cache = RowCache.of(reader, plan, in_any_epoch, lambda pieces: list(safe(pieces, shards)), keep_bytes)
         if cache is not None:
             on_kept(cache.rows)
 
@@ -134,7 +134,8 @@ def training_dataset(
         """The windows of an epoch, made from its records."""
         skip = tf.where(first, tf.constant(start.skip_records, tf.int64), tf.constant(0, tf.int64))
         pieces = reader.in_epoch(plan, epoch, skip)
-        chunks = pieces.map(lambda *piece: prepared(piece, epoch), num_parallel_calls=AUTOTUNE, deterministic=True)
+        rows = in_any_epoch if resampling is None else lambda *piece: prepared(piece, epoch)
+        chunks = pieces.map(rows, num_parallel_calls=AUTOTUNE, deterministic=True)
         if start.drop_rows:
             # the graph is one for every epoch, so the drop is by number
             def dropped(i: tf.Tensor, rows: Batch) -> Batch:

@@ -44,20 +44,20 @@ class RowCache:
         cls,
         reader: Reader,
         plan: Plan,
-        prepared: Callable[..., Batch],
+        prepared: tf.types.experimental.PolymorphicFunction,
         load: Callable[[tf.data.Dataset], list[Batch]],
         most: int,
     ) -> RowCache | None:
         """Read every row once, if the rows take at most `most` bytes; None otherwise.
 
         Args:
-            prepared: a piece to rows.
+            prepared: a piece to rows, without AutoGraph.
             load: a dataset to the list of its elements, its errors made readable.
         """
         pieces = reader.in_order()
         spec = pieces.element_spec
         piece = spec if isinstance(spec, tuple) else (spec,)
-        function = tf.function(prepared, autograph=False).get_concrete_function(*piece)
+        function = prepared.get_concrete_function(*piece)
         nodes = all_nodes(function.graph.as_graph_def())
         if row_bytes(function.structured_outputs) * plan.rows > most or any(n.op in _CALLED_AGAIN for n in nodes):
             return None

@@ -113,6 +113,7 @@ def test_the_rows_that_were_written_are_read(tmp_path, options):
         assert_that(p | ReadRowGroups(tmp_path / "rows"), has_rows(expected()))
 
 
+@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)  # of the other kind is the ingest output below
 def test_rows_lie_in_a_bucket_as_well(bucket_url):
     described = write(f"{bucket_url}/rows/", shards=2)
     check_files(f"{bucket_url}/rows", described)

@@ -49,8 +49,9 @@ def _rows(first, count):
     )
 
 
-def _write(folder, shard_rows, per_record):
-    """Shards with the given rows each, and the ingest result that describes them."""
+def _write(folder, shard_rows, per_record, *, texts=False):
+    """Shards with the given rows each, and parameters of a model that takes x, or the texts too: looking words up is most
+    of the graph."""
     shards, first = [], 0
     statistics = SplitStatistics.create(COLUMNS)
     for number, rows in enumerate(shard_rows):
@@ -72,7 +73,8 @@ def _write(folder, shard_rows, per_record):
         "rows_per_record": per_record,
         "splits": {"train": {"rows": first, "shards": shards}},
     }
-    parameters, _ = fit_parameters(COLUMNS, IDENTITY, statistics)
+    taken = [column for column in COLUMNS if texts or column.name != "s"]
+    parameters, _ = fit_parameters(taken, {c.name: IDENTITY[c.name] for c in taken if c.name in IDENTITY}, statistics)
     return Shards.of([(folder, json.loads(json.dumps(result)), "train")]), parameters
 
 
@@ -112,11 +114,11 @@ HELD_OUT = 0.2
 @pytest.mark.parametrize(
     ("per_record", "holdout", "starts"),
     [
-        # in the first window, at its end and in others; about where the epoch ends; in the third
-        pytest.param(16, None, (1, 5, 6, 23, 34, 35, 36, 70), id="16-all"),
-        pytest.param(1, None, (6, 35, 70), id="1-all"),
-        pytest.param(16, HELD_OUT, (5, 28, 70), id="16-held_out"),
-        pytest.param(1, HELD_OUT, (23, 36), id="1-held_out"),
+        # about the end of the first window and in another; about where the epoch ends; in the third
+        pytest.param(16, None, (5, 6, 23, 34, 35, 70), id="16-all"),
+        pytest.param(1, None, (6, 35), id="1-all"),
+        pytest.param(16, HELD_OUT, (28, 70), id="16-held_out"),
+        pytest.param(1, HELD_OUT, (36,), id="1-held_out"),
     ],
 )
 def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, holdout, starts):

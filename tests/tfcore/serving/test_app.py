@@ -480,6 +480,7 @@ def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
     assert (first, second.status_code, again) == (200, 503, 200) and second.headers["Retry-After"] == "1"
 
 
+@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)  # the kinds are tests/headway/storage's
 def test_a_store_in_a_bucket_is_served_and_takes_the_log(served_once, bucket_url, tmp_path):
     mine, theirs = (open_store(f"{bucket_url}/store", tmp_path / name) for name in ("mine", "theirs"))
     theirs.create()
