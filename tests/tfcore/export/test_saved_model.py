@@ -28,7 +28,7 @@ from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import replay_main as replay_script
 from tfcore.export.replay.replay_process import ReplayProcess
-from tfcore.export.replay.replay_stage import ReplayRequest, beyond, formats_text, question, replay, sample
+from tfcore.export.replay.replay_stage import ReplayRequest, _expected, beyond, formats_text, question, replay, sample
 from tfcore.export.replay.serving_limits import serving_text
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.export.warm_up import black_image, warm_up_requests
@@ -829,3 +829,17 @@ def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
     assert warm_up_requests(exported["signatures"], COLUMNS, None).keys() == exported["signatures"].keys()
     image = found["serving_nullable"]["tailnum"][0]
     assert tf.io.decode_image(image).shape == (1, 1, 1)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_replay_reads_the_predictions_of_its_rows_from_wherever_they_lie_in_the_file(tmp_path, classes):
+    rows = 150_000
+    values = np.random.default_rng(0).random((rows, *([] if classes is None else [classes])))
+    column = (
+        pa.array(values) if classes is None else pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), classes)
+    )
+    pq.write_table(pa.table({"prediction": column}), tmp_path / "p.parquet")
+    picked = np.concatenate([np.arange(5), np.arange(65_530, 65_540), np.arange(rows - 3, rows)])
+    assert np.array_equal(_expected(tmp_path / "p.parquet", picked, rows), values[picked])
+    with pytest.raises(DataError, match="150,000 predictions of 7 rows"):
+        _expected(tmp_path / "p.parquet", picked, 7)
