@@ -119,7 +119,7 @@ class TrainingData:
         self._held_out: list[Batch] | None = None
         self._kept: Batch | None = None
         """The rows that are trained on, where they stay in memory."""
-        self._as_they_are = holdout is None and class_weights is None
+        self._as_they_are = class_weights is None
         self._group = named_for(self._shards.columns, "group")
         _check_further(parameters.label, training)
         if training.ranking is not None:
@@ -386,10 +386,18 @@ class TrainingData:
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
-        if self._kept is not None and self._as_they_are:  # another look would make another graph
-            return {name: self._kept[name].numpy() for name in names}
-        batches = list(self._batches(names))
-        return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+        inside, kept, held_out = self._inside, self._kept, self._held_out
+        if kept is None or not self._as_they_are or (inside is not None and held_out is None):
+            batches = list(self._batches(names))
+            return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
+        found = {name: kept[name].numpy() for name in names}  # another look would make another graph
+        if inside is not None and held_out is not None:
+            out = np.concatenate([inside.keeps(shard, sum(rows)) for shard, rows in enumerate(self._shards.rows)])
+            for name, others in found.items():
+                found[name] = np.empty((len(out), *others.shape[1:]), others.dtype)
+                found[name][~out] = others
+                found[name][out] = np.concatenate([rows[name].numpy() for rows in held_out])[: self.holdout_rows]
+        return found
 
 
 def _check_further(label: LabelParameters, training: TrainingConfig) -> None:

@@ -323,19 +323,25 @@ def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
     assert window(shuffle_rows=1000) == 1000
 
 
-def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples):
-    """Whether they stay in memory for the training or not; neither a holdout nor class weights change them."""
+def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeypatch):
+    """Whether they stay in memory for the training or not; neither a holdout nor class weights change them. Rows in memory,
+    and a holdout there, are not read again."""
 
     def data(weights=None, **training):
         asked = request(examples, **training)
         return TrainingData(asked.examples, asked.transform, seed=0, training=asked.training, class_weights=weights)
 
-    wanted = data().linear_baseline()
-    for begun in (data(), data(early_stopping={}), data(weights=[1.0, 3.0])):
+    wanted, looked, batches = data().linear_baseline(), [], TrainingData._batches
+    monkeypatch.setattr(TrainingData, "_batches", lambda data, names: looked.append(data) or batches(data, names))
+    weighted = data(weights=[1.0, 3.0])
+    for begun in (data(), data(early_stopping={}), weighted):
         next(begun.stacks(1)(0))
+        if begun.has_holdout:
+            begun.holdout()
         found = begun.linear_baseline()
         np.testing.assert_array_equal(found.weights, wanted.weights)
         np.testing.assert_array_equal(found.bias, wanted.bias)
+    assert looked == [weighted]
 
 
 def test_a_holdout_too_large_for_memory_is_read_each_time_from_one_dataset(examples, monkeypatch):
