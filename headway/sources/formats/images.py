@@ -7,6 +7,7 @@ decoded once at ingest; one that cannot be goes to the quarantine.
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,8 +20,7 @@ from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
 from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
-from headway.sources.config import FORMATS, SPAN, SourceConfig
-from headway.sources.discovery.spans import patterns
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -190,8 +190,10 @@ def table_path(config: SourceConfig, span: str) -> str:
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table
-    dated = config.has_spans and SPAN not in config.path
-    folder = next(patterns(config, span)) if dated else config.path.replace(SPAN, span)
+    folder = config.path.replace(SPAN, span)
+    if config.has_spans and SPAN not in config.path:
+        for part, value in zip(DATE_PARTS, re.split("[-T]", span), strict=False):
+            folder = folder.replace(part, value)
     return "/".join([*folder.split("/")[: _depth(config)], table])
 
 
