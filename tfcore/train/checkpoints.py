@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there at all.
+"""Checkpoints that are whole or not there at all; `callbacks.checkpointing` says when one is taken.
 
     checkpoints = Checkpoints(Path("checkpoints"), log=monitor.log)
     checkpoints.save(1000, learner.variables(), {"history": [...]})

@@ -1,4 +1,4 @@
-"""One training step in pieces: forward, gradients, update.
+"""One training step in pieces: forward, gradients, update; `learner` compiles it.
 
     step = TrainStep(model=model, head="binary", optimizer=optimizer, knobs=knobs, counter=counter)
     kept = step.keep()                             # what a skipped step puts back
