@@ -89,10 +89,10 @@ def for_all_threads(
     return block
 
 
-def collect_rarely() -> None:
-    """Run the collector after 200,000 new objects, and not at the end of the process: it took an eighth of a run that finds
+def collect_rarely(new_objects: int = NEW_OBJECTS) -> None:
+    """Run the collector after so many new objects, and not at the end of the process: it took an eighth of a run that finds
     everything done. Not for a server, whose garbage may hold what its clients sent."""
-    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(new_objects, *gc.get_threshold()[1:])
     _end_uncollected()
 
 

@@ -38,12 +38,14 @@ from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import leave, own, quiet_libraries
-from headway.process_tuning import uncollected
+from headway.process_tuning import collect_rarely, uncollected
 from headway.storage.atomic_io import storage_error
 from tfcore.runtime.tf_import import lean_keras
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
+NEW_OBJECTS = 10_000
+"""A traced graph is so many objects, and next to none of them garbage; garbage may hold tensors, so there are not more."""
 
 
 class Answers:
@@ -232,6 +234,7 @@ def main() -> None:
     os.dup2(2, 1)
     own(requests_fd)
     quiet_libraries()
+    collect_rarely(NEW_OBJECTS)
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
