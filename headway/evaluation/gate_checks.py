@@ -1,6 +1,6 @@
 """The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,14 @@ from headway.tasks.base import Task
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
-_ALL_ROWS = b"rows"
+_ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
 _BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
 
 
 def read_predictions(path: Path, columns: Collection[str] | None = None, *, group: str | None = None) -> pa.Table:
-    """The predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for every model, and
-    of all rows whose prediction is not a finite number.
+    """The predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for every model, whatever
+    it predicts. `unusable` knows those of all rows.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
@@ -41,12 +41,12 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
             if rows <= MOST_ROWS:
                 table = file.read(names)
             else:
-                table = pa.Table.from_batches(_sample(file, names, group, MOST_ROWS / rows))
+                table = _sample(file, names, group, MOST_ROWS / rows)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):
         raise DataError("there are no evaluation rows to judge by", where=str(path), fix="give eval more rows or spans")
-    return table.replace_schema_metadata({_ALL_ROWS: str(rows)})
+    return table.replace_schema_metadata({_ALL_ROWS: str(rows)} | (table.schema.metadata or {}))
 
 
 def sample_of(table: pa.Table) -> int | None:
@@ -55,14 +55,19 @@ def sample_of(table: pa.Table) -> int | None:
     return rows if rows > len(table) else None
 
 
-def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: float) -> Iterator[pa.RecordBatch]:
-    first, limit = 0, U64(share * 2.0**64)
+def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: float) -> pa.Table:
+    parts: list[pa.RecordBatch] = []
+    begin, bad, first, limit = 0, 0, 0, U64(share * 2.0**64)
     for batch in file.iter_batches(_BATCH, columns=names):
-        keys = np.arange(first, first := first + len(batch), dtype=U64)
+        keys = np.arange(begin, begin + len(batch), dtype=U64)
         if group in names:
             groups = batch.column(group)
             keys = np.where(groups.is_valid(), hash_texts(groups.cast(pa.string())), keys)
-        yield batch.filter(pa.array((mix64(keys, _SALT) < limit) | ~_finite(batch.column("prediction"))))
+        parts.append(batch.filter(pa.array(mix64(keys, _SALT) < limit)))
+        places = np.flatnonzero(~_finite(batch.column("prediction")))
+        first = begin + int(places[0]) if len(places) and not bad else first
+        begin, bad = begin + len(batch), bad + len(places)
+    return pa.Table.from_batches(parts).replace_schema_metadata({_NOT_FINITE: f"{bad} {first}"})
 
 
 def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
@@ -76,13 +81,18 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
 
 
 def unusable(rows: pa.Table, task: Task) -> str | None:
-    """How many predictions are not numbers; None: all are."""
-    finite = np.isfinite(rows_of(rows, task).prediction).reshape(len(rows), -1).all(1)
-    bad = len(rows) - int(finite.sum())
+    """How many predictions are not numbers, of all rows where the table is a sample; None: all are."""
+    facts = rows.schema.metadata or {}
+    if _NOT_FINITE in facts:
+        bad, first = map(int, facts[_NOT_FINITE].split())
+    else:
+        finite = np.isfinite(rows_of(rows, task).prediction).reshape(len(rows), -1).all(1)
+        bad, first = len(rows) - int(finite.sum()), int(finite.argmin())
     if not bad:
         return None
     which = agree(bad, "that is not a finite number", "that are not finite numbers")
-    return f"{bad:,} of {len(rows):,} predictions {which}, the first in row {int(finite.argmin()):,}"
+    every = sample_of(rows) or len(rows)
+    return f"{bad:,} of {every:,} predictions {which}, the first in row {first:,}"
 
 
 def without_value(compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool) -> list[str]:

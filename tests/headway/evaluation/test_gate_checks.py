@@ -8,12 +8,13 @@ import pytest
 from headway.evaluation import gate_checks
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
+from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of, unusable
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
+from headway.tasks.table import task_of
 
 ROWS, MOST = 40_000, 10_000
 
@@ -53,10 +54,25 @@ def test_so_few_rows_are_all_read(tmp_path):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_every_prediction_that_is_not_a_number_is_in_a_sample(tmp_path, few, wide):
-    bad = (5, 12_345, ROWS - 1)
-    table = read_predictions(predictions(tmp_path / "p.parquet", bad=bad, wide=wide))
-    assert set(bad) <= set(table.column("row").to_pylist()) and len(table) < 1.1 * MOST
+def test_predictions_that_are_not_numbers_are_counted_among_all_rows_and_do_not_change_the_sample(tmp_path, few, wide):
+    usable = read_predictions(predictions(tmp_path / "usable.parquet", wide=wide))
+    table = read_predictions(predictions(tmp_path / "p.parquet", bad=(4_567, 12_345, ROWS - 1), wide=wide))
+    assert table.column("row") == usable.column("row")
+    task = task_of("multiclass" if wide else "binary")
+    assert unusable(usable, task) is None
+    assert unusable(table, task) == ("3 of 40,000 predictions that are not finite numbers, the first in row 4,567")
+
+
+def test_a_model_without_some_predictions_is_measured_and_refused_beside_others_of_the_same_sample(tmp_path, few):
+    bad, others = (
+        predictions(tmp_path / f"{n}.parquet", seed=n, bad=range(5, ROWS, 1_500) if n == 1 else ()) for n in (1, 2)
+    )
+    measure(MeasureRequest(task="binary", predictions=bad, baselines={"linear": others}), tmp_path, Monitor())
+    verdict = decide(
+        GateRequest(task="binary", candidate=Candidate(model="new", predictions=bad), baselines={"linear": others})
+    )
+    assert verdict.verdict == "reject"
+    assert "27 of 40,000 predictions that are not finite numbers, the first in row 5" in str(verdict.reasons)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
