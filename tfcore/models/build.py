@@ -226,9 +226,10 @@ def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | No
     Raises:
         StoreError: as of `load_weights`.
     """
-    if not _LAST or _LAST[0].made_of != (config, seed, weights, layout):
-        _LAST[:] = [Trained(config, layout, seed=seed, module=module, weights=weights)]
-    found = _LAST.pop() if config.user_defined else _LAST[0]  # code of the user's may keep more than variables
+    found = next((last for last in _LAST if last.made_of == (config, seed, weights, layout)), None)
+    if found is None:
+        found = Trained(config, layout, seed=seed, module=module, weights=weights)
+    _LAST[:] = [] if config.user_defined else [found]  # code of the user's may keep more than variables
     load_weights(found.model, weights)
     return found
 

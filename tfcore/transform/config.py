@@ -18,7 +18,7 @@ A function of the user's may compute columns from the raw ones:
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -269,7 +269,7 @@ PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 class ColumnTransform(Grown):
     """The config of one column, with everything that fitting needs."""
 
-    newer = ("max_length", "pool", "frequent")
+    newer: ClassVar[tuple[str, ...]] = ("max_length", "pool", "frequent")
 
     transform: TransformConfig = Field(
         default="auto", description="auto (by the column's type and values), an operation, or several in order"

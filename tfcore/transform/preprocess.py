@@ -207,9 +207,9 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     if derived is None:
         if any(fitted.pixels is not None for fitted in parameters.fitted):
             return Transform(parameters, tolerant=tolerant)
-        if not _LAST or _LAST[0].parameters != parameters:
-            _LAST[:] = [Transform(parameters)]
-        return _LAST[0]
+        last = next((each for each in _LAST if each.parameters == parameters), None) or Transform(parameters)
+        _LAST[:] = [last]
+        return last  # not what stands there now: another thread may have made its own
     if file is None:
         raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
     function = load_preprocess(file, derived.function)

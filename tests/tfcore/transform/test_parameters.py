@@ -11,6 +11,7 @@ from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.sketches import Sketches
 from headway.statistics.split_statistics import SplitStatistics
+from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
 
@@ -308,3 +309,12 @@ def test_few_integers_are_categories_only_where_each_has_rows_enough():
 
     assert fitted(60).numeric == ("age",) and not fitted(60).categorical
     assert [category.name for category in fitted(300).categorical] == ["age"]
+
+
+def test_a_columns_settings_are_written_out_whole_so_that_those_of_two_versions_compare():
+    written = ColumnConfig().model_dump(mode="json")
+    assert (written["max_length"], written["pool"], written["frequent"]) == (
+        None,
+        ["mean", "min", "max", "length"],
+        None,
+    )
