@@ -130,8 +130,10 @@ class _Sample:
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
     ) -> Floats | None:
         """How much each unit moves something of a metric, `of` some rows; of many units a sample's, which together move it as
-        much as all, if these tell its standard error to `PRECISE`."""
-        if self.units > 2 * MOST_UNITS and not metric.heavy:
+        much as all, if these tell its standard error to `PRECISE`. Not of a quotient without an upper end: where what it is
+        divided by is near 0, it is another number in each sample, and so is how much a row moves it."""
+        open_ended = metric.ratio and metric.within != (0.0, 1.0)
+        if self.units > 2 * MOST_UNITS and not metric.heavy and not open_ended:
             part, count = drawn_units(self._part)
             if (found := of(self._part, part, count)) is not None:
                 squares = (found**2).reshape(count, -1).sum(1)

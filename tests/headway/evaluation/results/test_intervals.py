@@ -234,6 +234,15 @@ def test_where_few_rows_of_many_carry_the_variance_all_are_looked_at(task, monke
     assert {"loss", "auc", "recall"} <= {*alike} if task == "binary" else {"loss", "rmse", "mae"} <= {*alike}
 
 
+def test_a_quotient_whose_divisor_may_be_zero_is_looked_at_on_all_rows(monkeypatch):
+    label = np.random.default_rng(0).normal(size=60_000)
+    found = []
+    for most in (20_000, 60_000):
+        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        found.append(intervals(task_of("regression").rows(label, label + 0.01), metrics_of("regression")))
+    assert found[0]["calibration"] == found[1]["calibration"]
+
+
 def test_a_million_rows_take_about_a_second():
     label, a, _ = models(1_000_000)
     rows = task_of("binary").rows(label, a)
