@@ -34,20 +34,21 @@ def telling_word(texts: pa.Array, label: pa.Array) -> TellingWord | None:
 
     Args:
         texts: binary or string.
-        label: of each row: integers or texts.
+        label: of each row: integers, or binary or string.
     """
     few = pa.array(np.linspace(0, len(texts) - 1, min(len(texts), _MOST_ROWS)).astype(np.int64))
     rows, classes = decoded(texts.take(few)), label.take(few)
     if not len(rows):
         return None
     plain = pc.utf8_lower(pc.fill_null(rows.cast(pa.string()), ""))
-    split = pc.split_pattern_regex(plain, r"[^\w]+")
+    split = pc.split_pattern_regex(plain, r"[^\pL\pM\pN_]+")
     words, of_row = pc.list_flatten(split), pc.list_parent_indices(split).to_numpy()
     if len(words) < 2 * len(rows):
         return None
     coded = words.dictionary_encode()
     names, code = coded.dictionary, coded.indices.to_numpy()
-    values, of_class = np.unique(np.asarray(classes.to_pylist(), object).astype(str), return_inverse=True)
+    named = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in classes.to_pylist()]
+    values, of_class = np.unique(named, return_inverse=True)
     many = np.bincount(of_class)
     pairs = np.unique(code.astype(np.int64) * len(rows) + of_row)  # a word counts once in a text
     word, row = pairs // len(rows), pairs % len(rows)

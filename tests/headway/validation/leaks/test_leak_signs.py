@@ -10,6 +10,7 @@ from headway.validation.leaks.label_strength import strengths
 from headway.validation.leaks.leakage_hints import leakage
 from headway.validation.leaks.leakage_hints import signs as leak_signs
 from headway.validation.leaks.row_copies import copies_of_rows
+from headway.validation.leaks.telling_words import telling_word
 
 ROWS = 6000
 KINDS = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
@@ -203,3 +204,9 @@ def test_a_sign_is_a_warning_with_the_line_that_leaves_the_column_out(random, ca
     assert found.message.startswith("column 'rated' alone ranks the label") and "columns: {rated: ignore}" in (
         found.fix or ""
     )
+
+
+def test_a_word_tells_a_class_whose_name_is_not_ascii():
+    texts = pa.array(["the order came today: retourné".encode(), b"the order came today"] * 40)
+    found = telling_word(texts, pa.array(["retourné".encode(), "gardé".encode()] * 40))
+    assert (found.word, found.label) == ("retourné", "retourné")
