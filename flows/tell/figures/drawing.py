@@ -24,6 +24,8 @@ _AROUND = 8.0
 _MARGIN = 0.05
 """Between what is drawn and the ends of an axis, as a share of the axis."""
 _LETTER, _MOST_TICKS, _FEW_TICKS = 6.6, 6, 3
+_ACROSS = 5.5
+"""Points that a letter takes below the axes; beside them no text may be cut, so that `_LETTER` is more than most take."""
 _DASHES = {"-": (), "--": (5.0, 3.0), "-.": (6.0, 2.0, 1.5, 2.0), ":": (1.5, 2.0)}
 Floats = NDArray[np.float64]
 Line = str | tuple[float, tuple[float, ...]]
@@ -50,7 +52,8 @@ class _Axis:
         low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
         room = _MARGIN * ((high - low) or abs(high) or 1.0)
         first, last = self.ends
-        return (low - room if first is None else first), (high + room if last is None else last)
+        first, last = (low - room if first is None else first), (high + room if last is None else last)
+        return (first, last) if first < last else (first - room, first + room)  # an axis of one value
 
     def told(self, low: float, high: float) -> list[tuple[float, str]]:
         """The ticks within the limits, with their labels."""
@@ -59,13 +62,17 @@ class _Axis:
         power = 10.0 ** math.floor(math.log10((high - low) / self._most))
         step = next(power * by for by in (1, 2, 2.5, 5, 10) if (high - low) / (power * by) <= self._most)
         places = np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1) * step
-        return [(at, self._text(at, step)) for at in places.tolist()]
+        most = max(abs(low), abs(high))
+        return [(at, self._text(at, step, most)) for at in places.tolist()]
 
-    def _text(self, value: float, step: float) -> str:
+    def _text(self, value: float, step: float, most: float) -> str:
         if self.thousands and abs(value) >= 1000:
             return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
-        digits = max(0, -math.floor(math.log10(step) + 1e-9) + (f"{step:.3e}"[2] != "0"))
-        return f"{value + 0.0:,.{digits}f}" if digits <= 4 and abs(value) < 1e6 else f"{value:.4g}"
+        last = -math.floor(math.log10(step) + 1e-9) + (f"{step:.3e}"[2] != "0")
+        digits = last + math.floor(math.log10(most)) + 1  # significant ones, that tell a tick from the next
+        if last <= 4 and (most < 1e6 or (digits > 4 and most < 1e12)):
+            return f"{value + 0.0:,.{max(0, last)}f}"
+        return f"{value:.{max(4, digits)}g}"
 
 
 class Plot:
@@ -185,8 +192,17 @@ class Plot:
             if path := _path(across(x), up(y)):
                 yield f'<path d="{path}" style="{style}"/>'
         yield from (_text(text, left - 4, up(at) + 3, "end") for at, text in beside)
-        ends = {x_low: "start", x_high: "end"} if self._small else {}
-        yield from (_text(text, across(at), foot + 11, ends.get(at, "middle")) for at, text in below)
+        widest = _ACROSS * max((len(text) + 1 for _, text in below), default=0)
+        rare = 1 if self._x.ticks else math.ceil(widest * len(below) / (right - left)) or 1
+        for at, text in below[::rare]:
+            half, place = _ACROSS * len(text) / 2, float(across(at))
+            if not self._small:
+                yield _text(text, min(place, width - half), foot + 13, "middle")
+            elif place - half < left:
+                yield _text(text, left, foot + 11, "start")
+            else:
+                at_end = place + half > right
+                yield _text(text, right if at_end else place, foot + 11, "end" if at_end else "middle")
         yield _text(self._x.label, (left + right) / 2, height - 6, "middle")
         middle = (foot + _AROUND) / 2
         yield _text(self._y.label, 9, middle, "middle", f' transform="rotate(-90 9 {middle:.4g})"')

@@ -11,7 +11,7 @@ from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.column_words import axis_value, tick
+from flows.tell.sections.window.column_words import axis_value, axis_values, ticks
 from headway.messages import number
 from headway.schema.calendar_days import Temporal
 from tfcore.evaluation.results import Dependence
@@ -43,30 +43,38 @@ def dependence(material: Material) -> Iterator[Panels]:
 
 
 def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
-    values: Sequence[float | str] = each.values
-    numeric = not isinstance(values[0], str)
+    numeric = not isinstance(each.values[0], str)
+    order = (
+        np.argsort(each.values) if numeric else range(len(each.values))
+    )  # a few numbers come by how many rows have them
+    values: Sequence[float | str] = [each.values[at] for at in order]
+    lines = {name: [line[at] for at in order] for name, line in each.lines.items()}
     told = [
         f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
-        for name, line in each.lines.items()
+        for name, line in lines.items()
         for v, p in zip(values, line, strict=True)
     ]
 
     def draw(axes: Plot) -> None:
         places: Sequence[Any] = values if numeric else range(len(values) + 1)
-        for colour, line in zip(_COLOURS, each.lines.values(), strict=False):
+        for colour, line in zip(_COLOURS, lines.values(), strict=False):
             dashes, filled = "--" if colour == SECOND else "-", colour == FIRST
             if numeric:
                 axes.plot(places, line, color=colour, linestyle=dashes)
             else:
                 axes.stairs(line, places, color=colour, fill=filled, alpha=0.4 if filled else 1.0, linestyle=dashes)
         ends = float(min(places)), float(max(places))
-        shown: Sequence[float | str] = (ends[0], sum(ends) / 2, ends[1]) if numeric else values
-        labels = [axis_value(value, kind) for value in shown]
-        labels = labels if len(labels) <= 4 else [labels[0], f"{len(labels)} values", labels[-1]]
-        axes.set_xticks(np.linspace(*ends, len(labels)).tolist(), labels)
+        if numeric:
+            shown = [ends[0], sum(ends) / 2, ends[1]] if ends[0] < ends[1] else [ends[0]]
+            axes.set_xticks(shown, axis_values(shown, kind))
+        else:
+            labels = [axis_value(value, kind) for value in values]
+            few = len(labels) <= 4 and sum(map(len, labels)) <= 30
+            at = (np.arange(len(labels)) + 0.5).tolist() if few else np.linspace(*ends, 3).tolist()
+            axes.set_xticks(at, labels if few else [labels[0], f"{len(labels)} values", labels[-1]])
         axes.set_xlim(*ends)
-        heights = (low, (low + high) / 2, high)
-        axes.set_yticks(heights, [tick(height) for height in heights])
+        heights = [low, (low + high) / 2, high] if low < high else [low]
+        axes.set_yticks(heights, ticks(heights))
         axes.set_ylim(low, high if high > low else low + 1)
 
     return figure(draw, label=f"Mean prediction by {each.column}: {', '.join(told)}", small=True)

@@ -37,6 +37,9 @@ def ticks(low, high, *, thousands=False):
         ((0, 48_000), ["0", "10,000", "20,000", "30,000", "40,000"]),
         ((0, 2e-6), ["0", "5e-07", "1e-06", "1.5e-06", "2e-06"]),
         ((-4e9, 4e9), ["-4e+09", "-2e+09", "0", "2e+09", "4e+09"]),
+        ((-1e300, 1e300), ["-1e+300", "-5e+299", "0", "5e+299", "1e+300"]),
+        ((999_994, 1_000_005), ["999,994", "999,998", "1,000,002"]),  # every second one: there is no room for more
+        ((0.12341, 0.12346), ["0.12341", "0.12343", "0.12345"]),
     ],
 )
 def test_ticks_are_round_numbers_within_the_axis(ends, texts):
@@ -87,3 +90,13 @@ def test_the_labels_of_a_small_figure_stay_inside_it():
     texts = {each.text: (each.get("text-anchor"), float(each.get("x"))) for each in svg.iter("text")}
     assert svg.get("class") == "panel" and list(texts) == ["0", "100%", "first", "last"]
     assert texts["first"][0] == "start" and texts["last"] == ("end", 232.0) and texts["100%"][1] >= 4 * 6.6
+
+
+def test_an_axis_of_one_value_has_a_place_for_it():
+    def draw(axes: Plot) -> None:
+        axes.stairs([1.0], [3.0, 3.0], color=FIRST)
+        axes.set_xlim(3.0, 3.0)
+        axes.set_xticks([3.0], ["three"])
+
+    texts, paths = told(draw)
+    assert "three" in texts and "nan" not in paths[0].get("d")

@@ -4,7 +4,6 @@ in a table."""
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from markupsafe import Markup
 
 from flows.dag.step import find_output
@@ -14,7 +13,15 @@ from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.column_words import axis_value, column_name, column_rows, frequent, tick, usual_values
+from flows.tell.sections.window.column_words import (
+    axis_value,
+    axis_values,
+    column_name,
+    column_rows,
+    frequent,
+    tick,
+    usual_values,
+)
 from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted, some
@@ -25,8 +32,8 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import ColumnSummary
 
 MOST_DRAWN, _MOST_LISTED = 50, 5000
-_LABELLED = 4
-"""So few bars have a label each."""
+_LABELLED, _ROOM = 4, 30
+"""So few bars have a label each, where the labels have no more characters together."""
 Statistics = Mapping[str, ColumnStatistics]
 _ALPHAS = {FIRST: 0.4, MUTED: 1.0, SECOND: 1.0}
 
@@ -114,15 +121,16 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
     found = shares([of for of, _ in known])
     if found is None:
         return None
-    labels = _labels(found.bars, summary.temporal, {value for value, _ in frequent(summary)})
+    bars = max(map(len, found.heights))
+    labels = _labels(found.bars, bars, summary.temporal, {value for value, _ in frequent(summary)})
 
     def draw(axes: Plot) -> None:
-        edges = range(max(map(len, found.heights)) + 1)
+        edges = range(bars + 1)
         for heights, (_, colour) in zip(found.heights, known, strict=True):
             if heights:
                 line = "--" if colour == SECOND else "-"
                 axes.stairs(heights, edges, color=colour, fill=colour == FIRST, alpha=_ALPHAS[colour], linestyle=line)
-        axes.set_xticks(np.linspace(0, edges[-1], len(labels)).tolist(), labels)
+        axes.set_xticks(list(labels), list(labels.values()))
         axes.set_xlim(0, edges[-1])
         axes.set_yticks([0, 1], ["0", f"{tick(100 * found.highest, 2)}%"])
         axes.set_ylim(0, 1)
@@ -130,12 +138,24 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
     return figure(draw, label=f"{column_name(name)}: {usual_values(summary)}", small=True)
 
 
-def _labels(bars: Sequence[str | int | float], temporal: Temporal | None, told: Collection[object]) -> list[str]:
-    said = [axis_value(bar, temporal) for bar in bars]
+def _labels(
+    bars: Sequence[str | int | float], drawn: int, temporal: Temporal | None, told: Collection[object]
+) -> dict[float, str]:
+    """Labels by their places: below the middle of the bar of a value, or at an edge between bars.
+
+    Args:
+        drawn: the number of bars; of edges there is one more.
+        told: the texts that a page may name.
+    """
+    middle = 0.5 if len(bars) == drawn else 0.0
     if isinstance(bars[0], str):
-        said = [label if bar in told else "" for bar, label in zip(bars, said, strict=True)]
-        return said if len(bars) <= _LABELLED else [said[0], f"{len(bars)} values"]
-    return list(dict.fromkeys([said[0], said[len(bars) // 2], said[-1]]))
+        said = [axis_value(bar, temporal) if bar in told else "" for bar in bars]
+        if len(bars) <= _LABELLED and sum(map(len, said)) <= _ROOM:
+            return {place + middle: label for place, label in enumerate(said)}
+        return {0.0: said[0], float(drawn): f"{len(bars)} values"}
+    chosen = range(len(bars)) if len(bars) <= _LABELLED else (0, len(bars) // 2, len(bars) - 1)
+    values = [float(bars[place]) for place in chosen]
+    return dict(zip((place + middle for place in chosen), axis_values(values, temporal), strict=True))
 
 
 def by_weight(material: Material, names: list[str]) -> tuple[list[str], str]:

@@ -1,6 +1,6 @@
 """A column in a few words: its name, its figures, the values that it usually has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flows.tell.figures.drawing import apart, short
 from flows.tell.rendering.cells import Row, cell
@@ -13,6 +13,9 @@ FEW_ROWS = 3
 """A text of fewer rows is not told: reports are mailed further than the data."""
 _LONGEST = 12
 """Characters of a word at an axis."""
+_NEAR, _DIGITS, _DIGITS_OF_LARGE = 0.01, 9, 3
+"""How far the text of a tick may be from its place, as a share of the axis; the most digits of a tick, and those that `number`
+tells of a large one."""
 _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
 
 
@@ -84,11 +87,35 @@ def tick(value: float, digits: int = 3) -> str:
     return number(float(f"{value:.{digits}g}"))
 
 
+def ticks(values: Sequence[float], digits: int = 3) -> list[str]:
+    """The numbers of one axis, of so many digits, or of as many more as it takes to tell them apart."""
+    far = _NEAR * (max(values) - min(values))
+    while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
+        digits += 1
+    if digits > _DIGITS_OF_LARGE and 1e9 <= max(map(abs, values)) < 1e12:
+        return [f"{float(f'{value:.{digits}g}'):,.0f}" for value in values]
+    return [tick(value, digits) for value in values]
+
+
 def axis_value(value: float | str, kind: Temporal | None) -> str:
     """A value of a column at an axis; of dates and times a date or a time."""
     if isinstance(value, str):
         return short(value, _LONGEST)
     return tick(value, 4) if kind is None else moment(value, kind)
+
+
+def axis_values(values: Sequence[float], kind: Temporal | None) -> list[str]:
+    """Numbers of a column at one axis; of times no more than tells them apart: their days, their hours, or both."""
+    if kind is None:
+        return ticks(values, 4)
+    told = [moment(value, kind) for value in values]
+    days, clocks = [each[:10] for each in told], [each[11:] for each in told]
+    if len(set(days)) == len(set(told)) or not any(clocks):
+        return days
+    clocks = [clock or "00:00:00" for clock in clocks]
+    if len(set(days)) == 1:
+        return clocks
+    return [f"{day[5:]} {clock[:5]}" for day, clock in zip(days, clocks, strict=True)]
 
 
 def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
