@@ -111,7 +111,8 @@ def _residuals(ours: Columns, theirs: Columns, names: Names) -> Chart:
         axes.set_ylabel("label − prediction")
 
     note = "The mean by tenths of the predictions; "
-    note += f"the band is one standard deviation of the residuals of {names.ours}."
+    whose = "the candidate" if names.ours == "candidate" else names.ours
+    note += f"the band is one standard deviation of the residuals of {whose}."
     svg = figure(draw, label="Residuals by prediction")
     return Chart("Residuals", svg, _keys(theirs, names), note)
 

@@ -13,7 +13,7 @@ from flows.tell.sections.worst_rows import links
 from headway.evaluation.results.measured import Measured, SliceMetrics, WorstSlices
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Verdict
-from headway.messages import ends, number, signed
+from headway.messages import counted, ends, number, signed
 from headway.tasks.table import direction
 
 _MOST = 60
@@ -98,6 +98,10 @@ def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
         }
         for each in found.slices
     ]
-    note = f"{found.significant} of {found.tried:,} slices of {found.columns} columns have a {found.metric} above that of all "
-    note += "other rows beyond chance. Where predicted and observed agree, the slice is hard; where not, the model is wrong."
+    note = f"{found.significant} of {counted(found.tried, 'slice')} of {counted(found.columns, 'column')} "
+    note += (
+        f"{'has' if found.significant == 1 else 'have'} a {found.metric} above that of all other rows beyond chance."
+    )
+    if any(each.prediction_mean is not None for each in found.slices):
+        note += " Where predicted and observed agree, the slice is hard; where not, the model is wrong."
     return Table("Where the model is worst", rows, note)

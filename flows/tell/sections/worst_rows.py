@@ -34,7 +34,8 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
         }
         values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
         rows.append({"row": str(each.row), **values, **own})
-    note = f"The rows of the greatest {loss}, of all {split} rows and of the slices above. Row: its number in the split, as "
+    sliced = f", of all {split} rows and of the slices above" if slices else f" of all {split} rows"
+    note = f"The rows of the greatest {loss}{sliced}. Row: its number in the split, as "
     note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
     ids = [_anchor(split, each.row) for each in measured.worst_rows]
     yield Table("Rows where the model is most wrong", rows[:MOST], note, ids=ids[:MOST])

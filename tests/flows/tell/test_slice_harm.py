@@ -11,6 +11,11 @@ def test_the_worst_slices_of_counts_are_told_by_their_deviance():
     measured = {"task": "count", "rows": 1000, "metrics": {"deviance": 1.7}, "worst_slices": found}
     (table,) = slices(Measured.model_validate(measured), None)
     assert (table[0]["deviance"], table[0]["deviance of the other rows"]) == (2.5, 1.5)
+    said = "1 of 40 slices of 3 columns has a deviance above that of all other rows beyond chance."
+    assert table.note == said, "nothing of predicted and observed means, which it has not"
+    known = {"slices": [worst | {"prediction_mean": 1.0, "label_mean": 2.0}]}
+    (table,) = slices(Measured.model_validate(measured | {"worst_slices": found | known}), None)
+    assert table.note.startswith(f"{said} Where predicted and observed agree, ")
 
 
 def test_each_slice_has_its_change_from_the_champion():

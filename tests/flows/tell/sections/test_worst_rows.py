@@ -4,10 +4,18 @@ from flows.tell.sections.worst_rows import worst_rows
 from headway.evaluation.results.measured import Measured
 
 
-def told(task, **row):
+def table_of(task, **row):
     facts = {"row": 7, "loss": 1.5, "label": 1.0, "prediction": 0.25, "values": {}}
     (table,) = worst_rows(Measured.model_validate({"task": task, "rows": 9, "worst_rows": [facts | row]}), "eval")
-    return table[0]
+    return table
+
+
+def told(task, **row):
+    return table_of(task, **row)[0]
+
+
+def test_rows_of_slices_are_told_only_where_there_are_slices():
+    assert table_of("binary").note.startswith("The rows of the greatest loss of all eval rows. ")
 
 
 def test_a_column_that_is_called_as_the_tables_own_stands_beside_it():
