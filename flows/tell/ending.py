@@ -162,7 +162,7 @@ def ending_of(record: RunRecord) -> Ending:
     checks: tuple[Check, ...] = ()
     if verdict and state != State.ALREADY:
         checks = tuple(sorted(verdict.checks, key=lambda check: _gravity(check, verdict.primary)))
-    covered = {check.key for check in checks}
+    covered = {check.key for check in checks if check.value is not None or check.change is not None}
     if state in (State.FAILED, State.OVERTAKEN):
         headline = f"{headline}: {_first_line(error)}"
     elif state == State.DONE and verdict is not None:

@@ -25,7 +25,7 @@ from flows.tell.summary import summary
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.verdict import Check, Verdict
+from headway.evaluation.verdict import Check, Reason, Verdict
 from headway.messages import number, signed
 from headway.storage.store import Store
 from headway.tasks.base import LabelFacts
@@ -102,6 +102,16 @@ def told(record, folder):
         "dashboard": plain(render(run_page(OpenedStore("homes", store), record.run), {})),
         "notebook": plain(Run(None, store, record)._repr_html_()),
     }
+
+
+def test_what_could_not_be_compared_is_told_where_the_checks_have_no_figure_of_it(records):
+    record, why = records["rejected"], "auc and bias cannot be compared with version 3"
+    check = Check(name="comparable", outcome="not comparable", passed=False)
+    reason = Reason(summary=why, detail="under 20 rows of one class", check="comparable", verdict="not comparable")
+    reasons, checks = (*record.verdict.reasons, reason), (*record.verdict.checks, check)
+    verdict = record.verdict.model_copy(update={"reasons": reasons, "checks": checks})
+    ending = ending_of(record.model_copy(update={"verdict": verdict}))
+    assert ending.reasons == (f"{why} (under 20 rows of one class)",)
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -70,3 +70,15 @@ def test_colours_follow_the_reader_and_the_page_prints(visit, tmp_path):
     light, dark = colours("light"), colours("dark")
     assert light[0][0] != dark[0][0] and light[1][1] != dark[1][1]
     assert visit(path).pdf().startswith(b"%PDF")
+
+
+def test_outcomes_hide_what_is_scrolled_below_them_on_a_phone(visit, tmp_path):
+    """In the folded checks too."""
+    page = visit(write(*recorded(tmp_path / "store", "regression", state="reject")))
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    outcomes = page.evaluate(
+        "[...document.querySelectorAll('.verdict details td:last-child')].map(td => getComputedStyle(td))"
+        ".map(style => [style.position, style.backgroundColor])"
+    )
+    assert outcomes and all(place == "sticky" and colour != "rgba(0, 0, 0, 0)" for place, colour in outcomes)
