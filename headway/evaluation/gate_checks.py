@@ -17,6 +17,8 @@ from headway.tasks.base import Task
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
+LEAST_GROUPS = 10
+"""Of fewer whole groups a sample would say little, and perhaps have none: then rows are drawn one by one."""
 _ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
 _BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
@@ -28,7 +30,7 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
-        group: the column whose equal values are a group, which a sample has whole.
+        group: the column whose equal values are a group, which a sample has whole, if it has several.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -42,6 +44,8 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
                 table = file.read(names)
             else:
                 table = _sample(file, names, group, MOST_ROWS / rows)
+                if group in names and pc.count_distinct(table.column(group)).as_py() < LEAST_GROUPS:
+                    table = _sample(file, names, None, MOST_ROWS / rows)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):

@@ -86,6 +86,13 @@ def test_a_sample_has_whole_groups_and_rows_without_a_group_one_by_one(tmp_path,
     assert 700 < table.column("query").null_count < 1_300
 
 
+def test_of_few_groups_rows_are_sampled_one_by_one(tmp_path, few):
+    for name in "abcdef":
+        group = [f"{name}{number % 8}" for number in range(ROWS)]
+        table = read_predictions(predictions(tmp_path / "p.parquet", group=group), group="query")
+        assert len(table.column("query").unique()) == 8 and abs(len(table) - MOST) < 4 * np.sqrt(MOST)
+
+
 def test_metrics_of_a_sample_are_near_those_of_all_rows_and_its_rows_keep_their_numbers(tmp_path, few, monkeypatch):
     path = predictions(tmp_path / "p.parquet")
     request = MeasureRequest(task="binary", predictions=path)
