@@ -30,7 +30,7 @@ from headway.evaluation.verdict import (
     Verdict,
     allowed,
 )
-from headway.messages import counted, listed, metric_text, sentence, some
+from headway.messages import between, counted, listed, metric_text, sentence, signed, some
 from headway.metrics.meanings import meaning
 
 _MOST_CHECKS, _MOST_CHANGES = 3, 4
@@ -132,7 +132,9 @@ class Ending(Frozen):
             brief: only the first ones, without intervals, and how many others there are.
             narrow: without intervals.
         """
-        rows, tones = [_row(check, brief or narrow) for check in self.checks], [_tone(check) for check in self.checks]
+        level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
+        rows = [_row(check, brief or narrow, level) for check in self.checks]
+        tones = [_tone(check) for check in self.checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], tones[most:].count("red")
         more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
@@ -207,14 +209,17 @@ def _level(record: RunRecord, primary: str) -> str:
 
 
 def _meanings(verdict: Verdict, checks: Sequence[Check]) -> str:
-    names = dict.fromkeys(filter(None, [verdict.primary, *(check.metric for check in checks[:_MOST_CHECKS])]))
-    return "; ".join(f"{name}: {said}" for name in names if (said := meaning(name, verdict.task)))
+    better = {verdict.primary: verdict.better} | {check.metric: check.better for check in checks[:_MOST_CHECKS]}
+    said = [
+        (name, meaning(name, verdict.task) or (side and f"{side} is better")) for name, side in better.items() if name
+    ]
+    return "; ".join(f"{name}: {text}" for name, text in said if text)
 
 
 def _since(champion: Judged) -> str:
     """What changed since the champion, in words."""
     said = [
-        f"{what} {cell(now)}" + ("" if was is None else f", before {cell(was) or 'none'}")
+        f"{what} {cell(now)}" if was is None else f"{what} {cell(was) or 'none'} -> {cell(now)}"
         for what, was, now in champion.changes
     ]
     return f"since version {champion.version}: {some(said, _MOST_CHANGES, sep='; ')}" if said else ""
@@ -261,7 +266,7 @@ _TITLES = {
 """What a check looks at, by its name."""
 
 
-def _row(check: Check, narrow: bool) -> dict[str, object]:
+def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
     where = None if check.slice is None else named(check.slice, check.slice_value)
     what = " on ".join(filter(None, [check.metric, where]))
     known = _TITLES.get(check.name, "{what} against the {name}" if check.against else "{name}: {what}")
@@ -271,11 +276,14 @@ def _row(check: Check, narrow: bool) -> dict[str, object]:
         against = against.replace("at its", "since")
         if abs((now or 0) - (before or 0) - (check.change or 0)) > 1e-9:  # the constant moved too
             before, now, what = None, None, f"{what} minus constant"
+    change = change_text(check.model_copy(update={"interval": None}) if narrow else check)
+    if check.interval and check.confidence != level and not narrow:
+        change = f"{signed(check.change)} ({between(check.interval, check.confidence)})"
     return {
         "check": known.format(what=what, name=check.name, against=against).removesuffix(": "),
         "before": None if before is None else metric_text(before),
         "now": None if now is None else metric_text(now),
-        "change": change_text(check.model_copy(update={"interval": None}) if narrow else check),
+        "change" if level is None else f"change ({100 * level:.4g}% interval)": change,
         "worst allowed": allowed(check),
         "outcome": outcome_text(check),
     }

@@ -106,7 +106,7 @@ class Compared:
 def told(check: Check) -> tuple[str, str]:
     """(summary, detail) of a metric beside another model's."""
     at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
-    verb = "fell" if (check.change or 0) < 0 else "rose"
+    verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
     metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
     moved = f"from {number(check.before)} ({check.against}) to {number(check.value)}"
     match check.outcome:
@@ -117,7 +117,7 @@ def told(check: Check) -> tuple[str, str]:
         case "cannot tell":
             summary = f"{metric} {verb} {moved}: too few rows to tell whether that is within {limit}"
         case "beyond the limit":
-            summary = f"{metric} {verb} {moved}, beyond {limit}"
+            summary = f"{metric} {verb} {moved}, more than the allowed {side} of {number(check.allowed)}"
         case _:
             return f"{metric} cannot be compared with {check.against}", ""
     details = [f"{signed(check.change)}, {between(check.interval, check.confidence)}"]

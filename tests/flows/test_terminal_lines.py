@@ -30,8 +30,8 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
     worse = ("--set", "training.steps=2", "--set", "model.hidden=[4]", "--set", "gate.thresholds.auc.min=0.999")
     rejected = typed("run", tmp_path, *worse, check=4, env=wide)
     assert lines_of(rejected) <= 25, rejected.stderr + rejected.stdout
-    assert "since version 1: training.steps 2, before 100; model.hidden 4, before " in rejected.stdout
-    assert "gate.thresholds.auc.min 0.999, before not set" in " ".join(rejected.stdout.split())
+    assert "since version 1: training.steps 100 -> 2; model.hidden " in rejected.stdout
+    assert "gate.thresholds.auc.min not set -> 0.999" in " ".join(rejected.stdout.split())
     checks = rejected.stdout[rejected.stdout.index("  check ") :].splitlines()
     assert re.split("  +", checks[0].strip()) == ["check", "before", "now", "change", "worst allowed", "outcome"]
     assert max(map(len, checks[:4])) <= 100, "beside each other, with the longest words"

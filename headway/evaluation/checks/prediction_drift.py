@@ -53,7 +53,8 @@ class PredictionDrift:
 
     def summary(self, against: str, limit: float | None) -> str:
         """The distance in a clause."""
-        text = f"the predictions drifted from {against}'s by {number(self.divergence)} bits"
+        by = number(self.divergence)
+        text = f"the predictions drifted from {against}'s by {by} {'bit' if by == '1' else 'bits'}"
         if limit is None:
             return text
         return f"{text}, {'within' if self.divergence <= limit else 'beyond'} the limit of {number(limit)}"

@@ -18,6 +18,7 @@ from headway.evaluation.gate.findings import BY_FORCE, Findings
 from headway.evaluation.gate.gate_request import Champion, Repeat, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_checks import unusable
+from headway.evaluation.slices import parts_of
 from headway.evaluation.verdict import (
     BETTER,
     CHAMPION,
@@ -65,8 +66,10 @@ class AgainstChampion:
         for note in compared.notes(name):
             findings.note(note)
         if self.request.slices_chosen:
-            what = listed(self.request.slices) if self.request.slices else "none, for want of rows or columns"
-            findings.note(f"slices, as evaluation.slices names none: {what}")
+            parts = [part for name in self.request.slices for part in parts_of(name)]
+            what = listed([f"{of} in {bins} bins" if bins else of for of, bins in parts])
+            what = what or "none, for want of rows or columns"
+            findings.note(f"evaluation.slices names no slices, so Headway chose {what}")
         if reference is not None:
             self._since_reference(reference, levels)
         decisive = next(check for check in checks if (check.metric, check.slice) == (self.primary, None))
@@ -79,8 +82,8 @@ class AgainstChampion:
             findings.support("promote", f"its data are newer, and nothing blocks it; {told(decisive)[0]}", later)
         else:
             dated = bool(champion.train and self.request.candidate.train)
-            data = "its data are not newer" if dated else "it is not known whether its data are newer"
-            summary = f"{self.primary} is not better than with {name}, and {data}"
+            newest = "data are not newer" if dated else "data are not known to be newer"
+            summary = f"{self.primary} is not better than with {name}, and the candidate's {newest}"
             findings.block("keep champion", summary, f"{name} stays", check=decisive)
 
     def _checked(self, compared: Comparison, kind: str, name: str) -> list[Check]:

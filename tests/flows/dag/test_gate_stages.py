@@ -241,10 +241,10 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     run("2024-01", 0.10)
     second, _, _ = run("2024-02", 0.10)
-    assert "slices, as evaluation.slices names none: z: 4 and x: 4" in second.verdict.sentences
+    assert "evaluation.slices names no slices, so Headway chose z in 4 bins and x in 4 bins" in second.verdict.sentences
     assert {c.slice for c in second.verdict.compared(slices=True)} == {"z: 4", "x: 4"}
     third, _, _ = run("2024-03", 0.10, evaluation={"slices": []})
-    assert third.verdict.compared(slices=True) == [] and "names none" not in " ".join(third.verdict.sentences)
+    assert third.verdict.compared(slices=True) == [] and "names no slices" not in " ".join(third.verdict.sentences)
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
     assert {c.slice for c in fourth.verdict.compared(slices=True)} == {"x x z: 2", "x: 3"}
 

@@ -148,7 +148,7 @@ def test_a_headline_is_the_summary_of_the_gravest_reason_without_its_interval(re
     record = records["rejected"]
     reason = record.verdict.reasons[0]
     headline = ending_of(record).headline
-    assert headline == f"The candidate is rejected: {reason.summary}." and "beyond the limit of" in headline
+    assert headline == f"The candidate is rejected: {reason.summary}." and "more than the allowed drop of" in headline
     assert "interval" not in headline and "95% interval" in reason.detail
     assert ending_of(records["failed"]).headline == "The run failed: the loss is not a finite number."
     assert "step 7" in ending_of(records["failed"]).error
@@ -192,14 +192,15 @@ def test_a_reason_of_an_earlier_headway_is_a_sentence():
 
 def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_worse():
     champion = {"name": "champion", "against": "version 3", "value": 0.9, "before": 0.8, "allowed": 0.01}
-    better = {"change": 0.1, "interval": (0.05, 0.15), "outcome": "better"}
+    better = {"change": 0.1, "interval": (0.05, 0.15), "confidence": 0.95, "outcome": "better"}
     gain = Check(metric="mine:gain", better="higher", **champion, **better)
     cost = gain.model_copy(
         update={"metric": "mine:cost", "better": "lower", "outcome": "beyond the limit", "passed": False}
     )
     perhaps = gain.model_copy(update={"metric": "auc", "change": -0.02, "outcome": "cannot tell"})
     slices = [cost.model_copy(update={"slice": "city", "slice_value": str(i)}) for i in range(4)]
-    verdict = Verdict(verdict="reject", promote=False, primary="mine:gain", checks=(gain, perhaps, *slices, cost))
+    of = {"primary": "mine:gain", "better": "higher"}
+    verdict = Verdict(verdict="reject", promote=False, **of, checks=(gain, perhaps, *slices, cost))
     known = {"run": "r", "pipeline": "p", "started": "", "state": "reject"}
     first, others = ending_of(RunRecord(**known, verdict=verdict)).tables()
     assert [row["check"] for row in first] == [
@@ -211,7 +212,16 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     assert list(others.tones) == ["red", "red", "amber", "green"]
     assert [row["worst allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
     assert [row["outcome"] for row in others][2:] == ["cannot tell", "better"]
-    assert first[0]["change"] == "+0.1 (+0.05 to +0.15)"
+    assert first[0]["change (95% interval)"] == "+0.1 (+0.05 to +0.15)"
+    assert ending_of(RunRecord(**known, verdict=verdict)).meanings == "; ".join(
+        ("mine:gain: higher is better", "mine:cost: lower is better")
+    )
+    wider = gain.model_copy(update={"confidence": 0.975})
+    (mixed,) = ending_of(RunRecord(**known, verdict=verdict.model_copy(update={"checks": (gain, wider)}))).tables()
+    assert [row["change (95% interval)"] for row in mixed] == [
+        "+0.1 (+0.05 to +0.15)",
+        "+0.1 (97.5% interval +0.05 to +0.15)",
+    ]
     (brief,) = ending_of(RunRecord(**known, verdict=verdict)).tables(brief=True)
     assert brief.note == "4 more checks, 2 failed" and brief[0]["change"] == "+0.1"
 
@@ -226,7 +236,7 @@ def test_what_changed_since_the_champion_is_a_line():
         "champion": {"version": 3, "changes": changes},
     }
     verdict = {"verdict": "reject", "promote": False, "format": 2}
-    said = "since version 3: spans 2024-01 to 2024-02, before 2024-01; model.py changed; training.steps 60"
+    said = "since version 3: spans 2024-01 -> 2024-01 to 2024-02; model.py changed; training.steps 60"
     assert ending_of(read_record(known | {"verdict": verdict, "format": 3})).said == [said]
 
 

@@ -112,7 +112,7 @@ def test_metrics_have_their_meaning_where_they_are_first_named(tmp_path):
     assert "auc: how often a positive row gets a higher prediction than a negative one" in verdict
     assert "bias: how far the mean prediction is from the mean label" in verdict
     table = rest[rest.index("<h3>Metrics</h3>") :].partition("</table>")[0]
-    assert ">of the positive rows, the share that is decided positive</span>" in table
+    assert ">of the positive rows, the share that is decided positive: higher is better</span>" in table
 
 
 def test_decisions_of_classes_and_of_the_confusion_matrix_say_how_they_differ(tmp_path):
@@ -244,7 +244,7 @@ def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
 
 def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
     summary, detail = (
-        "auc fell from 0.9 (version 3) to 0.8, beyond the limit of 0.01",
+        "auc fell from 0.9 (version 3) to 0.8, more than the allowed drop of 0.01",
         "-0.1, 95% interval -0.2 to -0.05",
     )
     reasons = [{"verdict": "reject", "summary": summary, "detail": detail}, {"verdict": "reject", "summary": "loss"}]

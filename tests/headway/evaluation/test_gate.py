@@ -94,7 +94,7 @@ def test_reject_when_clearly_worse(files):
     verdict, promote, reasons = outcome(request(files, "worse"))
     assert (verdict, promote) == ("reject", False)
     assert "auc fell from 0.7" in reasons and "(version 3) to 0.6" in reasons
-    assert "beyond the limit of 0.002" in reasons and "loss rose from" in reasons
+    assert "more than the allowed drop of 0.002" in reasons and "loss rose from" in reasons
 
 
 def test_a_wide_tolerance_accepts_it(files):

@@ -118,10 +118,12 @@ def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
     label, a, b = models(noise=(0.52, 0.5), seed=3)
     found = judge(label, a, b, theirs=NEW, ours=NEW)
     assert (found.verdict, found.promote) == ("keep champion", False)
-    assert "auc is not better than with version 3, and its data are not newer (version 3 stays)" in said(found)
+    assert "auc is not better than with version 3, and the candidate's data are not newer (version 3 stays)" in said(
+        found
+    )
     assert judge(label, a, b, theirs=NEW, ours=OLD).verdict == "keep champion"
     found = judge(label, a, b, theirs=(), ours=NEW)
-    assert found.verdict == "keep champion" and "not known whether its data are newer" in said(found)
+    assert found.verdict == "keep champion" and "the candidate's data are not known to be newer" in said(found)
     found = judge(label, a, b)
     assert (found.verdict, found.promote) == ("promote", True)
     assert "trained up to span 2013-02, version 3 up to 2013-01" in said(found)

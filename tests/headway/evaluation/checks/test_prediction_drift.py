@@ -18,7 +18,8 @@ def test_equal_predictions_have_no_distance_and_disjoint_ones_one_bit():
     label = R.integers(0, 2, 5000)
     assert drift("binary", SCORE, SCORE, label).divergence == 0
     assert drift("binary", SCORE, R.permutation(SCORE), label).divergence == pytest.approx(0, abs=1e-9)
-    assert drift("binary", SCORE / 2, 0.5 + SCORE / 2, label).divergence == pytest.approx(1)
+    apart = drift("binary", SCORE / 2, 0.5 + SCORE / 2, label)
+    assert apart.divergence == pytest.approx(1) and apart.summary("version 1", None).endswith("by 1 bit")
     assert drift("binary", np.full(9, 0.5), np.full(9, 0.5), np.arange(9) % 2).divergence == 0
 
 
