@@ -120,7 +120,7 @@ def _predict(
         "predictions": PREDICTIONS,
         "baselines": {name: _file(name) for name in BASELINES if (out / _file(name)).exists()},
         "rows": rows,
-        "metrics": _metrics(task, out / PREDICTIONS),
+        "metrics": _metrics(task, out / PREDICTIONS, request.group),
         "seconds": round(seconds, 3),
         "rows_per_second": round(rows / max(seconds, 1e-9)),
         "traces": scorer.traces,
@@ -143,9 +143,9 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
             raise ConfigError(problem, where=where)
 
 
-def _metrics(task: Task, predictions: Path) -> dict[str, float | None]:
+def _metrics(task: Task, predictions: Path, group: str | None) -> dict[str, float | None]:
     reads_columns = any(metric.reads_columns for metric in task.metrics)  # a task of the user's own may read any
-    table = read_predictions(predictions, None if reads_columns else ())
+    table = read_predictions(predictions, None if reads_columns else {group} if group else (), group=group)
     return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=reads_columns))
 
 

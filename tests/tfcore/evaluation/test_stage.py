@@ -10,9 +10,11 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
+from headway.evaluation import gate_checks, metrics
 from headway.metrics.classification import auc
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
+from headway.tasks.table import task_of
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.stage import kept_column, predict
 from tfcore.export.metadata import describe_model
@@ -150,6 +152,15 @@ def test_every_row_is_predicted_once_in_order_with_its_slices_and_group(binary, 
     assert expected.dtype == np.float32
     assert expected.shape == (2000,)
     assert np.allclose(expected, written["prediction"].to_numpy()[:2000], atol=1e-6)
+
+
+def test_metrics_of_more_rows_than_are_judged_are_of_the_rows_that_the_gate_judges(binary, tmp_path, monkeypatch):
+    monkeypatch.setattr(gate_checks, "MOST_ROWS", 1500)
+    result = predict(binary.request(columns=("house",), group="house"), tmp_path, Monitor())
+    judged = gate_checks.read_predictions(tmp_path / result["predictions"], {"house"}, group="house")
+    assert gate_checks.sample_of(judged) == ROWS
+    task = task_of("binary")
+    assert result["metrics"] == metrics.measured(task.metrics, metrics.rows_of(judged, task))
 
 
 def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):
