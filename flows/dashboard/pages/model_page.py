@@ -128,7 +128,7 @@ def _versions(
             row
             | {
                 "change": link("promote…", to) if each != champion else "",
-                "made": when(version.created),
+                "made": Markup("<time>{}</time>").format(when(version.created)),
                 "window": window_text(spans_of(version)),
                 "on the same rows": pair.text if pair else "",
                 "its own level": level_of(opened, version),

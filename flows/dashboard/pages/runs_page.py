@@ -119,7 +119,7 @@ def run_row(opened: OpenedStore, run: RunRecord, *, several: bool) -> dict[str, 
         "on the same rows": change,
         "its own level": level,
         "window": window_text(run.spans),
-        "began": when(run.started),
+        "began": Markup("<time>{}</time>").format(when(run.started)),
         "took": duration(run.seconds),
         "steps run": f"{run.begun} of {len(run.stages) + len(run.broken_off)}",
     }
