@@ -66,6 +66,8 @@ LEAST_BIN = 0.001
 _LOOKED_AT = 1000
 _LEAST_PIXELS = 100
 """Shorter values are rather digests and keys."""
+_WIDEST = 8e37
+"""A larger standard deviation has a reciprocal below 2^-126, the least normal float32: compiled code makes that 0."""
 
 
 class Category(Frozen):
@@ -510,6 +512,10 @@ def _fit_op(
     empty = sample.empty
     if isinstance(op, Standardize):
         mean, std = (stats.mean, stats.std) if first else sample.moments()
+        if std > _WIDEST:
+            most = max(stats.maximum or 0, -(stats.minimum or 0))
+            fix = f"clip it first, [{{clip: {{min: -1e30, max: 1e30}}}}, standardize], or leave {column.name!r} out"
+            raise DataError(f"values of up to {most:.3g} are too large to be divided as float32", where=where, fix=fix)
         # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
         return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std <= 0 else std)
     if isinstance(op, MinMax):

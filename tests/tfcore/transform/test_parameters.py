@@ -262,6 +262,22 @@ def test_an_identifier_that_looks_like_lists_has_a_note_with_the_fix():
     assert 'columns: {s: {shape: list, separator: ";"}}' in note.text
 
 
+@pytest.mark.parametrize("size", [3e37, 3.3e38])
+def test_numbers_that_float32_cannot_divide_by_are_refused_with_their_size_and_a_clip_mends_it(size):
+    batch = _batch()
+    x = pa.array(np.where(np.arange(len(batch)) % 2, size, -size), pa.float32())
+    batch = batch.set_column(0, "x", x)
+    if size < 8e37:
+        (op,) = _ops(_fit(batch)[0], "x")
+        assert op.std == pytest.approx(size, rel=1e-6)
+        return
+    with pytest.raises(DataError) as error:
+        _fit(batch)
+    assert "values of up to 3.3e+38" in str(error.value) and "columns.x" in str(error.value)
+    (_, op) = _ops(_fit(batch, x=[{"clip": {"min": -1e30, "max": 1e30}}, "standardize"])[0], "x")
+    assert op.std == pytest.approx(1e30, rel=1e-6)
+
+
 def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypatch):
     asked = []
     quantiles = Sketches.quantiles
