@@ -78,7 +78,15 @@ def test_typed_with_an_address_of_the_network_it_says_what_that_opens():
         process.send_signal(signal.SIGTERM)
 
 
-def test_typed_it_says_where_it_listens_for_this_machine_alone_and_ends_on_a_signal():
+@pytest.fixture
+def interruptible():
+    """What is started hears SIGINT, which tests that a script runs in its background ignore and hand on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_typed_it_says_where_it_listens_for_this_machine_alone_and_ends_on_a_signal(interruptible):
     with subprocess.Popen(POOL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline()
         assert said.endswith(f", in {sys.executable}\n")
