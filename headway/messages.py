@@ -99,7 +99,9 @@ def metric_text(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """The text of `metric_text`, always with its sign."""
     text = metric_text(value)
-    return text if value is None or value < 1e-9 else f"<+{text[1:]}" if value < 1e-4 else f"+{text}"
+    if value is None or value < 1e-9:
+        return text
+    return f"+{text}" if value >= 1e-4 else f"<+{text.removeprefix('<')}"
 
 
 def ends(interval: Sequence[float] | None, show: Callable[[float], str] = metric_text) -> str:

@@ -90,10 +90,12 @@ class Predict(beam.PTransform):
         return scored
 
 
-class _ScoreBatch(beam.DoFn):
+class _Score(beam.DoFn):
     def __init__(self, request: PredictRequest):
         self._request = request
 
+
+class _ScoreBatch(_Score):
     def setup(self) -> None:
         with whole_errors():
             self._scorer = Scorer(self._request)
@@ -108,10 +110,7 @@ class _ScoreBatch(beam.DoFn):
                 yield _rejected(rows.take(scored.rejected.column("row").combine_chunks()), scored.rejected)
 
 
-class _ScoreRange(beam.DoFn):
-    def __init__(self, request: PredictRequest):
-        self._request = request
-
+class _ScoreRange(_Score):
     def process(self, piece: Range) -> Iterator[Any]:
         with whole_errors():
             work = RangeScorer(self._request, piece)

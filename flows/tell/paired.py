@@ -179,11 +179,8 @@ def against_part(registry: Registry, version: Version, other: Version) -> Part:
 
 def own_table(version: Version) -> Table:
     """The metrics of a version."""
-    values, title = (
-        values_of(dict(metrics_of(version))),
-        f"Version {version.number} on {rows_in_words(eval_spans(version))}",
-    )
-    return metric_table(values, title=title, task=version.facts.get("task"))
+    title = f"Version {version.number} on {rows_in_words(eval_spans(version))}"
+    return metric_table(values_of(dict(metrics_of(version))), title=title, task=version.facts.get("task"))
 
 
 def own_level(version: Version, known: str | None = None) -> str:

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.evaluation.metrics import OWN, rows_of
+from headway.evaluation.metrics import OWN
 from headway.messages import agree, counted, listed
 from headway.tabular.hashing import U64, hash_texts, mix64
-from headway.tasks.base import Task
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
@@ -84,13 +83,13 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
     return found
 
 
-def unusable(rows: pa.Table, task: Task) -> str | None:
+def unusable(rows: pa.Table) -> str | None:
     """How many predictions are not numbers, of all rows where the table is a sample; None: all are."""
     facts = rows.schema.metadata or {}
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
     else:
-        finite = np.isfinite(rows_of(rows, task).prediction).reshape(len(rows), -1).all(1)
+        finite = _finite(rows.column("prediction").combine_chunks())
         bad, first = len(rows) - int(finite.sum()), int(finite.argmin())
     if not bad:
         return None

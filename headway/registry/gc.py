@@ -117,7 +117,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
         keep_versions: the newest versions of each model to keep besides those that a pointer names; None: all.
     """
     models = [registry.Registry(store, name) for name in registry.names(store)]
-    garbage = [item for model in models for item in (*_versions(model, keep_versions), *_serving(model))]
+    garbage = [item for model in models for item in _of_model(model, keep_versions)]
     old = {item.path for item in garbage}
     versions = [version for model in models for version in model.versions() if version.path not in old]
     makers = {version.facts.get("run") for version in versions}
@@ -137,6 +137,10 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     records = [store.runs_folder / file for file in files if file in present]
     garbage += [Garbage(path, store.size(path), why) for path in records]
     return [*garbage, *_comparisons(store, present)]
+
+
+def _of_model(model: registry.Registry, keep_versions: int | None) -> list[Garbage]:
+    return [*_versions(model, keep_versions), *_serving(model)]
 
 
 def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
@@ -209,7 +213,7 @@ def remove(remover: Remover, garbage: Sequence[Garbage], *, keep_versions: int |
         if mine:
             model = registry.Registry(store, name)
             with model.lock():
-                still = {item.path for item in (*_versions(model, keep_versions), *_serving(model))}
+                still = {item.path for item in _of_model(model, keep_versions)}
                 removed += _discard(remover, [item for item in mine if item.path in still])
     return removed + _discard(remover, [item for place, item in places.items() if place not in others])
 

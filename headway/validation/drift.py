@@ -180,7 +180,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bou
     if name.startswith(FURTHER):
         which = f"the label {name.removeprefix(FURTHER)!r}"
     now, before = _absent(ours), _absent(theirs)
-    if sides is _REQUESTS and ours.missing == ours.rows and theirs.present:
+    if sides.kind == "skew" and ours.missing == ours.rows and theirs.present:
         message = f"none of the {ours.rows:,} logged requests has a value of {name!r}; "
         message += f"{theirs.present / theirs.rows:.2%} of the train rows do"
         fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"

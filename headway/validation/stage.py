@@ -162,7 +162,9 @@ def _proof(request: ValidateRequest) -> SplitProof:
         raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
 
 
-def _table(rows: Sequence[Mapping[str, int | str]], proof: Mapping[str, Mapping[str, int | str]]) -> Any:
+def _table(
+    rows: Sequence[Mapping[str, int | str]], proof: Mapping[str, Mapping[str, int | str]]
+) -> tuple[dict[str, int | str], ...]:
     """The rows of the table of splits, with each split's keys and times; all have the same cells, empty where one had none."""
     whole = []
     for row in rows:

@@ -38,7 +38,7 @@ def class_weights(
 
 
 def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> list[float]:
-    """The number given for each class, 1 where there is none; ConfigError for what is no class."""
+    """The number given for each class, 1 where there is none; ConfigError where a name is not a class."""
     unknown = [name for name in given if name not in classes]
     if unknown:
         fix = f"the classes are: {', '.join(list(classes)[:20])}"

@@ -100,7 +100,7 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
     total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
         parts = linear_terms(inputs, config, layout, seed)
-        if config.name in ("tabm", "stacked"):  # all members have it
+        if config.nets is not None:  # all members have it
             parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
         total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total
     if config.name == "tabm":

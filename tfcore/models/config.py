@@ -141,7 +141,7 @@ class ModelConfig(Grown):
             for field in ("linear", "linear_l1", "soft_clip", "most_ids", "bins", "dropout"):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: two_towers does not have it")
-        if self.name in ("tabm", "stacked") and not self.hidden:
+        if self.nets is not None and not self.hidden:
             raise ValueError(f"hidden: the members of {self.name} are told apart by hidden layers; give it one or more")
         if self.name == "stacked" and self.l2:
             raise ValueError("l2: the members of stacked decay their weights instead")
@@ -163,6 +163,11 @@ class ModelConfig(Grown):
         if self.bins is not None:
             return self.bins
         return BINS.get(self.name, 0)
+
+    @property
+    def nets(self) -> int | None:
+        """The members of an ensemble, which are trained as one; None: it is a single net."""
+        return {"tabm": self.members, "stacked": STACKED}.get(self.name)
 
     @property
     def user_defined(self) -> bool:

@@ -392,7 +392,7 @@ class TrainingData:
             return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
         found = {name: kept[name].numpy() for name in names}  # another look would make another graph
         if inside is not None and held_out is not None:
-            out = np.concatenate([inside.keeps(shard, sum(rows)) for shard, rows in enumerate(self._shards.rows)])
+            out = np.concatenate([inside.keeps(*each) for each in enumerate(self._shards.counts)])
             for name, others in found.items():
                 found[name] = np.empty((len(out), *others.shape[1:]), others.dtype)
                 found[name][~out] = others

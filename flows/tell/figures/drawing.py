@@ -246,6 +246,13 @@ def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -
     return plot.svg(label)
 
 
+def histogram(axes: Plot, heights: ArrayLike, edges: ArrayLike, colour: str) -> None:
+    """Add the histogram of one side of several: the first is filled, the second dashed, so that grey print tells them apart."""
+    first = colour == FIRST
+    dashes = "--" if colour == SECOND else "-"
+    axes.stairs(heights, edges, color=colour, fill=first, alpha=0.4 if first else 1.0, linestyle=dashes)
+
+
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
     """At most so many of the points, evenly spread, the first and the last among them."""
     if len(points) <= most:

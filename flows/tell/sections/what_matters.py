@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, apart, figure, short
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, short
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
 from flows.tell.rendering.parts import Chart, Panels
@@ -44,9 +44,8 @@ def dependence(material: Material) -> Iterator[Panels]:
 
 def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
     numeric = not isinstance(each.values[0], str)
-    order = (
-        np.argsort(each.values) if numeric else range(len(each.values))
-    )  # a few numbers come by how many rows have them
+    # a few numbers come by how many rows have them
+    order = np.argsort(each.values) if numeric else range(len(each.values))
     values: Sequence[float | str] = [each.values[at] for at in order]
     lines = {name: [line[at] for at in order] for name, line in each.lines.items()}
     told = [
@@ -58,11 +57,10 @@ def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> 
     def draw(axes: Plot) -> None:
         places: Sequence[Any] = values if numeric else range(len(values) + 1)
         for colour, line in zip(_COLOURS, lines.values(), strict=False):
-            dashes, filled = "--" if colour == SECOND else "-", colour == FIRST
             if numeric:
-                axes.plot(places, line, color=colour, linestyle=dashes)
+                axes.plot(places, line, color=colour, linestyle="--" if colour == SECOND else "-")
             else:
-                axes.stairs(line, places, color=colour, fill=filled, alpha=0.4 if filled else 1.0, linestyle=dashes)
+                histogram(axes, line, places, colour)
         ends = float(min(places)), float(max(places))
         if numeric:
             shown = [ends[0], sum(ends) / 2, ends[1]] if ends[0] < ends[1] else [ends[0]]

@@ -251,6 +251,6 @@ class AgainstChampion:
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
             return "not comparable", f"{name} was trained on evaluation rows of this run", f"spans {some(spans, 5)}"
-        if broken := unusable(self.models.of(champion), self.models.task):
+        if broken := unusable(self.models.of(champion)):
             return "not comparable", f"{name} gives {broken}", ""
         return None

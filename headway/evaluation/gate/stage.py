@@ -83,7 +83,7 @@ class _Decision:
 
     def verdict(self) -> Verdict:
         request, findings, champion = self.request, self.findings, self.request.champion
-        models, task = self.models, self.models.task
+        models = self.models
         if champion and champion.model == request.candidate.model:
             summary = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
             findings.refuse("same model", summary, verdict=ALREADY, outcome="the champion")
@@ -92,11 +92,11 @@ class _Decision:
             why = request.candidate.rolled_back
             summary = f"this model was rolled back ({why}) and returns only by force"
             findings.refuse("rolled back before", summary, verdict="rolled back", outcome="rolled back")
-        broken = unusable(models.candidate, task)
+        broken = unusable(models.candidate)
         if broken:
             findings.refuse("usable predictions", f"the candidate gives {broken}")
         for repeat, table in models.seeds:
-            if useless := unusable(table, task):
+            if useless := unusable(table):
                 findings.refuse("usable predictions", f"seed {repeat.seed} of the candidate gives {useless}")
                 broken = broken or useless
         thresholds = check_thresholds(self.config, models, self.values, findings)
@@ -151,7 +151,7 @@ class _Decision:
     def _beside(self, name: str) -> Beaten | None:
         """How a baseline compares with the candidate on the primary metric, where both can be used."""
         models, theirs = self.models, self.models.table(self.request.baselines[name])
-        if unusable(models.candidate, models.task) or unusable(theirs, models.task):
+        if unusable(models.candidate) or unusable(theirs):
             return None
         predicted = models.rows(theirs).prediction
         return beside(
@@ -265,7 +265,7 @@ class _Decision:
                 Seed(seed=repeat.seed, model=repeat.model, metrics=models.measured(table))
                 for repeat, table in models.seeds
             ),
-            worth=None if unusable(models.candidate, models.task) else models.worth(models.candidate, compared),
+            worth=None if unusable(models.candidate) else models.worth(models.candidate, compared),
             settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         )
 

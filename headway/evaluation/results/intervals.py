@@ -119,13 +119,6 @@ class _Sample:
         """As how many units of equal weight they count; infinite where each row is one."""
         return effective_groups(self.rows)
 
-    @cached_property
-    def _part(self) -> Rows:
-        """The rows of about `MOST_UNITS` random units."""
-        random = np.random.Philox(key=self.seed).random_raw(self.units)
-        kept = random < np.uint64(MOST_UNITS / self.units * 2.0**64)
-        return self.rows.at(kept if self.codes is None else kept[self.codes])
-
     def moved(
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
     ) -> Floats | None:
@@ -134,8 +127,9 @@ class _Sample:
         divided by is near 0, it is another number in each sample, and so is how much a row moves it."""
         open_ended = metric.ratio and metric.within != (0.0, 1.0)
         if self.units > 2 * MOST_UNITS and not metric.heavy and not open_ended:
-            part, count = drawn_units(self._part)
-            if (found := of(self._part, part, count)) is not None:
+            some, _ = self._looked_at
+            codes, count = drawn_units(some)
+            if (found := of(some, codes, count)) is not None:
                 squares = (found**2).reshape(count, -1).sum(1)
                 if (squares**2).sum() <= (4 * PRECISE**2 + 1 / count) * squares.sum() ** 2:
                     return found * math.sqrt(count / self.units)

@@ -14,7 +14,6 @@ from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
-from headway.tasks.table import task_of
 
 ROWS, MOST = 40_000, 10_000
 
@@ -58,9 +57,8 @@ def test_predictions_that_are_not_numbers_are_counted_among_all_rows_and_do_not_
     usable = read_predictions(predictions(tmp_path / "usable.parquet", wide=wide))
     table = read_predictions(predictions(tmp_path / "p.parquet", bad=(4_567, 12_345, ROWS - 1), wide=wide))
     assert table.column("row") == usable.column("row")
-    task = task_of("multiclass" if wide else "binary")
-    assert unusable(usable, task) is None
-    assert unusable(table, task) == ("3 of 40,000 predictions that are not finite numbers, the first in row 4,567")
+    assert unusable(usable) is None
+    assert unusable(table) == ("3 of 40,000 predictions that are not finite numbers, the first in row 4,567")
 
 
 def test_a_model_without_some_predictions_is_measured_and_refused_beside_others_of_the_same_sample(tmp_path, few):

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from flows.dag.step import find_output
 from flows.tell.figures.column_charts import distance, shares
-from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure, histogram
 from flows.tell.material import Material
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Chart, Panels
@@ -35,7 +35,6 @@ MOST_DRAWN, _MOST_LISTED = 50, 5000
 _LABELLED, _ROOM = 4, 30
 """So few bars have a label each, where the labels have no more characters together."""
 Statistics = Mapping[str, ColumnStatistics]
-_ALPHAS = {FIRST: 0.4, MUTED: 1.0, SECOND: 1.0}
 
 
 class Columns:
@@ -128,8 +127,7 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
         edges = range(bars + 1)
         for heights, (_, colour) in zip(found.heights, known, strict=True):
             if heights:
-                line = "--" if colour == SECOND else "-"
-                axes.stairs(heights, edges, color=colour, fill=colour == FIRST, alpha=_ALPHAS[colour], linestyle=line)
+                histogram(axes, heights, edges, colour)
         axes.set_xticks(list(labels), list(labels.values()))
         axes.set_xlim(0, edges[-1])
         axes.set_yticks([0, 1], ["0", f"{tick(100 * found.highest, 2)}%"])
