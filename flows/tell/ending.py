@@ -184,11 +184,12 @@ def ending_of(record: RunRecord) -> Ending:
     found = Ending(word=word, tone=tone, headline=sentence(headline), concerns=concerns, error=error)
     if verdict is None:
         return found
-    remarks = (*verdict.notes, *verdict.alarms)
+    remarks = [note for note in verdict.notes if not (note.concern and verdict.promote)]
+    remarks += [alarm for alarm in verdict.alarms if not alarm.concern]  # a concern is a warning of the run
     more = {
         "reasons": tuple(str(reason) for reason in reasons if reason.check not in covered),
         "fixes": tuple(dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))),
-        "notes": tuple(str(note) for note in remarks if not note.concern and note.check not in covered),
+        "notes": tuple(str(note) for note in remarks if note.check not in covered),
         "checks": checks,
         "since": _since(record.champion) if record.champion else "",
         "meanings": _meanings(verdict, checks),

@@ -1,5 +1,6 @@
 """The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.evaluation.metrics import OWN
+from headway.evaluation.slices import parts_of, slice_columns, slice_rows
 from headway.messages import agree, counted, listed
 from headway.tabular.hashing import U64, hash_texts, mix64
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
-LEAST_GROUPS = 10
-"""Of fewer whole groups a sample would say little, and perhaps have none: then rows are drawn one by one."""
+_GROUP_SHARE = 64
+"""A group of more than this part of a sample is drawn row by row: else a few groups decide how large the sample is."""
+_HASH_BITS = 20
+"""Rows of groups are counted by so many bits of a hash."""
 _ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
 _BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
@@ -29,7 +33,7 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
-        group: the column whose equal values are a group, which a sample has whole, if it has several.
+        group: the column whose equal values are a group, which a sample has whole, if it is not a large part of it.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -39,12 +43,7 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
             wanted = None if columns is None else {*OWN, *columns}
             names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
             rows = file.metadata.num_rows
-            if rows <= MOST_ROWS:
-                table = file.read(names)
-            else:
-                table = _sample(file, names, group, MOST_ROWS / rows)
-                if group in names and pc.count_distinct(table.column(group)).as_py() < LEAST_GROUPS:
-                    table = _sample(file, names, None, MOST_ROWS / rows)
+            table = file.read(names) if rows <= MOST_ROWS else _sample(file, names, group, MOST_ROWS / rows)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):
@@ -58,19 +57,48 @@ def sample_of(table: pa.Table) -> int | None:
     return rows if rows > len(table) else None
 
 
+def rows_by_value(path: Path, table: pa.Table, name: str) -> Counter[str]:
+    """How many rows of all have each value of a slice, where the table is a sample of the file; else, and of quantile bins, which
+    are those of the sample, nothing."""
+    found: Counter[str] = Counter()
+    if sample_of(table) is not None and not any(part.bins for part in parts_of(name)):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=slice_columns([name])):
+                found.update({value: len(at) for value, at in slice_rows(pa.Table.from_batches([batch]), name)})
+    return found
+
+
 def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: float) -> pa.Table:
     parts: list[pa.RecordBatch] = []
     begin, bad, first, limit = 0, 0, 0, U64(share * 2.0**64)
+    large = None if group not in names else _large(file, group)
     for batch in file.iter_batches(_BATCH, columns=names):
         keys = np.arange(begin, begin + len(batch), dtype=U64)
-        if group in names:
-            groups = batch.column(group)
-            keys = np.where(groups.is_valid(), hash_texts(groups.cast(pa.string())), keys)
+        if large is not None:
+            hashes = _hashes(batch.column(group))
+            whole = batch.column(group).is_valid().to_numpy(zero_copy_only=False) & ~large[_cell(hashes)]
+            keys = np.where(whole, hashes, keys)
         parts.append(batch.filter(pa.array(mix64(keys, _SALT) < limit)))
         places = np.flatnonzero(~_finite(batch.column("prediction")))
         first = begin + int(places[0]) if len(places) and not bad else first
         begin, bad = begin + len(batch), bad + len(places)
     return pa.Table.from_batches(parts).replace_schema_metadata({_NOT_FINITE: f"{bad} {first}"})
+
+
+def _large(file: pq.ParquetFile, group: str | None) -> NDArray[np.bool_]:
+    """Whether the groups of each hash have too many rows to be drawn as a whole."""
+    rows = np.zeros(1 << _HASH_BITS, np.int64)
+    for batch in file.iter_batches(_BATCH, columns=[group]):
+        rows += np.bincount(_cell(_hashes(batch.column(0).drop_null())), minlength=len(rows))
+    return rows > MOST_ROWS // _GROUP_SHARE
+
+
+def _hashes(groups: pa.Array) -> NDArray[U64]:
+    return hash_texts(groups.cast(pa.string()))
+
+
+def _cell(hashes: NDArray[U64]) -> NDArray[np.int64]:
+    return (hashes >> U64(64 - _HASH_BITS)).astype(np.int64)
 
 
 def _finite(predictions: pa.Array) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ models.measured(models.candidate)                # {"loss": 0.31, "auc": 0.89, .
 models.of(request.champion)                      # its predictions of the same rows
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from headway.evaluation.checks.champion_decay import Worth, worth
 from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import named, part_of, split_name
 from headway.evaluation.gate.gate_request import Champion, GateRequest, Repeat
-from headway.evaluation.gate_checks import check_same_rows, read_predictions
+from headway.evaluation.gate_checks import check_same_rows, read_predictions, rows_by_value
 from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
@@ -38,6 +38,7 @@ class ScoredModels:
         }
         """Further labels and their metrics, by name."""
         self._read: dict[Path, pa.Table] = {}
+        self._by_value: dict[str, Mapping[str, int]] = {}
         self._last: tuple[pa.Table, Rows] | None = None
         self.candidate = self.table(request.candidate.predictions)
         self.seeds = self.repeats(request.candidate.repeats)
@@ -78,6 +79,12 @@ class ScoredModels:
         if others is None and loss is not None and self.request.label is not None:
             others = constant_predictions(self.task, self.request.label, loss, len(rows))
         return drawn_together(self.request.clusters, self.candidate, rows, others, loss)[0]
+
+    def rows_by_value(self, column: str) -> Mapping[str, int]:
+        """How many rows of all have each value of a slice, where the candidate's are a sample of them."""
+        if column not in self._by_value:
+            self._by_value[column] = rows_by_value(self.request.candidate.predictions.file, self.candidate, column)
+        return self._by_value[column]
 
     def judged(self, name: str) -> tuple[Rows, Metric]:
         """A metric by its name, a further label's among them, and the candidate's rows that it is of."""

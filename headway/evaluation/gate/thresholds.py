@@ -10,7 +10,7 @@ from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_config import Bounds, GateConfig, slice_and_value
 from headway.evaluation.slices import named, slice_rows
 from headway.evaluation.verdict import THRESHOLD, Check
-from headway.messages import counted, number
+from headway.messages import counted, number, some
 
 
 def check_thresholds(
@@ -88,13 +88,16 @@ def _on_slice(
     """A value that is named has to have rows and a value of the metric; of all values, those that have are looked at."""
     column, only = slice_and_value(key)
     rows, metric = models.judged(name)
-    small = unknown = looked = 0
+    few: set[str] = set()
+    enough: set[str] = set()
+    unknown = looked = 0
     for value, at in slice_rows(models.candidate, column):
         if only not in (None, value):
             continue
         if len(at) < config.slice_min_rows:
-            small += 1
+            few.add(value)
             continue
+        enough.add(value)
         measured = metric.on(rows.at(at))
         if measured is None and only is None:
             unknown += 1
@@ -105,16 +108,31 @@ def _on_slice(
         )
         _sides(findings, check, bounds)
     least = f"{config.slice_min_rows:,} rows (gate.slice_min_rows)"
+    every = models.rows_by_value(column)
+    lost = sorted(
+        value
+        for value, count in every.items()
+        if only in (None, value) and count >= config.slice_min_rows and value not in enough
+    )
     if looked:
-        left_out = ((small, f"with fewer than {least}"), (unknown, "on which it has no value"))
-        for values, why in left_out:
+
+        def unchecked(values: int, why: str, concern: bool = False) -> None:
             if values:
-                findings.note(f"{name} was not checked on {counted(values, 'value')} of {column} {why}")
+                findings.note(
+                    f"{name} was not checked on {counted(values, 'value')} of {column} {why}", concern=concern
+                )
+
+        unchecked(len(few.difference(lost)), f"with fewer than {least}")
+        unchecked(unknown, "on which it has no value")
+        unchecked(len(lost), f"with {least} or more, of which the random sample has fewer: {some(lost, 5)}", True)
         return
     if only is None:
         why = f"no value of {column} has {least}" + (f" and a value of {name}" if unknown else "")
+        why += " in the random sample" if lost else ""
+    elif only in lost:
+        why = f"of its {every[only]:,} rows the random sample has fewer than {least}"
     else:
-        why = f"it has fewer than {least}" if small else "no evaluation row has this value"
+        why = f"it has fewer than {least}" if few or only in every else "no evaluation row has this value"
     check = findings.looked(
         Check(name=THRESHOLD, metric=name, slice=column, slice_value=only, outcome="not checked", passed=False)
     )

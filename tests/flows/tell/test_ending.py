@@ -285,6 +285,16 @@ def test_only_what_would_change_the_verdict_is_advised():
         assert ending_of(RunRecord(**KNOWN, state="reject", verdict=verdict)).fixes == fixes
 
 
+@pytest.mark.parametrize("promoted", [True, False])
+def test_what_the_gate_could_not_check_is_told_whatever_the_verdict(promoted):
+    note = {"summary": "auc was not checked on 1 value of carrier: HA", "concern": True}
+    verdict = Verdict(verdict="promote" if promoted else "keep champion", promote=promoted, notes=(note,))
+    record = RunRecord(**KNOWN, state="promoted" if promoted else "keep champion", version=2, verdict=verdict)
+    ending = ending_of(record)
+    assert [note["summary"] in told for told in (ending.concerns, ending.said)] == [promoted, not promoted]
+    assert (f"warning: {note['summary']}" in summary(record)) is promoted
+
+
 def test_a_headline_is_not_said_again():
     reason = {"verdict": "already champion", "summary": "the candidate is the champion, version 1"}
     verdict = Verdict(verdict="already champion", promote=False, reasons=[reason])

@@ -1,5 +1,7 @@
 """Predictions of many rows are read as a random sample, the same of every model."""
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,6 +91,15 @@ def test_of_few_groups_rows_are_sampled_one_by_one(tmp_path, few):
         group = [f"{name}{number % 8}" for number in range(ROWS)]
         table = read_predictions(predictions(tmp_path / "p.parquet", group=group), group="query")
         assert len(table.column("query").unique()) == 8 and abs(len(table) - MOST) < 4 * np.sqrt(MOST)
+
+
+@pytest.mark.parametrize("giant", range(4))
+def test_a_giant_group_is_sampled_row_by_row_beside_whole_ones(tmp_path, few, giant):
+    group = [f"giant {giant}" if row % 2 else f"q{row // 20}" for row in range(ROWS)]
+    table = read_predictions(predictions(tmp_path / "p.parquet", group=group), group="query")
+    rows = Counter(table.column("query").to_pylist())
+    assert abs(rows.pop(f"giant {giant}") - MOST / 2) < 4 * np.sqrt(MOST / 2)
+    assert set(rows.values()) == {10} and abs(rows.total() - MOST / 2) < 4 * np.sqrt(10 * MOST / 2)
 
 
 def test_metrics_of_a_sample_are_near_those_of_all_rows_and_its_rows_keep_their_numbers(tmp_path, few, monkeypatch):

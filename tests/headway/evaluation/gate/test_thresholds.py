@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from headway.evaluation import gate_checks
 from headway.evaluation.gate import Candidate, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
@@ -56,6 +57,40 @@ def test_met_thresholds_name_the_value_that_is_nearest_to_the_limit(tmp_path):
 def test_what_is_named_and_cannot_be_checked_rejects(tmp_path, key, why):
     found = verdict(tmp_path, {"auc": {"slices": {key: {"min": 0.1}}}})
     assert found.verdict == "reject" and why in reasons(found), reasons(found)
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """More than 1,000 rows are many."""
+    monkeypatch.setattr(gate_checks, "MOST_ROWS", 1000)
+
+
+def test_a_value_that_falls_out_of_the_sample_is_a_warning_and_names_it(tmp_path, sampled):
+    found = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.1}}}}, slice_min_rows=40)
+    assert found.promote
+    assert found.concerns == [
+        "auc was not checked on 1 value of carrier with 40 rows (gate.slice_min_rows) or more, of which the random sample "
+        "has fewer: HA"
+    ]
+    few = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.1}}}}, slice_min_rows=60)
+    assert not few.concerns and "1 value of carrier with fewer than 60 rows (gate.slice_min_rows)" in reasons(few)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("carrier=HA", "of its 50 rows the random sample has fewer than 40 rows (gate.slice_min_rows)"),
+        ("carrier=XX", "no evaluation row has this value"),
+    ],
+)
+def test_a_named_value_that_falls_out_of_the_sample_rejects_and_says_so(tmp_path, sampled, key, why):
+    found = verdict(tmp_path, {"auc": {"slices": {key: {"min": 0.1}}}}, slice_min_rows=40)
+    assert found.verdict == "reject" and f"auc cannot be checked on {key}: {why}" in reasons(found)
+
+
+def test_where_every_value_falls_out_of_the_sample_the_rejection_says_so(tmp_path, sampled):
+    found = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.1}}}}, slice_min_rows=1500)
+    assert "no value of carrier has 1,500 rows (gate.slice_min_rows) in the random sample" in reasons(found)
 
 
 def test_bins_and_crossed_slices_are_written_as_evaluation_writes_them(tmp_path):
