@@ -158,6 +158,15 @@ def hidden(*packages: str, importer: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
+def arrow_without_pandas() -> None:
+    """Keep Arrow from importing pandas for the first array that it makes, for good: it then knows no missing values of pandas.
+    For a process of Headway's own that runs no Python file of the user's; 0.15 processor seconds, 40 MB."""
+    import pyarrow as pa
+
+    with hidden("pandas", importer=__name__.rpartition(".")[2]):
+        pa.array([], from_pandas=True)
+
+
 class _Around(MetaPathFinder):
     def __init__(self, package: str, block: Callable[[], contextlib.AbstractContextManager[object]]):
         self.package, self.block = package, block

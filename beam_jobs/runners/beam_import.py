@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.process import owned
-from headway.process_tuning import for_all_threads, hidden, uncollected
+from headway.process_tuning import arrow_without_pandas, for_all_threads, hidden, uncollected
 
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()
@@ -31,10 +31,12 @@ _SAMPLE_MS = 10
 
 
 def leave_out_optional() -> None:
-    """Import Beam without data frames and MongoDB, which it then lacks for good. For a process that runs no Python file of the
-    user's; without effect in one that is not Headway's own."""
+    """Let Beam and Arrow do without data frames, and Beam without MongoDB, for good. For a process that runs no Python file of
+    the user's; without effect in one that is not Headway's own."""
     global _lean
     _lean = owned()
+    if _lean:
+        arrow_without_pandas()
 
 
 def begin_import() -> None:

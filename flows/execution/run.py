@@ -130,7 +130,7 @@ class _Run:
     def go(self, wrap: Callable[[Executor], Executor]) -> RunRecord:
         try:
             self._tidy()
-            with Child(on_line=self.report.relay) as child:
+            with Child(on_line=self.report.relay, lean=not self.run_spec.loaded.user_files) as child:
                 window = self._begin(child)
                 engine = Engine(
                     self.run_spec.store,

@@ -66,7 +66,8 @@ def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
         return None
     first = next(part.result for of in parts.values() for part in of)
     columns = tuple(Column.model_validate(column) for column in first["columns"])
-    chosen = [both[i] for i in np.unique(np.linspace(0, len(both) - 1, _RANGES).round().astype(int)).tolist()]
+    # a set, since NumPy's unique imports its masked arrays
+    chosen = [both[i] for i in sorted({*np.linspace(0, len(both) - 1, _RANGES).round().astype(int).tolist()})]
     rows = sum(count for place in chosen for _, _, count in ranges[place].values())
     most = most_rows(len(columns)) if first["rows_per_record"] > 1 else _CLASSIC_ROWS
     share = min(1.0, most / max(rows, 1))

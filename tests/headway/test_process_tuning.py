@@ -97,6 +97,23 @@ beam.io.ReadFromMongoDB(uri="mongodb://localhost:1", db="d", coll="c", bucket_au
     assert _printed(program.format(before=own) + used) == "True True\n", "a file of the user's may need them"
 
 
+def test_arrow_is_without_pandas_only_in_a_process_of_headways_own_which_may_import_it_all_the_same():
+    program = """
+import sys
+from headway.process import own
+from beam_jobs.runners.beam_import import leave_out_optional
+{own}
+leave_out_optional()
+import pyarrow as pa
+pa.array([1.5, None], from_pandas=True); pa.table({{"a": ["x"]}})["a"].to_numpy()
+print("pandas" in sys.modules)
+import pandas as pd
+print(pa.Table.from_pandas(pd.DataFrame({{"x": [1.5, float("nan")]}}))["x"].null_count, type(pa.array([1]).to_pandas()).__name__)
+"""
+    assert _printed(program.format(own="own()")) == "False\n1 Series\n"
+    assert _printed(program.format(own="")) == "True\n1 Series\n"
+
+
 def test_numpy_multiplies_in_one_thread_and_further_processes_as_they_like(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     program = """

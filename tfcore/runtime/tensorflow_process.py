@@ -78,6 +78,7 @@ class Child:
         preload: modules the child imports right after its start.
         environment: variables set for the child on top of this process's.
         title: what errors call it.
+        lean: whether its stages run no Python file of the user's, and Arrow can do without pandas.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class Child:
         preload: Sequence[str] = ("tensorflow", "keras"),
         environment: Mapping[str, str] | None = None,
         title: str = "the TensorFlow process",
+        lean: bool = False,
     ):
         self._title = title
         self._plain: Child | None = None
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
+        self._flags = ("--replay", *(("--lean",) if lean else ()))
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
@@ -120,7 +123,7 @@ class Child:
             self._end(5.0)
             self._answers, self._importing = queue.Queue(), bool(self._preload)
             self._process = ChildProcess(
-                [*WORKER, "--replay", *self._preload],
+                [*WORKER, *self._flags, *self._preload],
                 self._answers.put,
                 on_line=self._on_line,
                 ignore=_NOISE if self._quiet else None,

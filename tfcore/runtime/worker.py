@@ -38,7 +38,7 @@ from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import leave, own, quiet_libraries
-from headway.process_tuning import collect_rarely, uncollected
+from headway.process_tuning import arrow_without_pandas, collect_rarely, uncollected
 from headway.storage.atomic_io import storage_error
 from tfcore.runtime.tf_import import lean_keras
 
@@ -240,7 +240,9 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
     requests, answers = Requests(requests_fd), Answers(answers_fd)
 
-    broken = preload(sys.argv[1:])
+    broken = preload([argument for argument in sys.argv[1:] if argument != "--lean"])
+    if "--lean" in sys.argv and broken is None:
+        arrow_without_pandas()
     answers.send(event="ready")
     while True:
         request, stop = requests.queue.get()

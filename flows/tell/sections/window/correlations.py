@@ -1,5 +1,7 @@
 """Which columns go together: rank correlations of the numbers among those that matter most, on a sample of the train rows."""
 
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,11 +36,17 @@ def correlations(folder: Path | None, names: Sequence[str], columns: int) -> Ite
         return
     rows, shades = list[dict[str, str]](), list[dict[str, float]]()
     labels = column_names(name for name, _, _ in found)
-    of = {
-        frozenset((name, other)): _correlation(mine, theirs, present & known)
-        for at, (name, mine, present) in enumerate(found)
-        for other, theirs, known in found[at:]
-    }
+    columns_of = {name: (values, present) for name, values, present in found}
+
+    @functools.cache
+    def ranked(name: str, rows: bytes) -> NDArray[np.float64]:
+        """The ranks of a column in some rows; in most pairs they are the same rows."""
+        return ranks(columns_of[name][0][np.frombuffer(rows, np.bool_)])
+
+    of = dict[frozenset[str], float | None]()
+    for pair in itertools.combinations_with_replacement(columns_of, 2):
+        both = columns_of[pair[0]][1] & columns_of[pair[1]][1]
+        of[frozenset(pair)] = _correlation(*(ranked(name, both.tobytes()) for name in pair))
     for name, _, _ in found:
         cells = {labels[other]: of[frozenset((name, other))] for other, _, _ in found}
         rows.append({"column": labels[name]} | {label: "" if r is None else f"{r:.2f}" for label, r in cells.items()})
@@ -58,9 +66,7 @@ def _ranks(sample: pa.Table, names: Sequence[str]) -> Iterator[tuple[str, NDArra
                 yield name, values, present
 
 
-def _correlation(mine: NDArray[np.float64], theirs: NDArray[np.float64], both: NDArray[np.bool_]) -> float | None:
-    if both.sum() < LEAST_ROWS:
-        return None
-    a, b = (ranks(values[both]) for values in (mine, theirs))
-    apart = float(a.std() * b.std())
+def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """Pearson's, of ranks."""
+    apart = float(a.std() * b.std()) if len(a) >= LEAST_ROWS else 0.0
     return float(((a - a.mean()) * (b - b.mean())).mean() / apart) if apart > 0 else None
