@@ -252,8 +252,8 @@ class WarmChild:
     def __init__(self):
         self.listener, self.children = print, []
 
-    def lent(self, *, on_line):
-        """In place of `Child`."""
+    def lent(self, *, on_line, lean=False):
+        """In place of `Child`; never a lean one, whose Arrow knows no pandas: the next command may run a file of the user's."""
         self.listener = on_line
         place = ({**os.environ, "PYTEST_CURRENT_TEST": ""}, Path.cwd())
         child = next((child for other, child in self.children if other == place), None)

@@ -198,6 +198,8 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
                     self._bytes -= self._files[path].bytes
                     if self._waiting[path]:
                         self._failed[path] = error
+                        with contextlib.suppress(ValueError):
+                            self._queue.remove(path)  # whoever needs it has been told
                     else:  # whoever needs it tries again and is told
                         self._queue.appendleft(path)
                         self._paused = True
