@@ -5,30 +5,25 @@
     bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
-An object appears whole or not at all, when its put ends; there is no rename. pyarrow transfers, lists and deletes; obstore
-reads and puts small objects, since it tells their tags and puts on a condition.
+An object appears whole or not at all, when its put ends; there is no rename. obstore does all but upload files, which
+pyarrow does: a part at a time, to Cloud Storage too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import json
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.fs as pafs
-
-from headway.errors import HeadwayError, StoreError
+from headway.errors import StoreError
 from headway.storage import manifest
 from headway.storage.clock import Offset
-from headway.storage.filesystem import lists_no_folders, put_client, reason_of, resolve
+from headway.storage.filesystem import client_of, reason_of, resolve
 from headway.storage.objects import Found, Stored, each
 
 TRIES = 3
@@ -38,11 +33,8 @@ LAST = ("saved_model.pb", "checkpoint.json")
 """What makes a serving copy or a checkpoint whole is put last."""
 _LISTING_SECONDS = 2.0
 _WAIT_SECONDS = 0.2
+_PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-_HOPELESS = re.compile(
-    "ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|"
-    "NoSuchBucket|Permission denied|UNAUTHENTICATED|PERMISSION_DENIED|403 Forbidden|401 Unauthorized"
-)
 _FIX = "check the bucket's name, the credentials and the network; running again goes on from what is whole"
 
 Result = TypeVar("Result")
@@ -67,7 +59,6 @@ class Bucket:
         self.url = url.rstrip("/")
         self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
         self._files, self._base = resolve(self.url)
-        self._flat = lists_no_folders(self.url)
         self._clock = Offset(self._ask_time)
 
     def name(self, key: str) -> str:
@@ -79,10 +70,6 @@ class Bucket:
 
         A server that ignores them would let two machines hold one lock, and lose the commit of one of them.
         """
-        first = self._base.split("/", 1)[0]
-        info = self._try(self.url, lambda: self._files.get_file_info(first))
-        if info.type == pafs.FileType.NotFound:
-            raise StoreError(f"there is no bucket {first!r}", where=self.url, fix="create it; Headway never does")
         key = f".probe-{uuid.uuid4().hex[:12]}"
         try:
             first_tag = self._put(key, b"1", mode="create")
@@ -110,16 +97,14 @@ class Bucket:
         key = f".clock-{uuid.uuid4().hex[:12]}"
         self.write(key, b"{}")
         try:
-            return self._files.get_file_info(self._path(key)).mtime_ns / 1e9
+            return self._call(key, lambda client: client.head(key)["last_modified"].timestamp())
         finally:
             self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
         """Every object below a folder, by key, from one listing."""
-        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), recursive=True, allow_not_found=True)
-        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
-        cut = len(self._base) + 1
-        return {i.path[cut:]: Found(i.size, i.mtime_ns or 0) for i in infos if i.type == pafs.FileType.File}
+        objects = self._ask(prefix, lambda client: client.list(prefix.rstrip("/") or None).collect()) or ()
+        return {o["path"]: Found(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
 
     def children(self, prefix: str) -> list[str]:
         """The names right below a folder, sorted. An attempt that was never committed is not a child."""
@@ -129,20 +114,16 @@ class Bucket:
                 whole = {name.split("/")[0] for name in listed if name.split("/")[1:] == [manifest.NAME]}
                 listed = [name for name in listed if "/" not in name or name.split("/")[0] in whole]
             return sorted({name.split("/", 1)[0] for name in listed})
-        if self._flat:
-            cut = len(prefix) + 1 if prefix else 0
-            return sorted({key[cut:].split("/", 1)[0] for key in self.listing(prefix)})
-        selector = pafs.FileSelector(self._path(prefix).rstrip("/"), allow_not_found=True)
-        infos = self._try(self.name(prefix), lambda: self._files.get_file_info(selector))
-        return sorted(info.base_name for info in infos)
+        found = self._ask(prefix, lambda client: client.list_with_delimiter(prefix or None))
+        paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])] if found else []
+        return sorted(path.rpartition("/")[2] for path in paths)
 
     def look(self, key: str) -> Stored | None:
         """A small object and its tag, of one answer; None when there is none."""
 
-        def action() -> Stored:
-            with self._asking() as client:
-                found = client.get(key)
-                return Stored(found.bytes().to_bytes(), _tag(found.meta))
+        def action(client: Any) -> Stored:
+            found = client.get(key)
+            return Stored(found.bytes().to_bytes(), _tag(found.meta))
 
         return self._ask(key, action)
 
@@ -207,39 +188,24 @@ class Bucket:
 
     def _put(self, key: str, data: bytes, *, mode: Any) -> str | None:
         """The new tag; None where the condition of `mode` is not met."""
-
-        def action() -> str | None:
-            with self._asking() as client:
-                return _tag(client.put(key, data, mode=mode, use_multipart=False))
-
         try:
-            return self._try(self.name(key), action)
+            return self._call(key, lambda client: _tag(client.put(key, data, mode=mode, use_multipart=False)))
         except FileNotFoundError:
             if isinstance(mode, dict):
                 return None
-            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
+            raise self._no_bucket(key) from None
         except FileExistsError:
             # of a put whose answer was lost the second try is refused: what is there may be ours
             stored = self.look(key)
             return stored.tag if stored is not None and stored.data == data else None
 
+    def _no_bucket(self, key: str) -> StoreError:
+        fix = "create it; Headway never does"
+        return StoreError(f"there is no bucket {self._base.partition('/')[0]!r}", where=self.name(key), fix=fix)
+
     @functools.cached_property
     def _client(self) -> Any:
-        return put_client(self.url)
-
-    @contextlib.contextmanager
-    def _asking(self) -> Iterator[Any]:
-        """The client that puts on conditions; its errors as the system's."""
-        from obstore import exceptions
-
-        try:
-            yield self._client
-        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-            raise FileExistsError(str(error)) from None
-        except exceptions.NotFoundError as error:
-            raise FileNotFoundError(str(error)) from None
-        except exceptions.BaseError as error:
-            raise OSError(str(error)) from None
+        return client_of(self.url)
 
     def put(self, key: str, path: Path, crc32c: str) -> None:
         """Upload a file, whose checksum is computed on the way.
@@ -248,25 +214,26 @@ class Bucket:
             StoreError: the bucket does not take it, or the file's bytes are not those of `crc32c` any more.
         """
 
-        def action() -> None:
+        def action(client: Any) -> None:
             with (
                 path.open("rb", buffering=0) as file,
-                self._files.open_output_stream(self._path(key), compression=None) as out,
-                _unclosed("the connection broke"),
+                self._files.open_output_stream(f"{self._base}/{key}", compression=None) as out,
             ):
-                _, actual = manifest.crc32c(manifest.blocks(file, out.write))
+                try:
+                    _, actual = manifest.crc32c(manifest.blocks(file, out.write))
+                except ValueError:  # so pyarrow calls a connection to Cloud Storage that broke
+                    raise OSError("the connection broke") from None
                 if actual != crc32c:
                     raise StoreError(
                         "changed on the disk before it was in the bucket", where=str(path), fix="run again"
                     )
 
         try:
-            self._try(self.name(key), action)
+            self._call(key, action)
         except FileNotFoundError as error:
             if error.filename is not None:  # on the disk
                 raise
-            # so Cloud Storage calls it when there is no bucket
-            raise StoreError("there is no such bucket", where=self.name(key), fix=_FIX) from None
+            raise self._no_bucket(key) from None
 
     def get(self, key: str, path: Path, bytes: int, crc32c: str) -> None:
         """Download an object to a file, whose folder is made.
@@ -296,9 +263,9 @@ class Bucket:
         if not manifest.is_inside(key):
             raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
 
-        def action() -> bool:
+        def action(client: Any) -> bool:
             with path.open("wb") as out:
-                size_and_crc = self._stream(key, out.write)
+                size_and_crc = _read(client, key, out.write)
             check(*size_and_crc)
             return True
 
@@ -314,16 +281,11 @@ class Bucket:
         Raises:
             StoreError: it is gone, or the bucket does not take the copy.
         """
-        action = functools.partial(self._files.copy_file, self._path(key), self._path(other))
-        if self._ask(key, lambda: action() or True) is None:
+        if self._ask(key, lambda client: client.copy(key, other) or True) is None:
             raise StoreError("is gone", where=self.name(key), fix="run again")
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        return each(lambda key: self._ask(key, lambda: self._stream(key, lambda block: None)) or "is gone", keys)
-
-    def _stream(self, key: str, write: Callable[[bytes], object]) -> tuple[int, str]:
-        with self._open(key) as file:
-            return manifest.crc32c(manifest.blocks(file, write))
+        return each(lambda key: self._ask(key, lambda client: _read(client, key)) or "is gone", keys)
 
     def put_all(self, files: Iterable[tuple[str, Path, str]]) -> None:
         """Put each (key, file, crc32c), several at once."""
@@ -331,14 +293,12 @@ class Bucket:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones count as deleted."""
-        each(lambda key: self._ask(key, lambda: self._files.delete_file(self._path(key))), keys)
+        each(lambda key: self._ask(key, lambda client: client.delete(key)), keys)
 
     def delete_folder(self, prefix: str) -> None:
         """Delete everything below a folder, in as few requests as the bucket allows."""
-        if self._flat:
-            self.delete(self.listing(prefix))
-            return
-        self._ask(prefix, lambda: self._files.delete_dir(self._path(prefix).rstrip("/")))
+        if keys := list(self.listing(prefix)):
+            self._ask(prefix, lambda client: client.delete(keys))
 
     # --- folders
 
@@ -405,47 +365,45 @@ class Bucket:
         now = self.time()
         return [attempt for attempt, last in changed.items() if now - last / 1e9 >= self.orphan_seconds]
 
-    @contextlib.contextmanager
-    def _open(self, key: str) -> Iterator[pa.NativeFile]:
-        """Open an object for reading."""
-        with self._files.open_input_file(self._path(key)) as file, _unclosed("was replaced while it was being read"):
-            yield file
-
-    def _path(self, key: str) -> str:
-        return f"{self._base}/{key}"
-
-    def _ask(self, key: str, action: Callable[[], Result]) -> Result | None:
-        """Call `action` with retries; None when there is no such object."""
+    def _ask(self, key: str, action: Callable[[Any], Result]) -> Result | None:
+        """As `_call`; None when there is no such object."""
         try:
-            return self._try(self.name(key), action)
+            return self._call(key, action)
         except FileNotFoundError:
             return None
 
-    def _try(self, name: str, action: Callable[[], Result]) -> Result:
+    def _call(self, key: str, action: Callable[[Any], Result]) -> Result:
+        """Call `action` with the client, again where that may help; the disk's errors pass."""
+        from obstore import exceptions
+
         for remaining in reversed(range(TRIES)):
             try:
-                return action()
-            except (HeadwayError, FileNotFoundError, FileExistsError):
+                return action(self._client)
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+                raise FileExistsError(str(error)) from None
+            except (FileNotFoundError, FileExistsError):
                 raise
-            except OSError as error:
-                if isinstance(error.filename, str | bytes) or error.errno in _DISK:  # the disk's, not the bucket's
+            except (exceptions.BaseError, OSError) as error:
+                if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
                     raise
-                reason = reason_of(error)[:300]
-                if not remaining or _HOPELESS.search(reason):
+                if not remaining or isinstance(
+                    error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
+                ):
                     fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
-                    raise StoreError(reason, where=name, fix=fix) from None
+                    raise StoreError(reason_of(error)[:300], where=self.name(key), fix=fix) from None
                 time.sleep(_WAIT_SECONDS * 4 ** (TRIES - remaining - 1))
         raise AssertionError("unreachable")
 
 
-@contextlib.contextmanager
-def _unclosed(problem: str) -> Iterator[None]:
-    """Raise OSError for what pyarrow calls a closed file: an object of Cloud Storage whose connection broke, or that
-    was replaced after it was opened."""
-    try:
-        yield
-    except ValueError:
-        raise OSError(problem) from None
+def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:
+    """(bytes, crc32c) of an object, whose bytes go to `write`."""
+
+    def blocks() -> Iterator[bytes]:
+        for part in client.get(key).stream(min_chunk_size=_PART_BYTES):
+            write(block := bytes(part))
+            yield block
+
+    return manifest.crc32c(blocks())
 
 
 def new_attempt() -> str:

@@ -4,7 +4,7 @@
     with open_file(name) as file:                  # seekable, read-only; any NativeFile
         file.read(10)
 
-Buckets are read through pyarrow's own filesystems, and put on conditions through obstore. Both take their credentials from
+Files of buckets are read through pyarrow's own filesystems, the store's objects through obstore. Both take their credentials from
 the environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, ...).
 """
 
@@ -84,8 +84,8 @@ def _filesystem(scheme: str) -> Any:
     )
 
 
-def put_client(url: str) -> Any:
-    """The client of a bucket's folder that puts on conditions, set up as its filesystem is."""
+def client_of(url: str) -> Any:
+    """The client of the objects in a bucket's folder, set up as its filesystem is."""
     from obstore.store import GCSStore, S3Store
 
     filesystem, path = resolve(url)
@@ -95,7 +95,8 @@ def put_client(url: str) -> Any:
         "client_options": {
             "allow_http": True,
             "connect_timeout": datetime.timedelta(seconds=_CONNECT_SECONDS),
-            "timeout": datetime.timedelta(seconds=_SILENT_SECONDS),
+            "read_timeout": datetime.timedelta(seconds=_SILENT_SECONDS),
+            "timeout": datetime.timedelta(days=1),  # a large object takes its time
         },
         "retry_config": {"max_retries": _ATTEMPTS - 1},
     }
@@ -166,9 +167,9 @@ def unreadable(name: str, error: OSError) -> DataError:
     return DataError(f"cannot be read: {reason_of(error)}", where=name, fix=fix)
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Why the system refused, in one line; the error's kind when it does not say."""
-    return error.strerror or str(error).partition("\n")[0] or type(error).__name__
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
 
 
 def open_file(name: str) -> pa.NativeFile:

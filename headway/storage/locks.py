@@ -21,12 +21,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import Locked, StoreError
 from headway.messages import now
-from headway.storage.objects import Objects, Stored
+from headway.storage.objects import Stored
 from headway.storage.process_identity import alive, boot, here, place, started
+
+if TYPE_CHECKING:
+    from headway.storage.bucket import Bucket
+    from headway.storage.objects import Folder
 
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
@@ -51,7 +55,7 @@ class Lock:
 
     def __init__(
         self,
-        objects: Objects,
+        objects: Folder | Bucket,
         key: str,
         *,
         lease_seconds: float = LEASE_SECONDS,

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from headway.errors import StoreError
 from headway.storage import manifest as manifests
@@ -43,39 +43,11 @@ class Found(NamedTuple):
 class Stored(NamedTuple):
     data: bytes
     tag: str
-    """Of these bytes under this key; for `Objects.replace`."""
-
-
-class Objects(Protocol):
-    """The six primitives, and what a lock asks besides; keys are relative to a folder, with forward slashes."""
-
-    def listing(self, prefix: str = "") -> dict[str, Found]:
-        """Every object below a folder, by key."""
-
-    def look(self, key: str) -> Stored | None:
-        """A small object and its tag, of one moment; None when there is none."""
-
-    def write(self, key: str, data: bytes) -> None:
-        """Put an object, whatever was there: readers see the old bytes or the new."""
-
-    def create(self, key: str, data: bytes) -> str | None:
-        """Put an object that does not exist yet, and return its tag; None when it exists."""
-
-    def replace(self, key: str, data: bytes, tag: str) -> str | None:
-        """Replace the object of this tag, and return the new tag; None when it is gone or another."""
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; missing ones count as deleted."""
-
-    def name(self, key: str) -> str:
-        """The full name of an object, for messages."""
-
-    def time(self) -> float:
-        """Seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
+    """Of these bytes under this key; for `replace`."""
 
 
 class Folder:
-    """The objects below a folder of a disk."""
+    """The objects below a folder of a disk; keys are relative to it, with forward slashes."""
 
     remote = False
 
@@ -83,6 +55,7 @@ class Folder:
         self.root, self.url = root, str(root)
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
+        """Every object below a folder, by key."""
         return {
             path.relative_to(self.root).as_posix(): Found(about.st_size, about.st_mtime_ns)
             for path, about in entries(self.root / prefix)
@@ -90,13 +63,16 @@ class Folder:
         }
 
     def look(self, key: str) -> Stored | None:
+        """A small object and its tag, of one moment; None when there is none."""
         data = self.read(key)
         return None if data is None else Stored(data, _tag(data))
 
     def write(self, key: str, data: bytes) -> None:
+        """Put an object, whatever was there: readers see the old bytes or the new."""
         replace_text(self.root / key, data.decode())
 
     def create(self, key: str, data: bytes) -> str | None:
+        """Put an object that does not exist yet, and return its tag; None when it exists."""
         path = self.root / key
         with self._guard():
             if path.exists():
@@ -105,6 +81,7 @@ class Folder:
             return _tag(data)
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        """Replace the object of this tag, and return the new tag; None when it is gone or another."""
         with self._guard():
             if (stored := self.look(key)) is None or stored.tag != tag:
                 return None
@@ -112,6 +89,7 @@ class Folder:
             return _tag(data)
 
     def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; missing ones count as deleted."""
         for key in keys:
             (self.root / key).unlink(missing_ok=True)
 
@@ -119,6 +97,7 @@ class Folder:
         """Raise StoreError unless it exists and keeps to conditions, as a disk does."""
 
     def name(self, key: str) -> str:
+        """The full name of an object, for messages."""
         return str(self.root / key)
 
     def read(self, key: str) -> bytes | None:
@@ -230,6 +209,7 @@ class Folder:
         return (self.root / key).is_dir()
 
     def time(self) -> float:
+        """Seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
         return disk_time(self.root / "locks")
 
     @contextlib.contextmanager
