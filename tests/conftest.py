@@ -30,6 +30,7 @@ from flows.cli.app import main
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
 from tests.fork_server import ForkServer
+from tests.forked_workers import Launchers
 from tfcore.runtime.tensorflow_process import Child
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -180,6 +181,8 @@ def pytest_configure(config):
     if config.option.quick:
         settings.register_profile("quick", settings.get_profile("headway"), max_examples=10)
         settings.load_profile("quick")
+    if getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(Launchers())
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of many tests: of short ones
 

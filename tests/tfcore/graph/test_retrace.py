@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfcore.graph.function import GraphFunction, graph_function
 from tfcore.graph.retrace import RetraceError, RetraceGuard, changes, traces
 
-TWO, THREE = tf.ones([2]), tf.ones([3])
+TWO, THREE = np.ones(2, np.float32), np.ones(3, np.float32)
 SCALAR = tf.TensorSpec([], tf.float32)
 
 
@@ -24,9 +24,9 @@ def step_function():
     [
         (((TWO, 0.1), {}), ((TWO, 0.2), {}), "argument 'rate': Python value 0.1 -> 0.2"),
         (((TWO, 1), {}), ((TWO, "a"), {}), "argument 'rate': Python value 1 -> 'a'"),
-        (((TWO, 0.1), {}), ((TWO, tf.constant(0.1)), {}), "argument 'rate': Python value 0.1 -> float32 []"),
+        (((TWO, 0.1), {}), ((TWO, np.float32(0.1)), {}), "argument 'rate': Python value 0.1 -> float32 []"),
         (((TWO,), {}), ((THREE,), {}), "argument 'batch': shape [2] -> [3]"),
-        (((TWO,), {}), ((tf.ones([2, 1]),), {}), "argument 'batch': shape [2] -> [2, 1]"),
+        (((TWO,), {}), ((np.ones([2, 1], np.float32),), {}), "argument 'batch': shape [2] -> [2, 1]"),
         (((TWO,), {}), ((np.ones(2),), {}), "argument 'batch': dtype float32 -> float64"),
         ((({"x": TWO, "y": TWO},), {}), (({"x": TWO, "y": THREE},), {}), "argument batch['y']: shape [2] -> [3]"),
         (

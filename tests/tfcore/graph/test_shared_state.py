@@ -401,21 +401,21 @@ def test_a_table_is_one_resource_after_export(tmp_path):
 @pytest.mark.parametrize(
     ("thing", "words"),
     [
-        (tf.constant(1.0), "its own copy"),
-        (0.5, "its own copy"),
-        (np.zeros(2), "its own copy"),
-        (tf.data.Dataset.range(3).as_numpy_iterator(), "while it is traced"),
-        (iter([1]), "while it is traced"),
-        (keras.optimizers.Adam(), "optimizer.build"),
-        (keras.Sequential([keras.layers.Dense(1)]), "call it on a batch"),
-        (keras.metrics.F1Score(), "call update_state"),
-        (keras.metrics.R2Score(), "call update_state"),
-        ({"a": 1}, "hold variables"),
+        (lambda: tf.constant(1.0), "its own copy"),
+        (lambda: 0.5, "its own copy"),
+        (lambda: np.zeros(2), "its own copy"),
+        (lambda: tf.data.Dataset.range(3).as_numpy_iterator(), "while it is traced"),
+        (lambda: iter([1]), "while it is traced"),
+        (lambda: keras.optimizers.Adam(), "optimizer.build"),
+        (lambda: keras.Sequential([keras.layers.Dense(1)]), "call it on a batch"),
+        (lambda: keras.metrics.F1Score(), "call update_state"),
+        (lambda: keras.metrics.R2Score(), "call update_state"),
+        (lambda: {"a": 1}, "hold variables"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(thing, words):
     with pytest.raises(SharingError, match=words):
-        SharedState().hold("thing", thing)
+        SharedState().hold("thing", thing())
 
 
 class Ranker(tf.Module):

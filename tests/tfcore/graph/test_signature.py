@@ -38,21 +38,24 @@ def test_tensors_variables_and_arrays_are_bound(make):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (tf.ragged.constant([[1.0, 2.0]]), ["given RaggedTensor", "values and row_splits"]),
-        (tf.sparse.from_dense([[1.0, 2.0]]), ["given SparseTensor", "indices, values, dense_shape"]),
-        (np.zeros([1, 2], "datetime64[s]"), ["given datetime64[s] [1, 2]"]),
-        (np.zeros(2, [("a", "f4")]), ["given [('a', '<f4')] [2]"]),
-        (pd.Series(["a"], dtype="category"), ["given Series", ".to_numpy()"]),
-        (pd.DataFrame({"a": [1.0], "b": [2.0]}), ["given DataFrame", ".to_numpy()"]),
-        (pa.array([1.0, 2.0]), ["given DoubleArray", ".to_numpy()"]),
-        (np.ma.masked_array(np.ones([1, 2], np.float32), [[True, False]]), ["given masked float32 [1, 2]", "mask"]),
-        ([[1.0, 2.0]], ["given list", "np.asarray(..., np.float32)"]),
-        (keras.KerasTensor([1, 2]), ["given KerasTensor"]),
-        (None, ["given NoneType"]),
+        (lambda: tf.ragged.constant([[1.0, 2.0]]), ["given RaggedTensor", "values and row_splits"]),
+        (lambda: tf.sparse.from_dense([[1.0, 2.0]]), ["given SparseTensor", "indices, values, dense_shape"]),
+        (lambda: np.zeros([1, 2], "datetime64[s]"), ["given datetime64[s] [1, 2]"]),
+        (lambda: np.zeros(2, [("a", "f4")]), ["given [('a', '<f4')] [2]"]),
+        (lambda: pd.Series(["a"], dtype="category"), ["given Series", ".to_numpy()"]),
+        (lambda: pd.DataFrame({"a": [1.0], "b": [2.0]}), ["given DataFrame", ".to_numpy()"]),
+        (lambda: pa.array([1.0, 2.0]), ["given DoubleArray", ".to_numpy()"]),
+        (
+            lambda: np.ma.masked_array(np.ones([1, 2], np.float32), [[True, False]]),
+            ["given masked float32 [1, 2]", "mask"],
+        ),
+        (lambda: [[1.0, 2.0]], ["given list", "np.asarray(..., np.float32)"]),
+        (lambda: keras.KerasTensor([1, 2]), ["given KerasTensor"]),
+        (lambda: None, ["given NoneType"]),
     ],
 )
 def test_what_is_no_tensor_is_named_and_what_to_pass_instead(value, words):
-    said = refused(ROWS, value)
+    said = refused(ROWS, value())
     assert "expected float32 [None, 2]" in said
     for word in words:
         assert word in said

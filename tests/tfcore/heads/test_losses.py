@@ -9,7 +9,7 @@ from tfcore.heads.losses import NAMED, with_loss
 from tfcore.heads.table import head_of
 from tfcore.train.settings.config import LOSSES, TrainingConfig
 
-OUTPUTS = tf.constant([[0.5], [3.0]])
+OUTPUTS = np.array([[0.5], [3.0]], np.float32)
 
 
 @pytest.mark.parametrize(

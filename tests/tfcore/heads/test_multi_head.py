@@ -13,7 +13,7 @@ MINUTES = FurtherLabel(name="minutes", task="regression", type="float32", mean=1
 KIND = FurtherLabel(name="kind", task="multiclass", type="bytes", classes=("a", "b", "c"), counts=(1, 1, 2))
 LABEL = LabelParameters(task="binary", type="int64", counts=(30, 10), further=(MINUTES, KIND))
 OUTPUTS = np.array([[0.3, 12.0, 1.0, 0.0, -1.0], [2.0, 7.0, 0.5, 0.5, 0.0]], np.float32)
-BATCH = {"label": tf.constant([1.0, 0.0]), LABELS: tf.constant([[14.0, np.nan], [np.nan, 2.0]])}
+BATCH = {"label": np.float32([1, 0]), LABELS: np.float32([[14, np.nan], [np.nan, 2]])}
 
 
 @pytest.fixture

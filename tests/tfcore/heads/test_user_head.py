@@ -62,7 +62,7 @@ def step_of(head):
     return TrainStep(model=model, head=head, optimizer=optimizer, knobs=knobs, counter=counter)
 
 
-BATCH = {"numeric": tf.ones([4, 3]), "label": tf.zeros([4]), "weight": tf.ones([4])}
+BATCH = {"numeric": np.ones([4, 3], np.float32), "label": np.zeros(4, np.float32), "weight": np.ones(4, np.float32)}
 
 
 def test_its_loss_gives_the_gradients_and_its_predictions_what_is_served(file):

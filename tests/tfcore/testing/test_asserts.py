@@ -48,12 +48,13 @@ def test_no_retrace_holds_for_tensors_and_names_the_python_value_otherwise():
         ({"a": [X, X + np.array([0, 0, 1e-15])]}, {"a": [X, X]}, "['a'][1]: 1 of 3 differ, first at [2]"),
         (np.float32(X), X, "value: float32 [3], expected float64 [3]"),
         (np.array(0.0), np.array(-0.0), "1 of 1 differ"),
-        (tf.constant(["a", "b"]), tf.constant(["a", "c"]), "first at [1]: b'b', expected b'c'"),
-        (tf.ragged.constant([[1], [2]]), tf.ragged.constant([[1, 2], []]), ".splits[0]: 1 of 3 differ"),
+        (lambda: tf.constant(["a", "b"]), lambda: tf.constant(["a", "c"]), "first at [1]: b'b', expected b'c'"),
+        (lambda: tf.ragged.constant([[1], [2]]), lambda: tf.ragged.constant([[1, 2], []]), ".splits[0]: 1 of 3 differ"),
         (pa.table({"a": [1, None]}), pa.table({"a": [1, 2]}), "['a']"),
     ],
 )
 def test_same_bytes_says_where_and_what_differs(found, expected, words):
+    found, expected = (each() if callable(each) else each for each in (found, expected))
     assert_same_bytes(found, found)
     assert_same_bytes(expected, expected)
     assert words in failure(assert_same_bytes, found, expected)
