@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import FIRST, short
+from flows.tell.figures.drawing import FIRST, one_line
 from flows.tell.figures.strips import Box, strip
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
@@ -73,7 +73,7 @@ def importance_table(found: Importance, where: str = "") -> Table:
     highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
     rows = [
         {
-            "column": short(each.column, 60),
+            "column": one_line(each.column, 60),
             "picture": strip([Box(0, max(each.permuted or 0.0, 0.0), FIRST)], (0, highest)),
             "worse by": metric_text(each.permuted),
             "interval": ends(each.interval),

@@ -14,7 +14,7 @@ from typing import Literal
 
 from flows.dag.step import output_of
 from flows.records import RunRecord, State, record_of
-from flows.tell.figures.drawing import BAD, FIRST, GOOD, short
+from flows.tell.figures.drawing import BAD, FIRST, GOOD, one_line
 from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
@@ -61,7 +61,7 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
     rows = [
         {
             "metric": check.metric if check.slice is None else None,
-            "slice": None if check.slice is None else short(named(check.slice, check.slice_value), 60),
+            "slice": None if check.slice is None else one_line(named(check.slice, check.slice_value), 60),
             "rows": None if check.slice is None else check.rows,
             first: None if check.before is None else metric_text(check.before),
             second: None if check.value is None else metric_text(check.value),

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from headway.config import Result
+from headway.messages import short
 from headway.redaction import redact
 
 Key = dict[str, Any]
@@ -105,8 +106,7 @@ def _by_path(entries: list[Any]) -> dict[str, Any] | None:
 
 
 def _short(value: Any) -> str:
-    text = redact(json.dumps(value) if not isinstance(value, str) else value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    return short(redact(json.dumps(value) if not isinstance(value, str) else value), 40)
 
 
 def shared(old: Key, new: Key) -> int:

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from headway.messages import short
 from tfcore.graph.python_errors import PythonOpError
 
 Spec = Any
@@ -214,4 +215,4 @@ def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _short(value: Any) -> str:
     text = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"of {value.bit_length()} bits"
-    return text if len(text) <= 60 else text[:57] + "..."
+    return short(text, 60)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.messages import agree, counted
+from headway.messages import agree, counted, short
 from headway.schema.calendar_days import ISO, UNITS, Temporal
 from headway.schema.columns import Column, suggest
 from headway.schema.date_forms import iso_times
@@ -452,4 +452,4 @@ def _said(value: Any) -> str:
         text = repr(value[:60] if isinstance(value, str) else value)
     except ValueError:  # an integer of thousands of digits
         return "a huge number"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return short(text, 60)

@@ -7,6 +7,7 @@ vector, a RaggedTensor for a list; 0 or "" for null) and, where a column may be 
 returns a dict of new columns in the same form. AutoGraph converts it. It never sees the label.
 """
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -188,9 +189,9 @@ def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
     raise TypeError(f"its type is {value.dtype.name}")
 
 
-_LAST: list[Transform] = []
-"""The last transform that was made without code of the user's and images: the stages of a run want the same one, one after the
-other, and it is traced once."""
+_plain = functools.lru_cache(maxsize=1)(Transform)
+"""A transform without code of the user's and images: the stages of a run want the same one, one after the other, and it is
+traced once."""
 
 
 def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
@@ -207,9 +208,7 @@ def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant
     if derived is None:
         if any(fitted.pixels is not None for fitted in parameters.fitted):
             return Transform(parameters, tolerant=tolerant)
-        last = next((each for each in _LAST if each.parameters == parameters), None) or Transform(parameters)
-        _LAST[:] = [last]
-        return last  # not what stands there now: another thread may have made its own
+        return _plain(parameters)
     if file is None:
         raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
     function = load_preprocess(file, derived.function)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, short
+from flows.tell.figures.drawing import BAD, FIRST, GOOD, MUTED, SECOND, Plot, figure, one_line
 from flows.tell.paired import Paired, outcome_of
 from flows.tell.rendering.parts import Chart
 from headway.messages import number
@@ -34,7 +34,7 @@ def _drawn(
 def _places(axes: Plot, places: Sequence[str]) -> None:
     """x is a place by its name."""
     ticks = range(0, len(places), -(-len(places) // _MOST_TICKS))
-    axes.set_xticks(ticks, [short(places[tick], 12) for tick in ticks])
+    axes.set_xticks(ticks, [one_line(places[tick], 12) for tick in ticks])
     axes.set_xlim(-0.4, max(len(places) - 1, 1) + 0.4)
 
 
@@ -47,7 +47,7 @@ def trend_chart(title: str, metric: str, points: Sequence[tuple[str, float]], at
     """
     places, values = zip(*points, strict=True)
     said = f"{title}, from {number(values[0])} on {places[0]} to {number(values[-1])} on {places[-1]}"
-    svg = _drawn(places, (tuple(enumerate(values)),), at_first[0], short(metric, 30), said, False)
+    svg = _drawn(places, (tuple(enumerate(values)),), at_first[0], one_line(metric, 30), said, False)
     keys = [("first", metric), ("muted", f"at its promotion, on {at_first[1]}")]
     note = "A trend of one model: the rows of each span are others, and may be harder or easier."
     return Chart(title, svg, keys, note)
@@ -66,7 +66,7 @@ def differences_chart(found: tuple[Paired, ...]) -> Chart:
                 axes.plot([place, place], list(check.interval), color=colour)
             axes.plot([place], [check.change or 0.0], color=colour, marker="o", markersize=4, linestyle="")
         _places(axes, [f"v{pair.version}" for pair in found])
-        axes.set_ylabel(f"difference in {short(metric, 20)}")
+        axes.set_ylabel(f"difference in {one_line(metric, 20)}")
 
     title = f"{metric} of each champion minus that of the one before it, on the same rows"
     said = f"{title}: " + "; ".join(f"version {pair.version}: {pair.text}" for pair in found[-3:])
@@ -84,5 +84,5 @@ def drift_chart(title: str, places: Sequence[str], columns: dict[str, dict[int, 
     furthest = max(max(columns[name].values()) for name in chosen)
     said = f"{title}: {', '.join(chosen)}; at most {number(furthest)}"
     svg = _drawn(tuple(places), lines, None, "distance", said, True)
-    keys = [(colour, short(name, 40)) for colour, name in zip(_COLOURS, chosen, strict=False)]
+    keys = [(colour, one_line(name, 40)) for colour, name in zip(_COLOURS, chosen, strict=False)]
     return Chart(title, svg, keys, note=note)

@@ -15,7 +15,7 @@ from flows.tell.comparison.metrics_beside import metrics, slices
 from flows.tell.comparison.sides import Side
 from flows.tell.ending import ending_of
 from flows.tell.figures.column_charts import distance
-from flows.tell.figures.drawing import FIRST, SECOND, short
+from flows.tell.figures.drawing import FIRST, SECOND, one_line
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Part, Table
@@ -128,7 +128,7 @@ def _differing(comparison: Compared) -> Part:
         rows += [{"column": name, "change": f"only in {b.label}"} for name in columns.only_b]
         rows += [{"column": name, "change": change} for name, change in columns.changes]
         if rows:
-            shown = [row | {"column": short(row["column"], 60)} for row in rows[:_MOST_DIFFERENCES]]
+            shown = [row | {"column": one_line(row["column"], 60)} for row in rows[:_MOST_DIFFERENCES]]
             tables.append(Table("Columns", shown, _more(len(rows) - len(shown))))
         else:
             sentences.append("The columns and their types are the same.")
@@ -137,7 +137,7 @@ def _differing(comparison: Compared) -> Part:
 
 def _table(title: str, head: str, differences: Sequence[Differs], a: Side, b: Side) -> Table:
     rows = [
-        {head: short(each.key, 80), a.label: setting_text(each.a), b.label: setting_text(each.b)}
+        {head: one_line(each.key, 80), a.label: setting_text(each.a), b.label: setting_text(each.b)}
         for each in differences[:_MOST_DIFFERENCES]
     ]
     return Table(title, rows, _more(len(differences) - len(rows)))
@@ -151,7 +151,7 @@ def setting_text(value: object) -> str:
     """A setting, as a table of differences has it: None is one that is not set, and lists are JSON."""
     if value is None or isinstance(value, float):
         return "–" if value is None else number(value)
-    return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 120)
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 120)
 
 
 # --- the data

@@ -260,21 +260,21 @@ def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
     return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))]
 
 
-def short(text: object, most: int = 28) -> str:
+def one_line(text: object, most: int = 28) -> str:
     """A value's text for a label: of one line, cut, without characters that cannot be seen."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
-    """The `short` text of each; those that would be the same keep their ends too, or have a number."""
+    """The `one_line` text of each; those that would be the same keep their ends too, or have a number."""
     texts = list(dict.fromkeys(texts))
-    cut = {text: short(text, most) for text in texts}
+    cut = {text: one_line(text, most) for text in texts}
     alike = Counter(cut.values())
     found: dict[Any, str] = {}
     for text, name in cut.items():
         if alike[name] > 1:
-            whole = short(text, sys.maxsize)
+            whole = one_line(text, sys.maxsize)
             name = name if len(whole) <= most else f"{whole[: most // 2 - 1]}…{whole[-(most // 2) :]}"
         told, number = name, 2
         while told in found.values():

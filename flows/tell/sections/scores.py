@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.records import State
 from flows.tell.figures import score_charts
-from flows.tell.figures.drawing import short
+from flows.tell.figures.drawing import one_line
 from flows.tell.material import Material
 from flows.tell.metric_tables import metric_table, rows_of, threshold_table, values_of
 from flows.tell.paired import judged_spans, rows_in_words, spans_in
@@ -193,4 +193,4 @@ def _others(measured: Measured, whose: str) -> Iterator[Table]:
 
 
 def _shown(value: str | int | float | None) -> str | int | None:
-    return short(value, 60) if isinstance(value, str) else metric_text(value) if isinstance(value, float) else value
+    return one_line(value, 60) if isinstance(value, str) else metric_text(value) if isinstance(value, float) else value

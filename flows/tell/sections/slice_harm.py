@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.tell.ending import outcome_text
-from flows.tell.figures.drawing import FIRST, MUTED, short
+from flows.tell.figures.drawing import FIRST, MUTED, one_line
 from flows.tell.figures.strips import Box, interval_strips, strip
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
@@ -64,7 +64,7 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
     marks = [(low, each.level, high, FIRST) for each, (low, high) in zip(shown, known, strict=True)]
     for each, picture in zip(shown, interval_strips(marks, line=whole), strict=True):
         cells: dict[str, Any] = {
-            "slice": short(named(each.column, each.value), 60),
+            "slice": one_line(named(each.column, each.value), 60),
             "rows": each.metrics.rows,
             # two digits; nothing is said of less than a thousandth of the largest
             "excess": signed(float(f"{each.harm:.2g}")) if abs(each.harm) > largest / 1000 else "0",
@@ -87,7 +87,7 @@ def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
     limits = 0, max(each.loss for each in found.slices) or 1.0
     rows = [
         {
-            "slice": short(named(each.slice, each.value), 80),
+            "slice": one_line(named(each.slice, each.value), 80),
             "rows": each.rows,
             found.metric: each.loss,
             f"{found.metric} of the other rows": each.loss_of_others,

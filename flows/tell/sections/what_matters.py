@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, short
+from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, one_line
 from flows.tell.material import Material
 from flows.tell.metric_tables import importance_table
 from flows.tell.rendering.parts import Chart, Panels
@@ -34,7 +34,7 @@ def dependence(material: Material) -> Iterator[Panels]:
     if not ends:
         return
     low, high = min(ends), max(ends)
-    charts = [Chart(short(each.column, 40), _drawn(each, low, high, kinds.get(each.column))) for each in told]
+    charts = [Chart(one_line(each.column, 40), _drawn(each, low, high, kinds.get(each.column))) for each in told]
     classes = apart(told[0].by_class)
     keys = list(zip(_COLOURS, classes.values(), strict=False))
     what = "probability of each of the most frequent classes" if classes else "prediction"

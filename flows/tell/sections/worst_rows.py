@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.tell.figures.drawing import apart, short
+from flows.tell.figures.drawing import apart, one_line
 from flows.tell.rendering.cells import Row
 from flows.tell.rendering.tables import Table
 from headway.evaluation.results.measured import Measured
@@ -30,7 +30,7 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
             "predicted": _said(each.prediction, classes, probability=probable),
             "probability of the label": of_label,
             loss: number(each.loss),
-            "in the slices": short("; ".join(slices.get(each.row, [])[:_MOST_SLICES]), 120),
+            "in the slices": one_line("; ".join(slices.get(each.row, [])[:_MOST_SLICES]), 120),
         }
         values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
         rows.append({"row": str(each.row), **values, **own})
@@ -81,4 +81,4 @@ def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, p
 
 def _value(value: float | str | None) -> str:
     """Of a float32 no more digits than it has."""
-    return "" if value is None else f"{value:.7g}" if isinstance(value, float) else short(value, 60)
+    return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from flows.tell.figures.drawing import apart, short
+from flows.tell.figures.drawing import apart, one_line
 from flows.tell.rendering.cells import Row, cell
 from headway.messages import duration, number
 from headway.schema.calendar_days import PER_DAY, Temporal, moment
@@ -48,7 +48,7 @@ def column_names(names: Iterable[str]) -> dict[str, str]:
 
 def column_name(name: str) -> str:
     """A column as a table names it."""
-    return "the label" if name == LABEL else short(name, 60)
+    return "the label" if name == LABEL else one_line(name, 60)
 
 
 def figure(column: ColumnSummary, name: str) -> str:
@@ -75,7 +75,7 @@ def usual_values(column: ColumnSummary) -> str:
         rows = max(column.rows - column.missing, 1)
         if column.top and not top:
             return f"each in fewer than {FEW_ROWS} rows"
-        return ", ".join(f"{short(_value(value, column), 24)} {_share(count / rows)}" for value, count in top)
+        return ", ".join(f"{one_line(_value(value, column), 24)} {_share(count / rows)}" for value, count in top)
     if column.median is None:
         return ""
     p25, median, p75 = (figure(column, name) for name in ("p25", "median", "p75"))
@@ -100,7 +100,7 @@ def ticks(values: Sequence[float], digits: int = 3) -> list[str]:
 def axis_value(value: float | str, kind: Temporal | None) -> str:
     """A value of a column at an axis; of dates and times a date or a time."""
     if isinstance(value, str):
-        return short(value, _LONGEST)
+        return one_line(value, _LONGEST)
     return tick(value, 4) if kind is None else moment(value, kind)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from flows.tell.figures.drawing import short
+from flows.tell.figures.drawing import one_line
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Finding, Part
 from flows.tell.rendering.tables import Table
@@ -83,7 +83,7 @@ def _rejected(material: Material) -> Iterator[Table]:
     if not tables:
         return
     rows = pa.concat_tables(tables).slice(0, _MOST_REJECTED).to_pylist()
-    shown = [{name: short(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
+    shown = [{name: one_line(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
     files = some(sorted({row["file"] for row in shown}), 3)
     more = f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more."
     yield Table(
