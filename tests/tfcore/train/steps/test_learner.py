@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
+from tests.tfcore.train.steps.learners import Kinds, Turn
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
@@ -62,14 +63,21 @@ def stacks(step, change=lambda step, batch: None):
         step += K
 
 
+KINDS = Kinds()
+
+
 def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
-    step = tf.Variable(0, dtype=tf.int64, trainable=False)
-    variables = KnobVariables(["learning_rate", *knobs])
-    if model is None:
+    """As if it were new; two of one kind are one learner."""
+
+    def make():
+        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        variables = KnobVariables(["learning_rate", *knobs])
         config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
-        model = build(config, LAYOUT, seed=7, step=step, knobs=variables)
-    options = {"head": "binary", "optimizer": OptimizerConfig(), **options}
-    return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, **options)
+        built = model or build(config, LAYOUT, seed=7, step=step, knobs=variables)
+        given = {"head": "binary", "optimizer": OptimizerConfig(), **options}
+        return Learner(model=built, step=step, specs=SPECS, jit=jit, knobs=variables, **given)
+
+    return make() if model else KINDS(repr((jit, dropout, sorted(knobs), options)), make)
 
 
 def train(it, total, start=0, batches=stacks, knobs=None, **options):
@@ -123,22 +131,24 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
 
 def test_a_resumed_training_ends_at_the_same_bits(tmp_path):
     """Compiled by XLA: test_data_dependent_steps.py."""
-    run = lambda it, first, end: train(it, end, first)  # noqa: E731
-    assert_resumes_exactly(learner, run, Learner.variables, steps=30, stops=(13,), folder=tmp_path)
+    resumes_exactly(learner(), steps=30, stop=13, folder=tmp_path)
+
+
+def resumes_exactly(it, *, steps, stop, folder):
+    go = lambda turn, first, end: turn.run(lambda it: train(it, end, first))  # noqa: E731
+    begun = Turn(it)
+    assert_resumes_exactly(begun.again, go, Turn.variables, steps=steps, stops=(stop,), folder=folder)
 
 
 def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
-    def with_keras_dropout():
-        keras.utils.set_random_seed(1)
-        inputs = {
-            "numeric": keras.Input((NUMERIC,), name="numeric"),
-            "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
-        }
-        x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
-        return learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
-
-    run = lambda it, first, end: train(it, end, first)  # noqa: E731
-    assert_resumes_exactly(with_keras_dropout, run, Learner.variables, steps=10, stops=(6,), folder=tmp_path)
+    keras.utils.set_random_seed(1)
+    inputs = {
+        "numeric": keras.Input((NUMERIC,), name="numeric"),
+        "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
+    }
+    x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
+    with_keras_dropout = learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
+    resumes_exactly(with_keras_dropout, steps=10, stop=6, folder=tmp_path)
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
@@ -177,30 +187,31 @@ def test_steps_that_stay_not_finite_end_the_training():
 
 
 def test_gradients_are_clipped_to_their_global_norm():
-    before = learner(dropout=0.0)
-    start = before.model.get_weights()
     it = learner(dropout=0.0, knobs=["clip_norm"], optimizer=OptimizerConfig(name="sgd"))
+    start = it.model.get_weights()
     it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=1.0, clip_norm=0.01))
     moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
     assert np.isclose(moved, 0.01, rtol=1e-3)
 
 
+OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
+"""The values at which knobs change nothing."""
+
+
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
-    names = ["dropout", "label_smoothing", "temperature", "positive_weight", "clip_norm"]
-    it, plain = learner(jit, knobs=names), learner(dropout=0.0)
+    it, plain = learner(jit, knobs=OFF), learner(dropout=0.0)
     variables = [variable for some in it.variables().values() for variable in some]
     begun = [variable.numpy() for variable in variables]
-    off = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
     stack = next(stacks(0))
-    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **off))
+    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **OFF))
     expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
     assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
-    for values in (off, off | {"dropout": 0.5}, off | {"temperature": 4}, off):
+    for values in (OFF, OFF | {"dropout": 0.5}, OFF | {"temperature": 4}, OFF):
         it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
     for variable, value in zip(variables, begun, strict=True):
         variable.assign(value)
-    values = constant(learning_rate=0.01, **off)
+    values = constant(learning_rate=0.01, **OFF)
     values["temperature"][2] = 3.0  # one step of a call
     outcome = it.run(stack, first=0, steps=K, knobs=values)
     assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
@@ -217,14 +228,13 @@ def test_what_knobs_mean():
         rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
         return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
 
-    off = {"label_smoothing": 0.0, "temperature": 1.0, "positive_weight": 1.0}
-    it = learner(dropout=0.0, knobs=off)
+    it = learner(knobs=OFF)
     for name, value, wanted in (
         ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
         ("temperature", 2.0, loss(label, logits / 2, weight)),
         ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
     ):
-        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, **off | {name: value}))
+        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, **OFF | {name: value}))
         assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
 
 
@@ -255,10 +265,14 @@ def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
 
 def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
     one = {key: tf.constant(value) for key, value in batch(0).items()}
-    plain, offset = learner(dropout=0.0), learner(dropout=0.0, offsets=[2.0])
+    names = ["positive_weight", "label_smoothing", "temperature"]
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, knobs=names, offsets=[0.7])
     assert plain.evaluate([one]) == offset.evaluate([one])
-    rate = constant(learning_rate=0.0)
-    losses = [it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0] for it in (plain, offset)]
+    rates = constant(learning_rate=0.0), constant(learning_rate=0.0, **{name: OFF[name] for name in names})
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0]
+        for it, rate in zip((plain, offset), rates, strict=True)
+    ]
     assert losses[0] != losses[1]
 
 
@@ -293,7 +307,7 @@ class Shifted(keras.layers.Layer):
 
 
 def test_evaluation_ignores_padding_and_dropout():
-    it = learner(dropout=0.5)
+    it = learner()
     ones = [{key: tf.constant(value) for key, value in batch(s).items()} for s in range(2)]
     loss = it.evaluate(ones)
     padded = {key: value.numpy().copy() for key, value in ones[1].items()}
