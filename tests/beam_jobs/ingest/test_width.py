@@ -9,9 +9,9 @@ import pytest
 PROMISED_MB = 1000
 """docs/statistics.md says so: two workers, 5,000 columns."""
 CHILD = """
-import json, sys
+import json, os, sys
 from pathlib import Path
-import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+import apache_beam, numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.config import RunnerConfig
@@ -28,7 +28,14 @@ def peak():
     text = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) / 1024
 
-folder, width, rows, groups = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+for number, (width, rows, groups) in enumerate(json.loads(sys.argv[2])):
+    if not os.fork():  # all are imported once
+        break
+    assert os.wait()[1] == 0
+else:
+    sys.exit()
+folder = Path(sys.argv[1], str(number))
+folder.mkdir()
 base.RANGE_CELLS = width * rows  # as many ranges as row groups, so that both workers have some
 rng = np.random.default_rng(3)
 words = pa.array([f"word{i}" for i in range(50)])
@@ -66,22 +73,28 @@ print(json.dumps({
     "distinct": [train.columns["c1"].distinct, train.columns["c3"].distinct],
     "errors": [sketch.distinct_error, sketch.rank_error], "estimate": sketch.distinct / sketch.values,
     "median": [float(sketch.quantile([0.5])[0]) / (1 << 40)],
-}))
+}), flush=True)
 """
 
 
-def _run(folder, width, rows, groups):
-    """Figures of an ingest of so many row groups, each a range, of so many rows, in a process of its own."""
-    folder.mkdir()
-    arguments = [sys.executable, "-c", CHILD, str(folder), str(width), str(rows), str(groups)]
+CASES = {"wide": (5000, 1500, 2), "few": (120, 4500, 6), "many": (120, 4500, 18)}
+"""(columns, rows of a row group, row groups, each of which is a range)."""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Figures of an ingest of each case, in a process of its own."""
+    if sys.platform != "linux":
+        pytest.skip("peak memory is read from /proc")
+    folder = tmp_path_factory.mktemp("measured")
+    arguments = [sys.executable, "-c", CHILD, str(folder), json.dumps([*CASES.values()])]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-def test_five_thousand_columns_stay_within_their_memory(tmp_path):
-    found = _run(tmp_path / "wide", 5000, 1500, 2)
+def test_five_thousand_columns_stay_within_their_memory(measured):
+    found = measured["wide"]
     assert found["rows"] == 3000 and found["ranges"] == 2 and 1500 < found["train"] < 3000
     assert found["kinds"] == [1, 3] and found["complete"] == 2501  # few integers and texts, and the label
     assert found["distinct"] == [100, 50]
@@ -90,10 +103,8 @@ def test_five_thousand_columns_stay_within_their_memory(tmp_path):
     assert found["mb"] < PROMISED_MB, found
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-def test_more_rows_of_a_wide_table_take_no_more_memory(tmp_path):
-    few, many = (_run(tmp_path / str(groups), 360, 1500, groups) for groups in (6, 18))
-    assert few["rows"] * 3 == many["rows"] == 27_000
-    # three times the rows, in three times the ranges: 8 % here, some 5 kB for each column of each range; it would be 38 %
-    # if the rows stayed in memory
+def test_more_rows_of_a_wide_table_take_no_more_memory(measured):
+    few, many = measured["few"], measured["many"]
+    assert few["rows"] * 3 == many["rows"] == 81_000
+    # three times the rows, in three times the ranges: 3 % here; it would be 38 % if the rows stayed in memory
     assert many["mb"] < 1.2 * few["mb"], (few["mb"], many["mb"])
