@@ -19,6 +19,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.runtime.devices import numerics
 from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
+from tfcore.train.session import TrainingSession
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.train.steps.learner import Learner
@@ -123,8 +124,9 @@ def plain(examples, tmp_path_factory):
 def test_micro_batches_train_what_whole_batches_do(examples, plain, tmp_path, jit):
     options = {"jit": jit, "micro_batches": 4, "checkpoint_every_steps": 24}
     found = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
-    if jit == "on":  # a resume keeps the mode it began in; one of plain steps is below, with every option
-        found = resumed(examples, tmp_path, "whole", 24, **options | {"jit": "off"})
+    if jit == "on":  # a resume keeps the mode it began in; that it ends alike is in steps/test_data_dependent_steps.py
+        session = TrainingSession(request(examples, tmp_path / "checkpoints", **options | {"jit": "off"}), Lines())
+        assert session.jit == "on" and session.start == 48
     expected, one = plain
     assert (found["traces"], found["jit"], expected["jit"]) == (1, {"off": "graph", "on": "jit"}[jit], "graph")
     assert np.isclose(found["final_loss"], expected["final_loss"], rtol=1e-3)
@@ -144,27 +146,17 @@ def every_option(examples, tmp_path_factory):
     return folder, train(request(examples, folder / "checkpoints", **EVERY), folder / "whole", Lines())
 
 
-def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale(examples, every_option):
+def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale_in_calls_of_any_size(examples, every_option):
     folder, whole = every_option
-    again = resumed(examples, folder, "whole", 72, **EVERY)
+    again = resumed(examples, folder, "whole", 72, **EVERY, steps_per_call=3)
     assert again["loss_scale"] == whole["loss_scale"]
     assert np.isfinite(again["final_loss"]) and again["traces"] == 1
 
 
-def test_calls_of_any_size_give_the_same_bits_with_every_option_on(examples, every_option, tmp_path):
-    train(request(examples, steps_per_call=3, **EVERY), tmp_path, Lines())
-    same(weights(tmp_path / "weights"), weights(every_option[0] / "whole" / "weights"))
-
-
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(
-    examples, every_option, tmp_path, precision
-):
-    asked = request(examples, steps=200, precision=precision)
-    if precision == "bfloat16":
-        trained, result = tmp_path / "train", train(asked, tmp_path / "train", Lines())
-    else:
-        trained, result = every_option[0] / "whole", every_option[1]
+def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(examples, every_option, tmp_path):
+    """Trained in bfloat16: tests/tfcore/library/test_fit.py."""
+    asked = request(examples, **EVERY)
+    trained, result = every_option[0] / "whole", every_option[1]
     assert result["final_loss"] < 0.45
     assert all(value.dtype.kind != "f" or value.dtype == np.float32 for value in weights(trained / "weights").values())
     scored = predict(
@@ -195,7 +187,7 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(
     expected = np.load(tmp_path / "scored" / "expected.npy")
     difference = np.abs(answer["probability"].numpy()[: len(expected)] - expected)
     assert difference.max() <= 1e-5  # the bound of the replay
-    mixed = build.build(MODEL, asked.transform, seed=3, precision=precision)
+    mixed = build.build(MODEL, asked.transform, seed=3, precision="float16")
     build.load_weights(mixed, trained / "weights")  # the same variables, to train on from there
 
 
