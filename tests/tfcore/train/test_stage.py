@@ -1,6 +1,7 @@
 """The training stage on real shards: exact resume, early stopping, tasks, and a process that is killed."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -77,8 +78,8 @@ def request(examples, task="binary", model=None, **training):
     )
 
 
-def weights(out):
-    reader = tf.train.load_checkpoint(str(out / "weights"))
+def weights(out, name="weights"):
+    reader = tf.train.load_checkpoint(str(out / name))
     names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
     return [reader.get_tensor(n).tobytes() for n in names]
 
@@ -107,6 +108,7 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     json.dumps(result)
     assert result["steps"] == -(-4 * ROWS // 32)
     assert (result["rows"], result["traces"], result["jit"], result["stopped"]) == (ROWS, 1, "graph", "end")
+    assert result["knob_changes"] == []
     assert result["final_loss"] < 0.35
     assert result["parameters"] > 100
     history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
@@ -146,21 +148,19 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
     folder = tmp_path / "whole"
     whole = train(request(examples, epochs=1.6, steps=None, **STOPPED), folder, Monitor())
     assert whole["steps"] > 121
-    stops = (37, 121)
-    for stop in stops:
-        # as many steps, however they are asked for
-        length = {"steps": whole["steps"]} if stop == 37 else {"epochs": 1.6, "steps": None}
-        asked = request(examples, **length, **STOPPED).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
-        monitor = StopAt(None)
-        monkeypatch.setattr(
-            monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
-        )
-        monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
-        with pytest.raises(Cancelled):
-            train(asked, tmp_path / "stopped", monitor)
+    # as many steps, however they are asked for
+    steps, epochs = (
+        request(examples, **length, **STOPPED).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+        for length in ({"steps": whole["steps"]}, {"epochs": 1.6, "steps": None})
+    )
+    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     monitor = StopAt(None)
-    again = train(asked, tmp_path / "resumed", monitor)
-    assert again["resumed_from"] >= stops[-1]
+    monkeypatch.setattr(monitor, "progress", lambda done, *_, **__: done >= 121 and monitor.stop.set())
+    with pytest.raises(Cancelled):
+        train(steps, tmp_path / "stopped", monitor)
+    monitor = StopAt(None)
+    again = train(epochs, tmp_path / "resumed", monitor)
+    assert again["resumed_from"] >= 121
     assert any("resumed at step" in line for line in monitor.lines)
     assert "tracing the training step" in monitor.lines or "compiling the training step" in monitor.lines
     assert weights(tmp_path / "resumed") == weights(folder)
@@ -183,28 +183,32 @@ class Hand(StopAt):
             self.stop.set()
 
 
+MOVED = 8, 40, 48, 80
+"""Checkpoints before and while the learning rate is turned down, and after it is turned back."""
+
+
 def test_knobs_turned_by_hand_take_effect_are_logged_and_survive_a_stop(examples, tmp_path, monkeypatch):
     monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     control = tmp_path / "knobs.json"
     control.write_text('{"learning_rate": 9}')  # meant for a training that is over
-    asked = request(examples, steps=96, checkpoint_every_steps=8, knobs={"label_smoothing": 0.1}).model_copy(
+    options = {"checkpoint_every_steps": 8, "keep_checkpoints": 99, "knobs": {"label_smoothing": 0.1}}
+    asked = request(examples, steps=96, **options).model_copy(
         update={"control": control, "checkpoints": tmp_path / "checkpoints"}
     )
     orders = {
-        24: '{"learning_rate": 0.001, "label_smoothing": 0.2}',
+        24: '{"learning_rate": 1e-12, "label_smoothing": 0.2}',
         32: '{"learning_rate": "fast"}',
         40: '{"momentum": 1}',
         48: "{",
         56: '{"learning_rate": null}',
     }
-    plain = train(request(examples, steps=96, knobs={"label_smoothing": 0.1}), tmp_path / "plain", Monitor())
     hand = Hand(control, orders, stop=72)
     with pytest.raises(Cancelled):
         train(asked, tmp_path / "stopped", hand)
     result = train(asked, tmp_path / "turned", StopAt(None))
     changes = result["knob_changes"]
     assert [(c["knob"], c["value"]) for c in changes] == [
-        ("learning_rate", 0.001),
+        ("learning_rate", 1e-12),
         ("label_smoothing", 0.2),
         ("learning_rate", None),
     ]
@@ -212,7 +216,12 @@ def test_knobs_turned_by_hand_take_effect_are_logged_and_survive_a_stop(examples
     warnings = [line for line in hand.lines if "is ignored" in line]
     assert [word in line for word, line in zip(["fast", "momentum", "JSON"], warnings, strict=True)] == [True] * 3
     assert result["traces"] == 1
-    assert plain["knob_changes"] == [] and weights(tmp_path / "turned") != weights(tmp_path / "plain")
+    # nothing moves while it is so low
+    at = {
+        step: np.frombuffer(b"".join(weights(asked.checkpoints / str(step), "variables")), np.uint8) for step in MOVED
+    }
+    moved = [not np.array_equal(at[first], at[second]) for first, second in itertools.pairwise(MOVED)]
+    assert moved == [True, False, True]
     # the same turns at the same steps without the stop give the same bits
     again = {c["step"]: {} for c in changes}
     for c in changes:
@@ -243,14 +252,15 @@ def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
         "early_stopping": {"every_steps": 10, "patience": 3, "holdout": 0.2},
         "steps": 5000,
     }
-    result = train(request(examples, **options), tmp_path / "long", monitor)
+    asked = request(examples, **options, checkpoint_every_steps=10, keep_checkpoints=99)
+    asked = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    result = train(asked, tmp_path / "long", monitor)
     assert result["stopped"] == "early"
     assert result["steps"] == result["best_step"] + 30
     assert 0.75 * ROWS < result["rows"] < 0.85 * ROWS
     assert "has not fallen since step" in monitor.lines[-1]
-    best = {**options, "steps": result["best_step"]}
-    train(request(examples, **best), tmp_path / "best", Monitor())
-    assert weights(tmp_path / "best") == weights(tmp_path / "long")
+    best = weights(asked.checkpoints / str(result["best_step"]), "variables")
+    assert best == weights(tmp_path / "long") != weights(asked.checkpoints / str(result["steps"]), "variables")
 
 
 CHILD = """
