@@ -4,7 +4,8 @@ BOOT ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 # Byte code is kept, whatever the environment says: pytest rewrites every test file in each of its processes otherwise.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest
+# NumPy multiplies in one thread, as in Headway's own processes: more of them wait for each other in a loop.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(PYTHON) -m pytest
 HEADWAY := $(VENV)/bin/headway
 FLIGHTS := examples/flights
 DIGITS := examples/digits
