@@ -4,6 +4,7 @@ What xdist starts as a Python is a launcher: it hands its streams to the process
 answers xdist on these streams, as `xdist.remote` does, but goes on with the session that it has.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -108,6 +109,7 @@ class Forks:
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
+            atexit._run_exitfuncs()
             os._exit(0)
 
     def begin(self, channel):

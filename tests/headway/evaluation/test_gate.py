@@ -56,7 +56,7 @@ def files(tmp_path_factory):
 
 
 def request(files, candidate="good", champion="good", **changes):
-    config = {"thresholds": {"auc": {"min": 0.6}}, "tolerance": FIXED, **changes.pop("config", {})}
+    config = {"thresholds": {"auc": {"min": 0.6}}, "tolerance": FIXED, "bootstrap": 50, **changes.pop("config", {})}
     parts = (("2013-01", "all"),)  # the candidate's data are newer, unless a test says otherwise
     known = {"version": 3, "model": "old", "predictions": files[champion], "train": parts} if champion else None
     ours = {"train": (*parts, ("2013-02", "all"))} | changes.pop("candidate_facts", {})
