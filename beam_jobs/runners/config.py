@@ -9,7 +9,6 @@ another one.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +17,7 @@ from beam_jobs.runners.beam_import import load_beam
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
+from headway.process_tuning import cores
 from headway.schema.columns import suggest
 
 _BEAM_NAMES = {
@@ -72,12 +72,7 @@ class RunnerConfig(Frozen):
 
     def threads(self) -> int:
         """The number of workers of the direct runner."""
-        return self.workers or usable_cores()
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.workers or cores()
 
 
 def make_pipeline(config: RunnerConfig) -> Any:

@@ -310,7 +310,7 @@ def _widening(units: float) -> float:
 
 def drawn_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
     """(which unit each row is drawn with, None where each is one by itself; how many there are), found once for these rows."""
-    return rows.once("drawn", lambda: (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn))
+    return rows.once_for_all("drawn", lambda: (None, len(rows)) if rows.drawn is None else resampling_units(rows.drawn))
 
 
 def resampling_units(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:

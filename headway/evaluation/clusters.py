@@ -137,7 +137,7 @@ def drawn_together(
         return rows, f"rows of one {known or 'unit of the split'} are drawn together ({count:,} of them)"
     if (found := find(sources, table, rows, champion, loss)) is None and sources.equal:
         found = _equal_rows(table, sources.equal, _TOLD_APART * sources.distinct)
-    return (rows, None) if found is None else (replace(rows, units=found.codes, memo={}), found.sentence)
+    return (rows, None) if found is None else (replace(rows, units=found.codes, memo={}, shared={}), found.sentence)
 
 
 def _equal_rows(table: pa.Table, columns: Sequence[str], least: float) -> Clusters | None:

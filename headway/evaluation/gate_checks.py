@@ -15,6 +15,7 @@ from headway.evaluation.metrics import OWN
 from headway.evaluation.slices import parts_of, slice_columns, slice_rows
 from headway.messages import agree, counted, listed
 from headway.tabular.hashing import U64, hash_texts, mix64
+from headway.tabular.list_arrays import is_text
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
@@ -39,7 +40,8 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
         DataError: the file cannot be read, or has no rows.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        texts = [field.name for field in pq.read_schema(path) if is_text(field.type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
             wanted = None if columns is None else {*OWN, *columns}
             names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
             rows = file.metadata.num_rows

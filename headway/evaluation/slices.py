@@ -89,7 +89,9 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
     for part in parts_of(name):
         more, words = value_codes(table, part)
         joint = codes * len(words) + more
-        codes, used = value_numbers(joint)[0], np.unique(joint)
+        codes, count = value_numbers(joint)
+        used = np.empty(count, np.int64)
+        used[codes] = joint
         joined = (divmod(int(code), len(words)) for code in used)
         names = [" x ".join(filter(None, (names[left], words[right]))) for left, right in joined]
     order = np.argsort(codes.astype(np.min_scalar_type(len(names))), kind="stable")  # of few values: by radix
@@ -107,17 +109,19 @@ def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[st
         raise DataError(
             f"the predictions have no column {part.column!r} to slice by", fix=f"there is: {columns or 'none'}"
         )
-    text = decoded(table.column(part.column).combine_chunks())
+    column = table.column(part.column).combine_chunks()
     if part.bins is not None:
-        return _binned(text, part)
-    if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
-        text = text.cast(pa.string())
-    encoded = pc.fill_null(text.cast(pa.string()), MISSING).dictionary_encode()
-    names = encoded.dictionary.to_pylist()
+        return _binned(decoded(column), part)
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        text = decoded(column)
+        if pa.types.is_binary(text.type) or pa.types.is_large_binary(text.type):
+            text = text.cast(pa.string())
+        column = pc.fill_null(text.cast(pa.string()), MISSING).dictionary_encode()
+    names = column.dictionary.cast(pa.string()).to_pylist()
     order = np.argsort(np.asarray(names, object), kind="stable")
     place = np.empty(len(names), np.int64)
     place[order] = np.arange(len(names))
-    return place[encoded.indices.to_numpy()], [names[i] for i in order]
+    return place[column.indices.to_numpy()], [names[i] for i in order]
 
 
 def _binned(values: pa.Array, part: Part) -> tuple[NDArray[np.int64], list[str]]:

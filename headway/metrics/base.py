@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -27,8 +27,6 @@ Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 OF_THE_MODEL = ("retrieval_rank", "retrieval_best", "retrieval_items")
 """Columns of a predictions table that say something of the model: `headway.metrics.retrieval`."""
-OF_THE_ROWS = ("drawn",)
-"""What is kept of rows whoever predicts them: `headway.evaluation.bootstrap.drawn_units`."""
 _STEP = 1e-5
 """Of a numeric derivative, in standard deviations of what is averaged."""
 
@@ -51,6 +49,8 @@ class Rows:
     """[rows]: equal for rows that are resampled together, whole groups among them; None: the groups, if there are any."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What several metrics of the same rows need, computed once."""
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """The same, of what holds whoever predicts the rows."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -77,6 +77,13 @@ class Rows:
         found: Made = self.memo[key]
         return found
 
+    def once_for_all(self, key: object, make: Callable[[], Made]) -> Made:
+        """What `make` returns, computed once for these rows, whoever predicts them."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        found: Made = self.shared[key]
+        return found
+
     def at(self, rows: Any) -> Rows:
         """Return some of the rows: indices, a slice or a mask."""
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
@@ -87,8 +94,11 @@ class Rows:
     def predicted(self, prediction: Floats) -> Rows:
         """The same rows with the predictions of another model, without the columns that this one's brought."""
         columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
-        kept = {name: self.memo[name] for name in OF_THE_ROWS if name in self.memo}
-        return Rows(self.label, prediction, self.weight, self.groups, columns, self.units, kept)
+        return replace(self, prediction=prediction, columns=columns, memo={})
+
+    def keeping(self, *keys: object) -> Rows:
+        """The same rows without what was computed of their predictions, but what has these keys."""
+        return replace(self, memo={key: self.memo[key] for key in keys if key in self.memo})
 
 
 class Draws:

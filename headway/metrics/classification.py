@@ -3,7 +3,8 @@
 Labels are class indices; a binary prediction is [rows], the probability of class 1, others are [rows, classes].
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
 BINS = 10
+ORDER = "order"
+"""What `Rows.once` calls the order of the rows by prediction."""
 ByScore = tuple[NDArray[np.int64], Floats, Floats]
 
 
@@ -92,20 +95,61 @@ def by_score(rows: Rows) -> ByScore:
     that of the negative ones). There is at least one row, and every prediction is a number."""
 
     def made() -> ByScore:
-        order = _order(rows)
-        starts = run_starts(rows.prediction[order])
-        first = np.flatnonzero(starts)  # where each run of ties begins
+        ranked = _ranked(rows)
+        first = np.flatnonzero(ranked.starts)
         run = np.empty(len(rows), np.int64)
-        run[order] = np.cumsum(starts) - 1
-        positive = np.add.reduceat((rows.weight * rows.label)[order], first)
-        return run, positive, np.add.reduceat((rows.weight * (1.0 - rows.label))[order], first)
+        run[ranked.order] = ranked.run
+        positive = np.add.reduceat(ranked.weight * ranked.label, first)
+        return run, positive, np.add.reduceat(ranked.weight * (1.0 - ranked.label), first)
 
     return rows.once("by_score", made)
 
 
-def _order(rows: Rows) -> NDArray[np.int64]:
-    """The rows by prediction; every prediction is a number."""
-    return rows.once("order", lambda: order_of(rows.prediction))
+def scores(rows: Rows) -> Floats:
+    """The distinct predictions, the lowest first; as of `by_score`."""
+    ranked = _ranked(rows)
+    return ranked.prediction[ranked.starts]
+
+
+class _Ranked(NamedTuple):
+    """Rows by prediction, the lowest first; each [rows]."""
+
+    order: NDArray[np.int64]
+    prediction: Floats
+    label: Floats
+    weight: Floats
+    starts: NDArray[np.bool_]
+    """Where the prediction is another one than before."""
+    run: NDArray[np.int64]
+    """Which distinct prediction it is."""
+
+
+def _ranked(rows: Rows) -> _Ranked:
+    """Return the rows by prediction; every prediction is a number."""
+
+    def made() -> _Ranked:
+        order = rows.once(ORDER, lambda: order_of(rows.prediction))
+        ranked = rows.prediction[order]
+        starts = run_starts(ranked)
+        return _Ranked(order, ranked, rows.label[order], rows.weight[order], starts, np.cumsum(starts) - 1)
+
+    return rows.once("ranked", made)
+
+
+def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]] | None:
+    """The order of each part by prediction, which follows from that of all rows; None where nobody has asked for that.
+
+    Args:
+        parts: which rows each has, ascending; no row is in two.
+    """
+    if (order := rows.memo.get(ORDER)) is None:
+        return None
+    part = np.full(len(rows), len(parts), np.min_scalar_type(len(parts)))
+    place = np.empty(len(rows), np.int64)
+    for number, at in enumerate(parts):
+        part[at], place[at] = number, np.arange(len(at))
+    grouped = place[order[np.argsort(part[order], kind="stable")]]  # of few values: by radix
+    return np.split(grouped, np.cumsum([len(at) for at in parts]))[:-1]
 
 
 class PositivesAmongNegatives:
@@ -199,8 +243,8 @@ class CalibrationError(Metric):
         """Return the replicate function: bins are cut once, from the original rows; a replicate reweights them."""
         of_row = np.zeros((len(rows), BINS))
         if rows.known and rows.total:
-            order, _, _, which = _bins(rows)
-            of_row[order, which] = (rows.prediction - rows.label)[order]
+            ranked, which = _bins(rows)
+            of_row[ranked.order, which] = ranked.prediction - ranked.label
 
         def replicate(draws: Draws) -> Floats:
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -211,62 +255,63 @@ class CalibrationError(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:
             return None
-        order, _, mass, which = _bins(rows)
-        off = (rows.prediction - rows.label)[order]
+        ranked, which = _bins(rows)
+        off, mass = ranked.prediction - ranked.label, ranked.weight
         found = np.zeros(len(rows))
-        found[order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
+        found[ranked.order] = (np.sign(np.bincount(which, mass * off, BINS))[which] * off - value) / mass.sum()
         return found
 
     def parts(self, rows: Rows) -> Floats | None:
         """Return by how much the predictions of each bin are too high, times the share of its rows."""
         if self.on(rows) is None:
             return None
-        order, _, mass, which = _bins(rows)
-        off = (rows.prediction - rows.label)[order]
-        found: Floats = np.bincount(which, mass * off, BINS) / mass.sum()
+        ranked, which = _bins(rows)
+        off = ranked.weight * (ranked.prediction - ranked.label)
+        found: Floats = np.bincount(which, off, BINS) / ranked.weight.sum()
         return found
 
     def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
         if (parts := self.parts(rows)) is None:
             return None
-        order, _, mass, which = _bins(rows)
+        ranked, which = _bins(rows)
+        total = ranked.weight.sum()
         # rows without weight move nothing, whatever their bin
         of_row, own = np.zeros(len(rows), np.int64), np.zeros(len(rows))
-        of_row[order], own[order] = which, (rows.prediction - rows.label)[order] / mass.sum()
-        return by_unit(OfOnePart(of_row, own, -parts / mass.sum()), rows.weight, codes, units)
+        of_row[ranked.order], own[ranked.order] = which, (ranked.prediction - ranked.label) / total
+        return by_unit(OfOnePart(of_row, own, -parts / total), rows.weight, codes, units)
 
 
-def _bins(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
-    """Return (rows of positive weight by prediction, their predictions, their weights, the bin of each)."""
-    return rows.once("bins", lambda: _cut(rows))
+def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.int64]]:
+    """Return (the rows of positive weight and known prediction, by that; the bin of each)."""
 
+    def made() -> tuple[_Ranked, NDArray[np.int64]]:
+        kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
+        ranked = _ranked(rows if kept.all() else rows.at(kept))
+        if not kept.all():
+            ranked = ranked._replace(order=np.flatnonzero(kept)[ranked.order])
+        mass = ranked.weight
+        below = (np.cumsum(mass) - mass)[ranked.starts][ranked.run]  # the mass below each row's value
+        return ranked, np.minimum((below / mass.sum() * BINS).astype(np.int64), BINS - 1)
 
-def _cut(rows: Rows) -> tuple[NDArray[np.int64], Floats, Floats, NDArray[np.int64]]:
-    kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
-    order = _order(rows) if kept.all() else np.flatnonzero(kept)[order_of(rows.prediction[kept])]
-    ranked, mass = rows.prediction[order], rows.weight[order]
-    if not len(order):
-        return order, ranked, mass, order
-    new = run_starts(ranked)
-    before = (np.cumsum(mass) - mass)[new][np.cumsum(new) - 1]  # the mass below each row's value
-    return order, ranked, mass, np.minimum((before / mass.sum() * BINS).astype(np.int64), BINS - 1)
+    return rows.once("bins", made)
 
 
 def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
     """Rows cut by predicted probability into ten bins of equal weight (equal predictions are never torn apart, so there
     may be fewer): each with low, high, rows, weight, prediction_mean and label_mean."""
-    order, ranked, mass, which = _bins(rows)
-    if not len(order):
+    ranked, which = _bins(rows)
+    mass = ranked.weight
+    if not len(mass):
         return []
     first = np.flatnonzero(run_starts(which))
-    last = np.append(first[1:], len(order)) - 1
+    last = np.append(first[1:], len(mass)) - 1
     weights = np.add.reduceat(mass, first)
-    predictions = np.add.reduceat(mass * ranked, first) / weights
-    labels = np.add.reduceat(mass * rows.label[order], first) / weights
+    predictions = np.add.reduceat(mass * ranked.prediction, first) / weights
+    labels = np.add.reduceat(mass * ranked.label, first) / weights
     return [
         {
-            "low": float(ranked[a]),
-            "high": float(ranked[b]),
+            "low": float(ranked.prediction[a]),
+            "high": float(ranked.prediction[b]),
             "rows": int(b - a + 1),
             "weight": float(weights[i]),
             "prediction_mean": float(predictions[i]),

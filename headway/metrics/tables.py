@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.metrics.base import Floats, Rows
-from headway.metrics.classification import by_score, calibration_bins, decided, f1_of
+from headway.metrics.classification import by_score, calibration_bins, decided, f1_of, scores
 from headway.metrics.regression import pinball
 
 POINTS = 200
@@ -90,7 +90,7 @@ def _lift(rows: Rows) -> Columns:
 def _falling(rows: Rows) -> tuple[Floats, Floats, Floats]:
     """(distinct scores, the highest first; the weight of positives at or above each; that of negatives)"""
     _, positive, negative = by_score(rows)
-    return np.unique(rows.prediction)[::-1], np.cumsum(positive[::-1]), np.cumsum(negative[::-1])
+    return scores(rows)[::-1], np.cumsum(positive[::-1]), np.cumsum(negative[::-1])
 
 
 def _roc(rows: Rows) -> Columns:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.process_tuning import NEW_OBJECTS, uncollected
+from headway.process_tuning import NEW_OBJECTS, freed_kept, in_threads, uncollected
 
 
 def test_the_collector_is_off_meanwhile_and_as_before_then():
@@ -166,3 +166,47 @@ import keras
 print(any(name.startswith("headway") for name in keras.saving.get_custom_objects()))
 """
     assert _printed(program) == "True\n"
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_answer_in_order_and_the_first_error_is_raised_and_ends_the_rest(monkeypatch, cores):
+    monkeypatch.setattr("headway.process_tuning.cores", lambda: cores)
+    assert (
+        in_threads(lambda number: number**2, range(20)) == [number**2 for number in range(20)]
+        and in_threads(str, []) == []
+    )
+    began = []
+
+    def failing(number):
+        began.append(number)
+        if number in (3, 4):
+            raise ValueError(number)
+
+    with pytest.raises(ValueError, match="3"):
+        in_threads(failing, range(10_000))
+    assert len(began) < 10_000
+
+    def check():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(str, range(5), check=check)
+
+
+def test_memory_that_is_freed_in_a_block_is_there_again_behind_it():
+    """In a process of its own: what malloc keeps is of the whole process."""
+    program = """
+import sys, numpy as np
+from headway.process_tuning import freed_kept
+def held(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+before = held()
+with freed_kept():
+    arrays = [np.ones(1 << 20) for _ in range(40)]
+    del arrays
+    assert held() - before > 250e6, held() - before
+assert held() - before < 60e6, held() - before
+"""
+    if sys.platform == "linux":
+        subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(ValueError), freed_kept():
+        raise ValueError

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
+from headway.process_tuning import cores
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from tfcore.augment.rows import Augment
@@ -36,7 +37,6 @@ from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
 from tfcore.heads.multi_head import LABELS
-from tfcore.runtime.devices import cores
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import PackedColumns, RawColumn

@@ -5,13 +5,13 @@ threads = prepare(2)          # 2, or what this process was already running with
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.process import owned
+from headway.process_tuning import cores
 from tfcore.private_api import op_determinism, set_op_determinism
 
 
@@ -97,8 +97,3 @@ def numerics_of(given: tuple[bool, bool]) -> Iterator[None]:
 def _set_numerics(given: tuple[bool, bool]) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(given[0])
     set_op_determinism(given[1])
-
-
-def cores() -> int:
-    """The number of cores that this process may run on, TensorFlow's own default."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -20,11 +20,11 @@ import tensorflow as tf
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.monitor import Monitor
+from headway.process_tuning import cores
 from headway.storage.prefetch import RemoteFiles
 from tfcore.data.source import Feed
 from tfcore.distribute.placement import Choice, workers_of
 from tfcore.distribute.process_group import run_together
-from tfcore.runtime.devices import cores
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.steps.device_choice import Work, choose_device, work_of

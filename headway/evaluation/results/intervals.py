@@ -135,16 +135,24 @@ class _Sample:
                     return found * math.sqrt(count / self.units)
         return of(self.rows, self.codes, self.units)
 
-    @cached_property
+    @property
     def _looked_at(self) -> tuple[Rows, NDArray[np.int64]]:
         """(the rows, of many units a sample; the place of each row's unit in a random order)"""
-        random = np.random.Philox(key=self.seed).random_raw(self.units)
-        order = np.argsort(random, kind="stable")[:MOST_UNITS]
-        place = np.full(self.units, -1)
-        place[order] = np.arange(len(order))
-        of_row = place if self.codes is None else place[self.codes]
-        kept = self.rows.at(of_row >= 0) if len(order) < self.units else self.rows
-        return kept, of_row[of_row >= 0]
+
+        def chosen() -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+            random = np.random.Philox(key=self.seed).random_raw(self.units)
+            most = min(MOST_UNITS, self.units)
+            order = np.flatnonzero(random <= np.partition(random, most - 1)[most - 1])
+            order = order[np.argsort(random[order], kind="stable")][:most]
+            place = np.full(self.units, -1)
+            place[order] = np.arange(most)
+            of_row = place if self.codes is None else place[self.codes]
+            return of_row >= 0, of_row[of_row >= 0]
+
+        kept, place = self.rows.once_for_all(("sample", self.seed), chosen)
+        if len(place) == len(kept):
+            return self.rows, place
+        return self.rows.once(("sample", self.seed), lambda: self.rows.at(kept)), place
 
     @cached_property
     def without(self) -> list[Rows]:

@@ -24,8 +24,8 @@ class Cut:
     """The rows cut by one column, or by two."""
 
     name: str
-    codes: NDArray[np.int64]
-    """The slice of each row."""
+    codes: NDArray[Any]
+    """The slice of each row, an integer."""
     values: Sequence[str]
     parts: tuple[Cut, ...] = ()
     """Of a pair."""
@@ -104,7 +104,7 @@ class LossBySlice:
         """The same where rows of one unit count together: sums over the units of a slice, and of all units without them."""
         assert self._units is not None
         units, width = self._units, len(cut.values)
-        codes = cut.codes.astype(np.min_scalar_type(width))
+        codes = cut.codes.astype(np.min_scalar_type(width), copy=False)
         # of few values: sorted by radix, and units stay in order within a slice
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes, minlength=width)
@@ -113,23 +113,29 @@ class LossBySlice:
         starts = run_starts(units.unit[order])
         starts[ends[:-1]] = True
         begins = np.flatnonzero(starts)  # of the rows of one unit in one slice
-        firsts = np.searchsorted(begins, ends - sizes[there])
+        bounds = np.searchsorted(begins, np.append(0, ends))
 
         def of_parts(values: NDArray[Any]) -> Floats:
             """The sum over the units of each slice of what their rows in it amount to."""
             found = np.zeros(width)
-            found[there] = np.add.reduceat(values, firsts, dtype=np.float64)
+            found[there] = np.add.reduceat(values, bounds[:-1], dtype=np.float64)
+            return found
+
+        def counted(truths: NDArray[np.bool_]) -> Floats:
+            """The number of units of each slice for which it is true."""
+            found = np.zeros(width)
+            found[there] = np.diff(np.searchsorted(np.flatnonzero(truths), bounds))
             return found
 
         mass = np.add.reduceat(units.mass[order], begins)
         if units.alike is None:
             weigh, some = (np.add.reduceat(each[order], begins) for each in (units.weight, units.positive))
         else:
-            some = np.append(begins[1:], len(order)) - begins
-            weigh = units.alike * some
-        square, mixed, squared = of_parts(mass**2), of_parts(mass * weigh), of_parts(weigh**2)
+            some = np.diff(begins, append=len(order))
+            weigh = some.astype(np.float64)
+        square, mixed, squared = of_parts(mass * mass), of_parts(mass * weigh), of_parts(weigh * weigh)
         inside_only = (some > 0) & (some == units.all_of_row[order[begins]])
-        counts = np.stack([of_parts(some > 0), np.count_nonzero(units.all) - of_parts(inside_only)])
+        counts = np.stack([counted(some > 0), np.count_nonzero(units.all) - counted(inside_only)])
         # the rows of a slice times all of their unit, which needs no sum by unit
         mass_mass, mass_weight, weight_mass, weight_weight = (
             np.asarray(np.bincount(cut.codes, each, width), np.float64) for each in units.products

@@ -7,7 +7,8 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from headway.evaluation.results.threshold import Decided, decide
 from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Floats, Made, Metric, Rows
+from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.tables import CONFUSION, Table
 from headway.monitor import Monitor
+from headway.process_tuning import MOST_THREADS, freed_kept, in_threads
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -36,6 +39,8 @@ CHAMPION = "champion"
 """Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
+ROWS_AT_ONCE = 6_000_000
+"""Of all threads together."""
 _CLASSES = ("class", "label", "predicted")
 """Columns of tables that hold classes."""
 
@@ -50,12 +55,13 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
         ConfigError: a metric of the user's own fails.
     """
-    table = read_predictions(request.predictions.file, request.columns, group=request.group)
-    result = results(table, request, monitor)
-    if (rows := sample_of(table)) is not None:
-        result["sample_of"] = rows
-    for label in request.labels:
-        _add(result, label, table, request, monitor)
+    with freed_kept():
+        table = read_predictions(request.predictions.file, request.columns, group=request.group)
+        result = results(table, request, monitor)
+        if (rows := sample_of(table)) is not None:
+            result["sample_of"] = rows
+        for label in request.labels:
+            _add(result, label, table, request, monitor)
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
@@ -97,13 +103,30 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
-    baselines, champion = _baselines(request, task, metrics, table, rows, monitor, of)
+    baselines, theirs = _baselines(request, task, metrics, table, rows, monitor, of)
     loss = task.metric("loss") if "loss" in task.metric_names else None
     rows, drawn_by = drawn_together(request.clusters, table, rows, None, loss, group=request.group)
-    models = {"": rows} | ({} if champion is None else {CHAMPION: rows.predicted(champion)})
+    models = {"": rows.keeping()}
+    if theirs is not None:
+        models[CHAMPION] = replace(rows.predicted(theirs[0]), memo=theirs[1])
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
+
+    def of_all(model: str) -> tuple[dict[str, Any], Rows]:
+        """(what is told of one model on all rows; these with their order by prediction, which that of slices follows from)"""
+        rows = models.pop(model)  # what is computed of them goes
+        facts: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
+        if model:
+            facts |= _confusion(request, task, rows, decided)
+        else:
+            facts |= {"few_rows": few_rows(rows, metrics), "metrics": measured(metrics, rows)}
+            facts["tables"] = _tables(request, task, rows, decided)
+        return facts, rows.keeping(ORDER)
+
+    names = [*models]
+    facts, kept = zip(*_each(request, of_all, names, len(rows), monitor), strict=True)
+    models, rows = dict(zip(names, kept, strict=True)), kept[0]
     own = table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None
     losses = None if of is not None else row_losses(rows, task.row_loss, own)
     by_loss = None if losses is None else RowsByLoss(table, rows, losses)
@@ -117,6 +140,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         by_loss=by_loss,
         min_rows=request.slice_min_rows,
         confidence=request.confidence,
+        threads=at_once(len(rows)),
         check=monitor.check,
     )
     return {
@@ -124,17 +148,14 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
         "rows": len(rows),
         "spans": list(request.spans),
         "weight": rows.total,
-        "metrics": measured(metrics, rows),
-        "intervals": _intervals(request, rows, metrics),
+        **facts[0],
         "confidence": request.confidence,
         "drawn_by": drawn_by,
-        "few_rows": few_rows(rows, metrics),
         "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
-        "champion": _champion(request, task, models, metrics, decided),
+        "champion": facts[1] if len(facts) > 1 else None,
         "by_slice": by_slice,
         "threshold": _threshold(request, decided),
-        "tables": _tables(request, task, rows, decided),
         "titles": {table.name: table.title for table in task.tables_for(rows)},
         "worst_slices": worst_slices,
         "worst_rows": [] if by_loss is None else _worst_rows(request, by_loss, by_slice, worst_slices),
@@ -177,20 +198,43 @@ def _by_slice(
     parts = list(slice_rows(table, name, request.slice_min_rows))
     sizes = sorted((len(at) for _, at in parts), reverse=True)
     least = sizes[min(len(sizes), MOST_INTERVALS) - 1] if sizes else 0
-    found: dict[str, Any] = {}
-    for value, at in parts:
-        monitor.check()
-        found[value] = {"rows": len(at)}
+    orders = {model: orders_of_parts(rows, [at for _, at in parts]) for model, rows in models.items()}
+
+    def facts(number: int) -> dict[str, Any]:
+        _, at = parts[number]
+        found: dict[str, Any] = {"rows": len(at)}
         if by_loss is not None and by_loss.excess(at) > 0:
-            found[value]["worst_rows"] = by_loss.numbers(at)
+            found["worst_rows"] = by_loss.numbers(at)
         own = models[""].at(at)
         for model, rows in models.items():
             some = own.predicted(rows.prediction[at]) if model else own
+            if (order := orders[model]) is not None:
+                some.memo[ORDER] = order[number]
             # first: what a metric's value is made of is kept until the next metric
             between = _intervals(request, some, metrics) if len(at) >= least else None
-            facts: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})
-            found[value] |= {model: facts} if model else facts
-    return found
+            of: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})
+            found |= {model: of} if model else of
+        return found
+
+    found = _each(request, facts, range(len(parts)), max(sizes, default=0), monitor)
+    return {value: of for (value, _), of in zip(parts, found, strict=True)}
+
+
+def at_once(rows: int) -> int:
+    """The number of threads for work on so many rows each, whose arrays take a hundred bytes of a row."""
+    return max(1, min(MOST_THREADS, ROWS_AT_ONCE // max(rows, 1)))
+
+
+def _each(
+    request: MeasureRequest, of: Callable[[Any], Made], items: Sequence[Any], rows: int, monitor: Monitor
+) -> list[Made]:
+    """`of` each item, in threads unless code of the user's own runs in it, which may not be made for that.
+
+    Args:
+        rows: of one item, at most.
+    """
+    own = request.metrics or ":" in request.task
+    return in_threads(of, items, most=1 if own else at_once(rows), check=monitor.check)
 
 
 def _baselines(
@@ -201,38 +245,35 @@ def _baselines(
     rows: Rows,
     monitor: Monitor,
     of: str | None,
-) -> tuple[dict[str, Any], Floats | None]:
+) -> tuple[dict[str, Any], list[Any] | None]:
     """The metrics of the constant, and of other models on the same rows, as far as they predict the label; and the champion's
-    predictions."""
+    predictions, with their order as `Rows.memo` has it."""
     found: dict[str, Any] = {}
     champion = None
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
-    for name, ref in others.items():
-        monitor.check()
+
+    def of_other(name: str) -> tuple[dict[str, Any], Floats, dict[Any, Any]] | None:
+        ref = others[name]
         theirs = read_predictions(ref.file, request.columns_of_others, group=request.group)
         if of is not None and (theirs := part_of(theirs, of)) is None:
-            continue
+            return None
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))
         their_rows = _rows(request, task, theirs, metrics)
-        found[name] = measured(metrics, their_rows)
-        champion = their_rows.prediction if name == CHAMPION else champion
+        return measured(metrics, their_rows), their_rows.prediction, their_rows.keeping(ORDER).memo
+
+    for name, other in zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True):
+        if other is not None:
+            found[name], *of_champion = other
+            champion = of_champion if name == CHAMPION else champion
     return found, champion
 
 
-def _champion(
-    request: MeasureRequest,
-    task: Task,
-    models: Mapping[str, Rows],
-    metrics: Sequence[Metric],
-    decided: Decided | None,
-) -> dict[str, Any] | None:
-    if (rows := models.get(CHAMPION)) is None:
-        return None
-    found: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
+def _confusion(request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None) -> dict[str, Any]:
+    """The champion's, where the task has one."""
     confusion = next((table for table in task.tables_for(rows) if table.name == CONFUSION.name), None)
-    return found if confusion is None else found | {"confusion": _with_names(request, confusion, rows, decided)}
+    return {} if confusion is None else {"confusion": _with_names(request, confusion, rows, decided)}
 
 
 def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from headway.evaluation.bootstrap import drawn_units
 from headway.evaluation.results.intervals import Interval, intervals
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
-from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of
+from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of, scores
 
 FOLDS = 5
 FOLD = "/fold"
@@ -92,16 +92,14 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
     if not (rows.total > 0 and rows.known):
         return None
     weighty = rows if rows.weight.min() > 0 else rows.at(rows.weight > 0)
-    run, positive, negative = by_score(weighty)
-    scores = np.empty(len(positive))
-    scores[run] = weighty.prediction
-    scores = scores[::-1]
+    _, positive, negative = by_score(weighty)
+    falling = scores(weighty)[::-1]
     # flagged are the rows of so many of the highest scores: none, one, ..., all
     right, wrong = (np.append(0.0, np.cumsum(weights[::-1])) for weights in (positive, negative))
     at = _best(rule, right, wrong)
     if at is None:
         return None
-    edges = np.concatenate([[1.0 if scores[0] < 1.0 else 2.0], scores, [min(0.0, 2 * scores[-1])]])
+    edges = np.concatenate([[1.0 if falling[0] < 1.0 else 2.0], falling, [min(0.0, 2 * falling[-1])]])
     return float((edges[at] + edges[at + 1]) / 2)
 
 

@@ -28,6 +28,7 @@ from headway.evaluation.results.slice_losses import Cut, LossBySlice, Means
 from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
+from headway.process_tuning import in_threads
 
 MOST_COLUMNS, MOST_PAIRED, BINS = 20, 6, 5
 """So many columns are looked at, so many of them in pairs, and numbers in so many bins."""
@@ -61,6 +62,7 @@ def worst(
     confidence: float = 0.95,
     losses: Floats | None = None,
     by_loss: RowsByLoss | None = None,
+    threads: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
     """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
@@ -72,6 +74,7 @@ def worst(
         min_rows: smaller slices are not looked at.
         losses: of each row, [rows], in the place of `loss`.
         by_loss: what finds the worst rows of each slice.
+        threads: so many work at once.
         check: called now and then; may raise to stop.
     """
     name = loss.name if losses is None and loss is not None else "loss"
@@ -79,22 +82,28 @@ def worst(
     if losses is None or not names:
         return None
     measure = LossBySlice(rows, losses)
-    cuts = [_cut(table, name, measure.order) for name in names]
+
+    def of_column(name: str) -> tuple[Cut, Means]:
+        cut = _cut(table, name, measure.order)
+        return cut, measure(cut)
+
+    def of_pair(pair: tuple[Cut, Cut]) -> tuple[Cut, Means]:
+        a, b = pair
+        values = _crossed(a, b)
+        codes = a.codes.astype(np.min_scalar_type(len(values))) * len(b.values) + b.codes
+        cut = Cut(f"{a.name} x {b.name}", codes, values, pair)
+        return cut, measure(cut)
+
     found: list[tuple[Cut, int, Means]] = []
     strength: list[tuple[float, Cut]] = []
     means: dict[str, Means] = {}
-    for cut in cuts:
-        check()
-        means[cut.name] = of = measure(cut)
+    for cut, of in in_threads(of_column, names, most=threads, check=check):
+        means[cut.name] = of
         tested = np.flatnonzero((of.rows >= min_rows) & (of.rows < len(rows)) & np.isfinite(of.score))
         found += [(cut, int(value), of) for value in tested]
         strength.append((float(np.abs(of.score[tested]).max(initial=0.0)), cut))
     paired = [cut for _, cut in sorted(strength, key=lambda each: -each[0])[:MOST_PAIRED]]
-    for pair in combinations(paired, 2):
-        check()
-        a, b = pair
-        cut = Cut(f"{a.name} x {b.name}", a.codes * len(b.values) + b.codes, _crossed(a, b), pair)
-        of = measure(cut)
+    for cut, of in in_threads(of_pair, [*combinations(paired, 2)], most=threads, check=check):
         tested = np.flatnonzero((of.rows >= min_rows) & np.isfinite(of.score))
         found += [(cut, int(value), of) for value in tested if _is_new(cut, int(value), of, means)]
     chances = np.array([tail(-float(of.score[value]), 1.0, float(of.freedom[value])) for _, value, of in found])
@@ -109,7 +118,7 @@ def worst(
     sure.sort(key=lambda i: float(found[i][2].others[found[i][1]] - found[i][2].loss[found[i][1]]))
     shown = ((np.sort(measure.order[found[i][0].codes == found[i][1]]), i) for i in sure[:MOST_SHOWN])
     described = [_described(name, rows, at, *found[i], float(adjusted[i]), by_loss) for at, i in shown]
-    sizes = {"tried": len(found), "columns": len(cuts), "significant": len(sure)}
+    sizes = {"tried": len(found), "columns": len(means), "significant": len(sure)}
     return {"metric": name, **sizes, "slices": described}
 
 
@@ -126,7 +135,7 @@ def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) ->
 def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
     (part,) = parts_of(name)
     codes, values = value_codes(table, part)
-    return Cut(name, codes[order], values)
+    return Cut(name, codes.astype(np.min_scalar_type(len(values)))[order], values)
 
 
 def _crossed(a: Cut, b: Cut) -> list[str]:

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs.runners import config
-from beam_jobs.runners.config import RunnerConfig, make_pipeline, usable_cores
+from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.watch import worker_threads
 from headway.config import load
 from headway.errors import ConfigError
+from headway.process_tuning import cores
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -57,7 +58,7 @@ def test_direct_is_beams_in_process_runner_and_ignores_the_command_line(monkeypa
 
 
 def test_there_are_as_many_workers_as_cores():
-    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads()) == (usable_cores(), 8)
+    assert (RunnerConfig().threads(), RunnerConfig(workers=8).threads()) == (cores(), 8)
 
 
 def test_options_reach_beam_and_unknown_ones_are_refused():

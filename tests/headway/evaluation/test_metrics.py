@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.evaluation.metrics import measure, measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
-from headway.metrics.base import OfOnePart, by_unit
-from headway.metrics.classification import auc
+from headway.metrics.base import OfOnePart, Rows, by_unit
+from headway.metrics.classification import auc, by_score, orders_of_parts
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import results_of
@@ -96,6 +96,19 @@ def test_a_weight_of_two_is_the_row_twice_and_zero_is_no_row(rows):
     repeated = measure("binary", *(np.repeat(x, times) for x in (label, prediction)))
     for name, value in weighted.items():
         assert repeated[name] == (None if value is None else pytest.approx(value, abs=1e-9)), name
+
+
+@quick
+@given(ROWS, st.integers(1, 4))
+def test_the_order_of_parts_follows_from_that_of_all_rows(rows, width):
+    label, prediction, weight = map(np.asarray, zip(*rows, strict=True))
+    whole = Rows(label.astype(float), prediction, weight)
+    number = np.arange(len(label)) * 7 % 5
+    parts = [np.flatnonzero(number == part) for part in range(width)]
+    assert orders_of_parts(whole, parts) is None, "nobody has asked for the order"
+    by_score(whole)
+    for at, order in zip(parts, orders_of_parts(whole, parts), strict=True):
+        assert order.tolist() == np.argsort(prediction[at], kind="stable").tolist()
 
 
 @quick

@@ -44,6 +44,16 @@ def test_a_number_is_cut_at_its_quantiles():
     assert rows("origin x distance: 2")["JFK x distance <= 250"] == [0, 1]
 
 
+def test_a_dictionary_has_the_slices_of_its_values():
+    for name in ("carrier", "origin", "carrier x origin", "distance: 2"):
+        for column in ("carrier", "origin", "distance"):
+            encoded = TABLE.set_column(
+                TABLE.column_names.index(column), column, TABLE.column(column).dictionary_encode()
+            )
+            found = {value: at.tolist() for value, at in slice_rows(encoded.slice(1), name)}
+            assert found == {value: at.tolist() for value, at in slice_rows(TABLE.slice(1), name)}
+
+
 def test_bins_of_many_rows_hold_as_many_each():
     table = pa.table({"x": np.random.default_rng(0).normal(size=10_000)})
     assert [len(at) for _, at in slice_rows(table, "x: 4")] == [2500] * 4
