@@ -5,8 +5,8 @@
     bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
-An object appears whole or not at all, when its put ends; there is no rename. obstore does all but upload files, which
-pyarrow does: a part at a time, to Cloud Storage too.
+An object appears whole or not at all, when its put ends; there is no rename. pyarrow uploads files, a part at a time, and
+copies within the bucket; obstore does all else.
 """
 
 from __future__ import annotations
@@ -281,7 +281,8 @@ class Bucket:
         Raises:
             StoreError: it is gone, or the bucket does not take the copy.
         """
-        if self._ask(key, lambda client: client.copy(key, other) or True) is None:
+        names = f"{self._base}/{key}", f"{self._base}/{other}"
+        if self._ask(key, lambda client: self._files.copy_file(*names) or True) is None:
             raise StoreError("is gone", where=self.name(key), fix="run again")
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
