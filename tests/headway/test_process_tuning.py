@@ -78,23 +78,29 @@ def test_arrow_knows_data_frames_in_a_process_of_headways_own_as_in_any(before):
     assert _printed(f"{before}\n{first_array}\n{_DATA_FRAMES}") == "1 True 2\n1 1\n"
 
 
-def test_only_a_process_of_headways_own_without_a_file_of_the_users_imports_beam_without_pandas(tmp_path):
+def test_only_a_process_of_headways_own_without_a_file_of_the_users_imports_beam_without_its_optional_parts(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n")
     program = """
 import sys
 from beam_jobs.runners.beam_import import leave_out_optional, load_beam
 {before}
 beam = load_beam()
-print("pandas" in sys.modules, "pymongo" in sys.modules)
+print(*(name in sys.modules for name in ("apache_beam.io.gcp.bigquery", "boto3", "pandas", "pymongo")))
 """
     used = f"""
 beam.io.ReadFromCsv({str(tmp_path / "a.csv")!r})
 beam.io.ReadFromMongoDB(uri="mongodb://localhost:1", db="d", coll="c", bucket_auto=True)
 """
     own = "from headway.process import own; own()"
-    assert _printed(program.format(before=f"{own}; leave_out_optional()")) == "False False\n"
-    assert _printed(program.format(before="leave_out_optional()") + used) == "True True\n"
-    assert _printed(program.format(before=own) + used) == "True True\n", "a file of the user's may need them"
+    later = """
+from apache_beam.io.gcp.bigquery import ReadFromBigQuery
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+import boto3
+"""
+    assert _printed(program.format(before=f"{own}; leave_out_optional()") + later) == "False False False False\n"
+    used += "beam.io.ReadFromBigQuery"
+    assert _printed(program.format(before="leave_out_optional()") + used) == "True True True True\n"
+    assert _printed(program.format(before=own) + used) == "True True True True\n", "a file of the user's may need them"
 
 
 def test_arrow_is_without_pandas_only_in_a_process_of_headways_own_which_may_import_it_all_the_same():
