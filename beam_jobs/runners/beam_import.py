@@ -22,7 +22,7 @@ from headway.process_tuning import arrow_without_pandas, for_all_threads, hidden
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()
 _OPTIONAL = ("apache_beam.io.gcp.bigquery", "boto3", "pandas", "pymongo")
-"""What Beam takes along, where it is installed, for BigQuery, S3, data frames and MongoDB: two fifths of its import. Headway's own
+"""What Beam takes along, where it is installed, for BigQuery, S3, data frames and MongoDB: a third of its import. Headway's own
 pipelines have none of them, and read buckets without Beam."""
 _lean = False
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"

@@ -149,8 +149,11 @@ class RunResult:
     @property
     def trains(self) -> bool:
         """In a plan: whether a step needs TensorFlow."""
-        missing = [output.stage for output in self.outputs if not output.hit] + self.follows
-        return any(STAGES[name].tensorflow for name in missing)
+        return need_tensorflow([output.stage for output in self.outputs if not output.hit] + self.follows)
+
+
+def need_tensorflow(stages: Sequence[str]) -> bool:
+    return any(STAGES[name].tensorflow for name in stages)
 
 
 def stages_of(pipeline: Pipeline, last: str | None) -> list[str]:

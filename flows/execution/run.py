@@ -15,7 +15,7 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import, leave_out_optional
 from flows.dag.dag import run_dag
 from flows.dag.resolved_window import Window
-from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec
+from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec, need_tensorflow, stages_of
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import changes_since, code_of, lineage_of, newer_headway
@@ -169,7 +169,10 @@ class _Run:
         if not self.run_spec.loaded.user_files:
             leave_out_optional()
         if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
-            begin_import()  # while the plan reads the raw files: whatever it finds, none of it is ingested yet
+            # while the plan reads the raw files: whatever it finds, none of it is ingested yet
+            begin_import()
+            if need_tensorflow(stages_of(self.run_spec.loaded.pipeline, self.run_spec.last)):
+                child.spawn()
         window = Window.of(self.run_spec)
         plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False, window=window)
         if chosen := str(self.run_spec.chosen_window):

@@ -192,12 +192,13 @@ class Child:
                 relay(answer, monitor)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child and `plain` go, and kill what that does not end in `timeout` seconds."""
+        """Let the child and `plain` go, and kill what that does not end in `timeout` seconds; a child that was never called at
+        once, since it may be importing TensorFlow."""
         with self._state:
             plain, self._plain = self._plain, None
         if plain is not None:
             plain.close(timeout)
-        self._end(timeout)
+        self._end(0.0 if self._importing else timeout)
 
     def _end(self, timeout: float) -> None:
         with self._state:

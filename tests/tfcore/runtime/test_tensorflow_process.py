@@ -269,6 +269,16 @@ def test_a_call_says_that_it_waits_for_an_import_once_and_only_if_it_is_long(sta
     assert said == ["importing slow_to_import"]
 
 
+def test_a_child_that_is_not_called_is_let_go_at_once_while_it_imports(stages):
+    folder = stages["PYTHONPATH"].split(os.pathsep)[0]
+    (Path(folder) / "long_to_import.py").write_text("import time; time.sleep(60)")
+    with Child(on_line=lambda line: None, preload=("long_to_import",), environment=stages) as child:
+        child.spawn()
+        pid, began = child.pid, time.monotonic()
+    assert time.monotonic() - began < 4.0, "it gets five seconds where it works"
+    assert gone(pid)
+
+
 @pytest.mark.parametrize("lean", [False, True])
 def test_a_process_without_a_file_of_the_users_makes_arrays_without_pandas(lean, stages, tmp_path):
     with Child(preload=(), environment=stages, lean=lean) as child:
