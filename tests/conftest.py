@@ -234,12 +234,18 @@ def monthly(request, made_once):
 
 
 @pytest.fixture
-def headway():
-    """Type a headway command in a process of its own: headway("run", folder) -> CompletedProcess."""
+def headway(fork_server):
+    """Type a headway command in a process of its own: headway("run", folder) -> CompletedProcess. Where its imports are not what
+    the test is about, it is forked from one that has them."""
 
-    def run(*arguments, cwd=None, check=None, **kwargs):
-        command = [sys.executable, "-P", "-m", "flows.cli", *map(str, arguments)]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **kwargs)
+    def run(*arguments, cwd=None, check=None, env=None, imports=False):
+        if imports:
+            command = [sys.executable, "-P", "-m", "flows.cli", *map(str, arguments)]
+            done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+        else:
+            done = subprocess.CompletedProcess(
+                arguments, *fork_server.run("-m", "flows.cli", *arguments, cwd=cwd, env=env)
+            )
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr

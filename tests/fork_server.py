@@ -10,6 +10,7 @@ that name one folder share these servers, which end when the last of them has cl
 Other commands, and those whose environment TensorFlow reads while it is imported, are started as ever.
 """
 
+import atexit
 import contextlib
 import fcntl
 import importlib
@@ -77,21 +78,22 @@ class ForkServer:
             return subprocess.Popen(command, env=env, cwd=cwd, **more)
         return self._forked(kind, arguments, env, cwd) or subprocess.Popen(command, env=env, cwd=cwd, **more)
 
-    def start(self, script, *arguments, cwd):
-        """Start a script as `python script arguments` with this environment; its streams are pipes."""
-        words = ["-P", "-u", str(script), *map(str, arguments)]
-        return self._forked("worker", words, dict(os.environ), cwd) or subprocess.Popen(
+    def start(self, script, *arguments, cwd=None, env=None):
+        """Start `python script arguments`, with this environment or another; the script may be -m. Its streams are pipes."""
+        words, env = ["-P", "-u", str(script), *map(str, arguments)], dict(os.environ if env is None else env)
+        return self._forked("worker", words, env, cwd) or subprocess.Popen(
             [sys.executable, *words],
             cwd=cwd,
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,
         )
 
-    def run(self, script, *arguments, cwd):
-        """Run a script as `python script arguments` with this environment: (exit code, stdout, stderr)."""
-        process = self.start(script, *arguments, cwd=cwd)
+    def run(self, script, *arguments, cwd=None, env=None):
+        """Run such a process to its end: (exit code, stdout, stderr)."""
+        process = self.start(script, *arguments, cwd=cwd, env=env)
         process.stdin.close()
         out = {}
 
@@ -270,7 +272,7 @@ def _run(asked, streams):
         sys.path[:0] = [folder for folder in folders if folder not in sys.path]
         os.chdir(asked["cwd"])
         words = [word for word in asked["arguments"] if word not in OPTIONS]
-        if words[0] == WORKER:  # what it starts, too, such as its replay
+        if words[0] in (WORKER, "-m"):  # what it starts, too, such as its replay
             import headway.process
 
             headway.process.subprocess = ForkServer(Path(asked["folder"]))
@@ -286,6 +288,7 @@ def _run(asked, streams):
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
+        atexit._run_exitfuncs()  # such as those that send the last spans of a command
         os._exit(code)
 
 

@@ -159,7 +159,8 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
 
     # nothing changed, right after a promotion
     before = sum(os.times()[2:4])
-    done = headway("run", project, "--json", "--until", "2013-03", env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
+    env = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}
+    done = headway("run", project, "--json", "--until", "2013-03", env=env, imports=True)
     assert sum(os.times()[2:4]) - before < 10, "of a processor, whatever else it does"
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "flows.dag.dag" in imported and not sorted(imported & UNNEEDED)
@@ -232,15 +233,15 @@ def test_a_rejected_candidate_is_not_promoted_and_says_why(typed, exported):
     assert not (exported / "store" / "models").exists()
 
 
-def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(typed, exported):
+def test_a_stop_keeps_what_was_done_and_the_next_run_resumes(typed, exported, fork_server):
     steps = ["--set", "training.steps=200000"]
-    command = [sys.executable, "-P", "-m", "flows.cli", "run", str(exported), *steps]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = fork_server.start("-m", "flows.cli", "run", exported, *steps)
     checkpoints = exported / "store" / "checkpoints"
     until(lambda: any(checkpoints.glob("*/*")))
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130, errors
+    os.kill(process.pid, signal.SIGINT)
+    with process.stderr, process.stdout, process.stdin:
+        errors = process.stderr.read().decode()
+    assert process.wait() == 130, errors
     assert "Traceback" not in errors
     assert any(checkpoints.glob("*/*"))
     assert not list((exported / "store" / "stages" / ".staging").iterdir())

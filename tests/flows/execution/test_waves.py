@@ -16,11 +16,11 @@ from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
 from tests.waiting import until
 
-SPANS, WAVE = 60, 5
+SPANS, WAVE = 20, 2
 
 
 def steps_of(folder):
-    """The ingests of sixty spans, of the same bytes each."""
+    """The ingests of some spans, of the same bytes each."""
     requests = [make_request(path) for path in sorted(folder.glob("*.csv"))]
     requests = [request.model_copy(update={"span": f"{i:02d}"}) for i, request in enumerate(requests)]
     module.WAVE_BYTES = WAVE * requests[0].input_bytes

@@ -148,10 +148,10 @@ def test_what_a_command_says_without_a_run_is_about_its_pipeline(project, headwa
     assert done.returncode and {record["pipeline"] for record in _records(done)} == {"flights"}, done.stderr
 
 
-def test_the_environment_asks_for_it_too(project, headway):
+def test_the_environment_asks_for_it_too(exported, headway):
     env = os.environ | {"HEADWAY_LOG_FORMAT": "json"}
-    assert _records(headway("stats", project, env=env, check=0))[-1]["event"] == "run.ended"
-    assert not headway("stats", project, "--log-format", "text", "--quiet", env=env, check=0).stderr
+    assert _records(headway("stats", exported, env=env, check=0))[-1]["event"] == "run.ended"
+    assert not headway("stats", exported, "--log-format", "text", "--quiet", env=env, check=0).stderr
 
 
 MODULE = """

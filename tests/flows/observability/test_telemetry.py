@@ -166,15 +166,15 @@ def test_the_standard_variables_send_a_run_to_a_collector(project, headway, coll
     assert {"headway.ingest.rows", "headway.stage.duration", "headway.run.duration"} <= metrics
 
 
-def test_a_collector_that_is_gone_costs_a_line_and_no_run(project, headway):
+def test_a_collector_that_is_gone_costs_a_line_and_no_run(exported, headway):
     env = _environment(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}")
-    done = headway("stats", project, "--quiet", env=env, check=0)
+    done = headway("stats", exported, "--quiet", env=env, check=0)
     assert len(done.stderr.splitlines()) <= 1 and "Traceback" not in done.stderr
 
 
-def test_an_exporter_that_is_not_installed_is_named(project, headway):
+def test_an_exporter_that_is_not_installed_is_named(exported, headway):
     env = _environment(OTEL_TRACES_EXPORTER="zipkin")
-    done = headway("stats", project, "--quiet", env=env, check=0)
+    done = headway("stats", exported, "--quiet", env=env, check=0)
     assert "no telemetry is exported: Requested component 'zipkin' not found" in done.stderr
 
 

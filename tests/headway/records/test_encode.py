@@ -53,7 +53,7 @@ def batch_of(rows: dict[str, list], columns=COLUMNS) -> pa.RecordBatch:
 
 
 @st.composite
-def batches(draw, min_rows=0, max_rows=40) -> pa.RecordBatch:
+def batches(draw, min_rows=0, max_rows=16) -> pa.RecordBatch:
     n = draw(st.integers(min_rows, max_rows))
     made = {}
     for column in COLUMNS:
@@ -146,7 +146,7 @@ def test_varints_of_any_int64(values):
     assert varints(data).tolist() == values
 
 
-@given(batches(max_rows=120), st.lists(st.integers(0, 120), max_size=6))
+@given(batches(max_rows=60), st.lists(st.integers(0, 60), max_size=6))
 @settings(deadline=None)
 def test_several_records_at_once_are_those_of_each_alone(batch, cuts):
     ends = sorted({min(cut, batch.num_rows) for cut in cuts} | {batch.num_rows})
