@@ -5,16 +5,14 @@
 
 In this order: of a split by time the latest rows; else whole units by a hash, those of the split's key or of the group column;
 else single rows by a hash of their place. What is drawn depends on the shards and the share alone: a training that goes on after
-a kill draws it again. Only the one column is read for it; a row takes at most 16 bytes in memory meanwhile, and then a bit.
+a kill draws it again. Only the one column is read for it, again for each look at more than `KEPT_ROWS` rows; a row takes a bit.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -27,6 +25,12 @@ from tfcore.data.shards import Holdout, Shards
 from tfcore.train.request import Latest
 from tfcore.transform.raw_column import RawColumn
 
+KEPT_ROWS = 1 << 25
+"""What is read of so many rows is kept for the next look; of more it is read again."""
+MOST_VALUES = 1 << 22
+"""Of more distinct values the share that is held out may be off by a thousandth."""
+SLOT_BITS = 26
+"""Of more than `KEPT_ROWS` rows, units with so many equal bits of their hash are as late as the latest of them."""
 _SALT = 0x686F6C64  # "hold": another draw than the split's
 
 
@@ -43,83 +47,143 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | No
         group: the group column.
         latest: the split is by time.
     """
+    unit = UNIT if shards.unit else group
     if latest is None:
-        units = _units(shards, group)
-        if units is None:
+        if unit is None:
             return Drawn(Holdout.by_place(shards, share, inside=True))
-        held = _top(_of_runs(units, shards), share, shuffled=True)
+        held = _top(_of_runs(_kept(lambda: _units(shards, unit), shards), shards), shards, share, shuffled=True)
         what = "one unit that the split keeps together"
     elif latest.column in [column.name for column in shards.columns]:
-        held = _top(_of_runs(_times(shards, latest.column, group), shards), share)
+        held = _top(_of_runs(_times(shards, latest.column, unit), shards), shards, share)
         what = f"one value of {latest.column!r}"
     else:
         held, what = _last(shards, share), "one group"
     if held is None:
         return Drawn(None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them")
-    return Drawn(Holdout.of(np.split(held, np.cumsum(shards.counts)[:-1]), inside=True))
+    return Drawn(Holdout.of(held, inside=True))
+
+
+ByShard = Callable[[], Iterable[NDArray[Any]]]
+"""Something of each row, by shard; it can be asked for again."""
+
+
+def _kept(read: ByShard, shards: Shards) -> ByShard:
+    """The same, read once where rows are not too many."""
+    if shards.total > KEPT_ROWS:
+        return read
+    kept = list(read())
+    return lambda: kept
 
 
 def _read(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
-    for piece in look_through(shards, [column], lambda columns: of(columns[column])):
-        yield piece.numpy()
+    """Something of each row's value in a column, by shard."""
+    pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
+    waiting: list[NDArray[Any]] = []
+    for count in shards.counts:
+        while sum(map(len, waiting)) < count or not waiting:
+            waiting.append(next(pieces))
+        every = np.concatenate(waiting)
+        yield every[:count]
+        waiting = [every[count:]]
 
 
-def _units(shards: Shards, group: str | None) -> NDArray[np.uint32] | None:
-    """A hash of each row's unit; a row without one has its own. None: every row is a unit."""
-    column = UNIT if shards.unit else group
-    if column is None:
-        return None
-    units, at = np.empty(shards.total, np.uint32), 0  # of 32 bits: units with the same hash go together
+def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
+    """A hash of each row's unit, by shard; a row without one has its own."""
+    at = 0  # of 32 bits: units with the same hash go together
     for ids in _read(shards, column, group_ids):
         hashes = mix64(ids.view(U64), _SALT)
         if len(alone := np.flatnonzero(ids == NO_GROUP)):
             hashes[alone] = mix64((at + alone).astype(U64), _SALT + 1)
-        units[at : at + len(ids)] = hashes >> U64(32)
+        yield (hashes >> U64(32)).astype(np.uint32)
         at += len(ids)
-    return units
 
 
-def _times(shards: Shards, column: str, group: str | None) -> NDArray[Any]:
-    """What says how late each row is, the greater the later. A unit is as late as its latest row."""
-    pieces = list(_read(shards, column, RawColumn.plain))
-    if pieces[0].dtype == object:
-        texts = pa.chunked_array([pa.array(piece, pa.binary()).dictionary_encode() for piece in pieces])
-        encoded = texts.unify_dictionaries().combine_chunks()
-        times = pc.rank(encoded.dictionary).to_numpy()[encoded.indices.to_numpy()]
-    else:
-        times = np.concatenate(pieces)
-        times = np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
-    units = _units(shards, group)
-    if units is None:
-        return times
-    order = np.argsort(units, kind="stable")
-    lengths = np.diff(np.append(np.flatnonzero(np.diff(units[order].astype(np.int64), prepend=-1)), len(units)))
-    latest = np.empty_like(times)
-    latest[order] = _latest_of_each(times[order], lengths)
-    return latest
+def _times(shards: Shards, column: str, unit: str | None) -> ByShard:
+    """How late each row is, the greater the later. A unit is as late as its latest row."""
+
+    def plain() -> Iterator[NDArray[Any]]:
+        for times in _read(shards, column, RawColumn.plain):
+            times = times.astype(np.bytes_) if times.dtype == object else times
+            yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
+
+    times = _kept(plain, shards)
+    values, _ = _tally(times())
+
+    def ranks() -> Iterator[NDArray[np.int32]]:
+        return ((np.searchsorted(values, each, "right") - 1).astype(np.int32) for each in times())
+
+    if unit is None:
+        return ranks
+    units = _kept(lambda: _units(shards, unit), shards)
+    known = np.unique(np.concatenate([*units()])) if shards.total <= KEPT_ROWS else None
+
+    def slots() -> Iterator[NDArray[Any]]:
+        for each in units():
+            yield each >> np.uint32(32 - SLOT_BITS) if known is None else np.searchsorted(known, each)
+
+    latest = np.full(1 << SLOT_BITS if known is None else len(known), -1, np.int32)
+    for slot, rank in zip(slots(), ranks(), strict=True):
+        np.maximum.at(latest, slot, rank)
+    return lambda: (latest[slot] for slot in slots())
 
 
-def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
+def _of_runs(orders: ByShard, shards: Shards) -> ByShard:
     """Give all rows of a run the place of its last one."""
-    return order if shards.runs is None else _latest_of_each(order, np.concatenate(shards.runs))
+    if (runs := shards.runs) is None:
+        return orders
+    return lambda: (
+        np.repeat(np.maximum.reduceat(order, np.cumsum(lengths) - lengths), lengths) if len(order) else order
+        for order, lengths in zip(orders(), runs, strict=True)
+    )
 
 
-def _latest_of_each(order: NDArray[Any], lengths: NDArray[np.int64]) -> NDArray[Any]:
-    return np.repeat(np.maximum.reduceat(order, np.cumsum(lengths) - lengths), lengths)
+def _tally(pieces: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """(distinct values, the least first; how often each comes). Of more than `MOST_VALUES`, neighbours go together."""
+    values, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    waiting: list[NDArray[Any]] = []
+
+    def merged() -> tuple[NDArray[Any], NDArray[np.int64]]:
+        more, of_more = np.unique(np.concatenate(waiting), return_counts=True)
+        every, at = np.unique(np.concatenate([values, more]) if len(values) else more, return_inverse=True)
+        found = np.zeros(len(every), np.int64)
+        np.add.at(found, at, np.concatenate([counts, of_more]))
+        while len(every) > MOST_VALUES:
+            every, found = every[::2], np.add.reduceat(found, np.arange(0, len(every), 2))
+        return every, found
+
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(map(len, waiting)) >= MOST_VALUES:
+            values, counts = merged()
+            waiting = []
+    return merged() if waiting else (values, counts)
 
 
-def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArray[np.bool_] | None:
-    """The last rows of an order, as near to `share` as whole values allow; None: there are none, or more than half.
+def _top(
+    orders: ByShard, shards: Shards, share: float, *, shuffled: bool = False
+) -> Iterator[NDArray[np.bool_]] | None:
+    """The last rows of an order, as near to `share` as whole values allow, by shard; None: there are none, or more than half.
 
     Args:
         shuffled: the order means nothing, so a value that more than half of the rows have can be the first.
     """
-    values, counts = np.unique(order, return_counts=True)
-    if shuffled and counts.max() * 2 > len(order):
-        order = np.where(order == values[counts.argmax()], order.dtype.type(0), order)
-        values, counts = np.unique(order, return_counts=True)
-    first = _nearest(np.cumsum(counts[::-1])[::-1], share, len(order))
-    return None if first is None else order >= values[first]
+    values, counts = _tally(orders())
+    most = int(counts.argmax())
+    first_of_all = shuffled and counts[most] * 2 > shards.total
+    ends = [*values[most : most + 2], None][:2]
+    if first_of_all:
+        values, counts = (np.append(of[most], np.delete(of, most)) for of in (values, counts))
+    first = _nearest(np.cumsum(counts[::-1])[::-1], share, shards.total)
+    if first is None:
+        return None
+
+    def held(order: NDArray[Any]) -> NDArray[np.bool_]:
+        late: NDArray[np.bool_] = order >= values[first]
+        if first_of_all:
+            late &= (order < ends[0]) | (False if ends[1] is None else order >= ends[1])
+        return late
+
+    return map(held, orders())
 
 
 def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
@@ -128,14 +192,18 @@ def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
     return int(off.argmin()) if np.isfinite(off).any() else None
 
 
-def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
-    """The rows that come last in the window: whole spans where these are about `share`."""
-    total = shards.total
+def _last(shards: Shards, share: float) -> Iterator[NDArray[np.bool_]] | None:
+    """The rows that come last in the window, by shard: whole spans where these are about `share`."""
+    total, runs = shards.total, shards.runs
     starts = np.cumsum(shards.counts) - shards.counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
     first = _nearest(total - begins, share, total)
     if first is None or not share / 2 <= (total - begins[first]) / total <= share * 2:
-        runs = np.ones(total, np.int64) if shards.runs is None else np.concatenate(shards.runs)
-        begins = np.cumsum(runs) - runs
+        shard = int(np.searchsorted(starts, (1 - share) * total, "right")) - 1
+        within = np.arange(shards.counts[shard]) if runs is None else np.cumsum(runs[shard]) - runs[shard]
+        begins = np.append(starts[shard] + within, starts[shard + 1 : shard + 2])
         first = _nearest(total - begins, share, total)
-    return None if first is None else np.arange(total) >= begins[first]
+    if first is None:
+        return None
+    begin = begins[first]
+    return (start + np.arange(rows) >= begin for start, rows in zip(starts, shards.counts, strict=True))
