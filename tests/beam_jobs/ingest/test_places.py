@@ -1,6 +1,5 @@
-"""Spans ingested straight into a bucket, by workers here and in processes of their own: the bytes of a folder."""
+"""Spans ingested straight into a bucket: the bytes of a folder."""
 
-import contextlib
 import hashlib
 
 import pytest
@@ -10,7 +9,6 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.errors import DataError, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
-from tests.beam_jobs.pool import workers_apart
 
 
 @pytest.fixture
@@ -26,16 +24,11 @@ def _digests(bucket):
     return {name: hashlib.sha256(bucket.read(name)).hexdigest() for name in bucket.listing()}
 
 
-@pytest.mark.parametrize(
-    ("bucket_url", "apart"),
-    [("gs", False), ("s3", True)],  # each kind of bucket and of worker once: neither knows of the other
-    indirect=["bucket_url"],
-)
-def test_a_bucket_gets_the_bytes_of_a_folder(requests_of, bucket_url, tmp_path, digests, apart):
+@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)  # of the other kind, from workers apart: test_stage.py
+def test_a_bucket_gets_the_bytes_of_a_folder(requests_of, bucket_url, tmp_path, digests):
     outs, places = [tmp_path / "a", tmp_path / "b"], [f"{bucket_url}/a", f"{bucket_url}/b"]
     wanted = ingest_many(requests_of, outs, Monitor(), runner=RunnerConfig(workers=2))
-    with workers_apart() if apart else contextlib.nullcontext(RunnerConfig(workers=2)) as runner:
-        found = ingest_many(requests_of, [tmp_path / "none"] * 2, Monitor(), runner=runner, places=places)
+    found = ingest_many(requests_of, [tmp_path / "none"] * 2, Monitor(), runner=RunnerConfig(workers=2), places=places)
     assert not (tmp_path / "none").exists(), "nothing goes through the driver's disk"
     for out, place, want, result in zip(outs, places, wanted, found, strict=True):
         files = {entry["path"]: entry for entry in result.pop("files")}

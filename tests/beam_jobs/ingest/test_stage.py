@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -34,6 +35,7 @@ from headway.sources.discovery.open_source import open_source
 from headway.stages.stage_class import plain
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest
+from headway.storage.bucket import Bucket
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
 from tests.beam_jobs.pool import workers_apart
@@ -546,6 +548,17 @@ def test_workers_in_other_processes_write_the_same(apart, request_for, write_csv
     want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
     assert ingest(request, tmp_path / "processes", Monitor(), runner=apart) == want
     assert digests(tmp_path / "processes") == digests(tmp_path / "threads")
+
+
+def test_workers_in_other_processes_write_the_same_into_a_bucket(
+    apart, request_for, write_csv, tmp_path, bucket_name, digests
+):
+    request, stored = request_for(write_csv(400), range_bytes=2048), Bucket(f"s3://{bucket_name}/a")
+    want = ingest_many([request], [tmp_path / "a"], Monitor(), runner=TWO)
+    assert ingest_many([request], [tmp_path / "none"], Monitor(), runner=apart, places=[stored.url]) == want
+    assert not (tmp_path / "none").exists(), "nothing goes through the driver's disk"
+    found = {name: hashlib.sha256(stored.read(name)).hexdigest() for name in stored.listing()}
+    assert found == digests(tmp_path / "a")
 
 
 def test_errors_come_back_from_other_processes(apart, request_for, write_csv, out, monkeypatch):

@@ -73,12 +73,13 @@ HELD_OUT = 0.2
 def test_training_sees_the_same_batches_from_any_step_on(written, holdout, starts):
     examples, shards = written
     parameters = examples.fit()
+    transform = Transform(parameters)
     rows = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def stacks(start, count):
         dataset = training_dataset(
             shards,
-            Transform(parameters),
+            transform,
             Labeler(parameters.label),
             seed=3,
             batch=20,
@@ -99,8 +100,7 @@ def test_training_sees_the_same_batches_from_any_step_on(written, holdout, start
 def test_a_sample_has_the_same_rows_from_any_step_on(written, holdout, starts):
     examples, shards = written
     parameters = examples.fit()
-    labeler = Labeler(parameters.label)
-
+    transform, labeler = Transform(parameters), Labeler(parameters.label)
     classes = classes_of(shards, labeler)
     assert [len(rows) for rows in classes] == [sum(rows) for rows in shards.rows]
     resample = Resample([0.3, 1.4], classes, seed=5)
@@ -108,9 +108,7 @@ def test_a_sample_has_the_same_rows_from_any_step_on(written, holdout, starts):
 
     def stacks(start, count):
         options = {"seed": 3, "batch": 20, "stack": 2, "window_rows": 150, "cycle": 3, "holdout": held_out}
-        dataset = training_dataset(
-            shards, Transform(parameters), labeler, start_step=start, resample=resample, **options
-        )
+        dataset = training_dataset(shards, transform, labeler, start_step=start, resample=resample, **options)
         rows = [stack for stack, _ in zip(safe(dataset, shards), range(count), strict=False)]
         positive = float(np.mean([stack["label"].numpy().mean() for stack in rows]))
         return bits(rows), positive

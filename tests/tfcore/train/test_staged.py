@@ -84,7 +84,10 @@ def score(store: Store, made, model, **options):
     return predict(request, model / "scored", Monitor(), **options)
 
 
-EARLY = {"early_stopping": {"holdout": 0.2, "every_steps": 20, "patience": 10}, "sampling": {"negatives": 0.7}}
+SAMPLED = {"sampling": {"negatives": 0.7}}  # whose rows are read in each epoch
+EARLY = {"early_stopping": {"holdout": 0.2, "every_steps": 20, "patience": 10}}
+OPTIONS = {64: SAMPLED, 1: EARLY}
+"""By the rows of a record."""
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +100,7 @@ def of_local_store(tmp_path_factory):
         local = Store(folder / "store")
         local.create()
         made = ingest(local, per_record)
-        train(ask(local, made, **EARLY), folder / "one", Monitor())
+        train(ask(local, made, **OPTIONS[per_record]), folder / "one", Monitor())
         return folder, made, score(local, made, folder / "one")
 
     return make
@@ -128,7 +131,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     ingest(a, per_record)
     b = open_store(f"{bucket_url}/store", tmp_path / "b")
     b.create()
-    request = ask(b, made, **EARLY)
+    request = ask(b, made, **OPTIONS[per_record])
     remote = b.localize(request.paths(), later=True)
     # as it crosses to the child
     remote = RemoteFiles.model_validate(json.loads(json.dumps(remote.model_dump(mode="json"))))
