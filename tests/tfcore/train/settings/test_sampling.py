@@ -41,9 +41,10 @@ def written(tmp_path_factory):
     return write_examples(folder, {"train": table(0), "eval": table(1)}, COLUMNS, rows_per_record=512, shards=3)
 
 
-def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, **training):
+def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=None, **training):
+    """(data, a sample's rows); of `data` where it is there, since it looks through the labels as it is made."""
     config = TrainingConfig(batch_size=batch, sampling=sampling, shuffle_rows=3000, **training)
-    data = TrainingData([written.part("train")], written.fit(), seed=4, training=config)
+    data = data or TrainingData([written.part("train")], written.fit(), seed=4, training=config)
     begun = data.stacks(stack)(start)
     taken = [next(begun) for _ in range(stacks)]
     rows = [
@@ -60,7 +61,7 @@ def test_a_resumed_training_sees_the_same_sample(written, early, starts):
     kept = 0.8 if early else 1.0
     assert abs(data.rows - kept * (0.1 * (ROWS - positive) + 2.5 * positive)) < 100
     for start in starts:
-        _, found = labels(written, sampling, start=start, stacks=2, early_stopping=early)
+        _, found = labels(written, sampling, start=start, stacks=2, data=data)
         np.testing.assert_array_equal(found, whole[start * 100 : start * 100 + 1000])
     if early is None:
         _, other = labels(written, sampling, batch=37, stack=7, stacks=3)
