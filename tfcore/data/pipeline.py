@@ -72,11 +72,12 @@ def training_dataset(
     keep_bytes: int = 0,
     on_kept: Callable[[Batch], None] = lambda rows: None,
     groups: GroupOrder | None = None,
+    unit: str | None = None,
     jit: bool = False,
     count: int | None = None,
 ) -> tf.data.Dataset:
     """Endless stacks of K batches: the transform's outputs (numeric float32 [K, B, n], categorical int32 [K, B, m],
-    ...), label [K, B], weight float32 [K, B]; with groups "group" int64 [K, B], see `tfcore.data.groups.group_ids`.
+    ...), label [K, B], weight float32 [K, B]; with groups or unit "group" int64 [K, B], see `tfcore.data.groups.group_ids`.
 
     Args:
         start_step: the step whose batch comes first.
@@ -90,13 +91,16 @@ def training_dataset(
         on_kept: called with those rows, in the order of the manifests.
         groups: batches hold whole groups, in this order, filled up with rows of weight 0. Made of the same rows, and neither
             with `own` nor with mixup.
+        unit: the column of the group ids, where there are no groups.
         jit: rows in memory are put together by XLA; the same rows in less time.
         count: how many stacks are wanted, where that is known: what is made ahead would else be many epochs of few rows.
 
     Raises:
         DataError: there are no rows, or those that are to stay in memory cannot be read.
     """
-    reader = Reader(shards, [c.name for c in shards.columns], own)
+    ids = groups.column if groups else unit
+    stored = [c.name for c in shards.columns]
+    reader = Reader(shards, stored if ids is None or ids in stored else [*stored, ids], own)
     plan = groups.plan if groups else training_plan(shards, seed, holdout, resample, window=window_rows, cycle=cycle)
     if not plan.rows:
         raise DataError("there are no rows to train on", where=", ".join(shards.paths[:3]) or "the train split")
@@ -109,8 +113,8 @@ def training_dataset(
     def transformed(*piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = reader(*piece)
         rows = labelled(transform(columns), columns, labeler)
-        if groups is not None:
-            rows[GROUP] = group_ids(columns[groups.column])
+        if ids is not None:
+            rows[GROUP] = group_ids(columns[ids])
         return rows, shard, number
 
     def prepared(piece: tuple[tf.Tensor, ...], epoch: tf.Tensor | None) -> Batch:

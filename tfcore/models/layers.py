@@ -26,18 +26,21 @@ _ROUNDED = 1e-4
 """Lengths of a column's weights below it count as 0."""
 
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
+UNITS: ContextVar[Any] = ContextVar("units", default=None)
+"""What the split keeps together: int64 [rows] of the batch, negative for none; None: rows have no units."""
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
 @contextmanager
-def rows_from(first: Any) -> Iterator[None]:
+def rows_from(first: Any, units: Any = None) -> Iterator[None]:
     """What is called inside gets the rows of a batch from `first` on, an int or int32 scalar; None: all of them. With
-    int32 [rows] it is the place in the batch of each row."""
-    token = _FIRST_ROW.set(first)
+    int32 [rows] it is the place in the batch of each row. `units`: see `UNITS`."""
+    tokens = _FIRST_ROW.set(first), UNITS.set(units)
     try:
         yield
     finally:
-        _FIRST_ROW.reset(token)
+        _FIRST_ROW.reset(tokens[0])
+        UNITS.reset(tokens[1])
 
 
 @keras.saving.register_keras_serializable("headway")

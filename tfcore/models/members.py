@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfcore.models.config import FOLDS
-from tfcore.models.layers import Configured, row_hash
+from tfcore.models.layers import UNITS, Configured, row_hash
 
 LEFT_OUT = 5
 """A member leaves out one of so many parts of the rows."""
@@ -160,7 +160,7 @@ class MeanOfMembers(keras.layers.Layer):
 class Stack(Configured):
     """The members' outputs by the share of their decay, which it learns from rows that they have not seen.
 
-    Which rows a member leaves out follows from a row's inputs, so that equal rows are left out together.
+    A member leaves out whole units of the split, or else equal rows together: which ones follows from a hash.
 
     Args:
         decays: how many; the members are `FOLDS` of each, one after the other.
@@ -181,7 +181,10 @@ class Stack(Configured):
         shares = tf.repeat(tf.nn.softmax(_SPEED * self.shares), FOLDS)
         if not training:
             return tf.einsum("rmo,m->ro", members, shares / FOLDS)
-        part = row_hash(seen) % LEFT_OUT
+        part, units = row_hash(seen), UNITS.get()
+        if units is not None:
+            part = tf.where(units < 0, part, row_hash([tf.bitcast(units, tf.int32)]))
+        part %= LEFT_OUT
         left_out = part[:, None] == tf.constant(np.tile(np.arange(FOLDS), self.decays), tf.int32)
         fixed = tf.stop_gradient(members)
         unseen = tf.einsum("rmo,rm->ro", fixed, tf.where(left_out, shares, 0.0))

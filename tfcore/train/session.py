@@ -196,6 +196,7 @@ class TrainingSession:
             placement=self.placement,
             holdout=request.trial.holdout if request.trial else None,
             latest=request.latest,
+            units=request.model.name == "stacked",
         )
 
     def _learner(self, builder: Builder | None) -> Learner:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
-from headway.schema.columns import named_for
+from headway.schema.columns import UNIT, named_for
 from headway.stages.refs import Examples
 from headway.storage.prefetch import Stager
 from headway.tasks.table import task_of
@@ -84,6 +84,7 @@ class TrainingData:
         placement: where the rows are trained on.
         holdout: the holdout's share of the train rows, which need one; None: that of early stopping, if there is any.
         latest: the split is by time, and so the holdout.
+        units: batches have "group", the id of each row's unit, where the split has units.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class TrainingData:
         placement: Placement | None = None,
         holdout: float | None = None,
         latest: Latest | None = None,
+        units: bool = False,
     ):
         self._placement = placement or Placement(Choice("cpu"))
         if feed is None and not examples:
@@ -121,6 +123,7 @@ class TrainingData:
         """The rows that are trained on, where they stay in memory."""
         self._as_they_are = class_weights is None
         self._group = named_for(self._shards.columns, "group")
+        self._unit = (UNIT if self._shards.unit else self._group) if units and self._live is None else None
         _check_further(parameters.label, training)
         if training.ranking is not None:
             training.ranking.check(
@@ -259,7 +262,7 @@ class TrainingData:
         place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
         further = len(self._parameters.label.further)
         labels = {LABELS: tf.TensorSpec([*shape, further], tf.float32)} if further else {}
-        ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking else {}
+        ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking or self._unit else {}
         return inputs | ranked | labels | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
     def stacks(
@@ -291,6 +294,7 @@ class TrainingData:
                 keep_bytes=KEPT_BYTES,
                 on_kept=self._keep,
                 groups=self._groups,
+                unit=self._unit,
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )

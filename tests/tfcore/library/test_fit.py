@@ -273,6 +273,24 @@ def test_stacked_finds_an_interaction_and_of_noise_learns_next_to_nothing():
     assert fitted(noise).metrics["r2"] > -0.05
 
 
+def test_what_stacked_knows_of_people_does_not_count_where_the_split_keeps_people_apart():
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(150), 8)
+    x, label = rng.normal(size=(150, 4))[who] + 0.02 * rng.normal(size=(1200, 4)), rng.normal(size=150)[who]
+    rows = {f"x{place}": x[:, place].astype(np.float32) for place in range(4)} | {"who": who, "y": label.astype("f")}
+    trained = tfcore.fit(
+        rows,
+        label="y",
+        model={"name": "stacked", "hidden": [16]},
+        training={"steps": 200, "jit": "off", "learning_rate": {"name": "cosine", "initial": 0.005}},
+        columns={"who": {"role": "key"}, "*": "auto"},
+        split={"key": "who"},
+    )
+    weights = np.exp(10 * trained.model.get_layer("stack").shares.numpy())
+    # 0.9 by rows: other rows of the same people, whom eval does not have, favour nets that learn people by heart
+    assert weights[:2].sum() / weights.sum() < 0.3
+
+
 LOADS = """
 import os, sys
 import tensorflow  # once for all

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfcore.heads.table import head_of
 from tfcore.models.config import FOLDS
 from tfcore.models.cross_network import CrossNetwork
-from tfcore.models.layers import row_hash
+from tfcore.models.layers import row_hash, rows_from
 from tfcore.models.members import LEFT_OUT, MeanOfMembers, MemberDense, MemberOutput, Members, Stack
 from tfcore.models.numeric import PiecewiseLinear
 from tfcore.testing import assert_same_bytes
@@ -104,6 +104,23 @@ def test_stacked_members_learn_nothing_of_rows_that_they_leave_out_and_these_alo
     weights = np.repeat(np.exp([1.0, 0.0]) / np.exp([1.0, 0.0]).sum() / FOLDS, FOLDS)
     predicted = stack([members, *inputs]).numpy()
     np.testing.assert_allclose(predicted, members.numpy()[:, :, 0] @ weights[:, None], rtol=1e-4, atol=1e-6)
+
+
+def test_a_stacked_member_leaves_out_whole_units_where_the_split_has_units():
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(400, 2)).astype("f"), np.zeros((400, 1), "i")]
+    units = np.where(np.arange(400) < 100, -1, rng.integers(0, 2**62, 30)[rng.integers(0, 30, 400)])
+    members = tf.ones((400, FOLDS, 1))
+    with tf.GradientTape() as tape, rows_from(None, tf.constant(units)):
+        tape.watch(members)
+        learned = tf.reduce_sum(Stack(1)([members, *inputs], training=True)[:, :-1])
+    found = tape.gradient(learned, members).numpy()[:, :, 0]
+    for unit in set(units[100:]):
+        assert len(np.unique(found[units == unit], axis=0)) == 1
+    assert 0 < (found[100:] == 0).mean() < 0.5
+    np.testing.assert_array_equal(
+        found[:100] == 0, (row_hash(inputs).numpy() % LEFT_OUT)[:100, None] == np.arange(FOLDS)
+    )
 
 
 def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():

@@ -149,7 +149,7 @@ class TrainStep:
             return self._users(batch)
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
-            with rows_from(first_row):
+            with rows_from(first_row, batch.get(GROUP)):
                 if self._retrieval is None:
                     output = self._output(batch, training=True)
                 else:
