@@ -159,6 +159,7 @@ def transform_request(
         weighted=window.examples("train", ingested) if named_for(read, "weight") is not None else (),
         labels={name: config.task for name, config in pipeline.labels.items()},
         bins=pipeline.model.quantile_bins,
+        recurring=pipeline.model.recurring_numbers,
         counted=pipeline.training.counted(pipeline.model.item),
     )
     derived = pipeline.preprocess

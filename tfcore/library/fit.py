@@ -138,8 +138,16 @@ def _transform(
     check_all(ingested.stored.read, transforms, where="fit")
     columns, statistics = ingested.stored.columns, ingested.statistics[TRAIN]
     weighted = labels_of(ingested.splits[TRAIN], columns)
-    bins = model.quantile_bins
-    return fit_parameters(columns, transforms, statistics, task=task, bins=bins, counted=counted, weighted=weighted)
+    return fit_parameters(
+        columns,
+        transforms,
+        statistics,
+        task=task,
+        bins=model.quantile_bins,
+        recurring=model.recurring_numbers,
+        counted=counted,
+        weighted=weighted,
+    )
 
 
 def _session(request: TrainRequest, feed: Feed, builder: Builder | None, monitor: Monitor) -> TrainingSession:

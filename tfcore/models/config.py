@@ -32,6 +32,8 @@ class ModelConfig(Grown):
             "l2",
             "linear_l2",
             "linear_l1",
+            "recurring",
+            "value_l1",
             "most_ids",
             "bins",
             "members",
@@ -76,6 +78,14 @@ class ModelConfig(Grown):
         default=0.0,
         description="a penalty: linear_l1 times the absolute weights of the linear part's numbers, and the length of all "
         "weights of each of its categorical columns; the least useful become 0",
+    )
+    recurring: bool | None = Field(
+        default=None,
+        description="the linear part sees numbers whose values recur as categories too; null: those of stacked",
+    )
+    value_l1: Penalty = Field(
+        default=0.0,
+        description="linear_l1 of the categories alone that are a number's values; the hidden layers do not see them then",
     )
     scaled_penalties: bool = Field(
         default=False,
@@ -138,7 +148,7 @@ class ModelConfig(Grown):
         if self.name == "two_towers":
             if not self.item:
                 raise ValueError("item: two_towers needs the columns of the item, such as item: [movie_id, genres]")
-            for field in ("linear", "linear_l1", "soft_clip", "most_ids", "bins", "dropout"):
+            for field in ("linear", "linear_l1", "recurring", "value_l1", "soft_clip", "most_ids", "bins", "dropout"):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: two_towers does not have it")
         if self.nets is not None and not self.hidden:
@@ -163,6 +173,11 @@ class ModelConfig(Grown):
         if self.bins is not None:
             return self.bins
         return BINS.get(self.name, 0)
+
+    @property
+    def recurring_numbers(self) -> bool:
+        """Whether numbers whose values recur are categories too."""
+        return self.name == "stacked" if self.recurring is None else self.recurring
 
     @property
     def nets(self) -> int | None:

@@ -51,8 +51,12 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
 
 def seen_columns(config: ModelConfig, layout: Layout) -> list[int]:
     """The categorical columns that the hidden layers see; all, where there would be no input at all."""
-    most = config.most_ids
-    seen = [column for column, entry in enumerate(layout.categorical) if most is None or entry.size <= most]
+    most, hidden = config.most_ids, layout.value_categories if config.value_l1 else ()
+    seen = [
+        column
+        for column, entry in enumerate(layout.categorical)
+        if (most is None or entry.size <= most) and entry.name not in hidden
+    ]
     others = set(layout.inputs()) - {"numeric", "categorical"}
     return seen if seen or layout.numeric or others else [*range(len(layout.categorical))]
 

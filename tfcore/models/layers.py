@@ -52,10 +52,13 @@ class ColumnLasso(keras.regularizers.Regularizer):
 
     Args:
         sizes: ids of each column; the weights are [sum of sizes, outputs].
+        bends: of each column the length at which a little more counts half as much as at 0; 0: the column has no `l1`.
+            None: all lengths count as they are.
     """
 
-    def __init__(self, sizes: Sequence[int], l1: float, l2: float = 0.0):
+    def __init__(self, sizes: Sequence[int], l1: float, l2: float = 0.0, bends: Sequence[float] | None = None):
         self.sizes, self.l1, self.l2 = tuple(sizes), float(l1), float(l2)
+        self.bends = None if bends is None else [*map(float, bends)]
         self._column = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def __call__(self, x: Any) -> Any:
@@ -65,7 +68,11 @@ class ColumnLasso(keras.regularizers.Regularizer):
         else:
             of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
         # a length has no slope at 0
-        return self.l1 * tf.reduce_sum(tf.sqrt(of_columns + _ROUNDED**2)) + self.l2 * tf.reduce_sum(squares)
+        lengths = tf.sqrt(of_columns + _ROUNDED**2)
+        if self.bends is not None:  # what is clearly more than noise is hardly shrunk
+            bends = tf.constant(self.bends, tf.float32)
+            lengths = bends * tf.math.log1p(tf.math.divide_no_nan(lengths, bends))
+        return self.l1 * tf.reduce_sum(lengths) + self.l2 * tf.reduce_sum(squares)
 
     @tf.custom_gradient
     def _split_sums(self, squares: tf.Tensor) -> Any:
@@ -79,7 +86,8 @@ class ColumnLasso(keras.regularizers.Regularizer):
         return tf.concat(sums, 0), lambda upstream: tf.gather(upstream, self._column)
 
     def get_config(self) -> dict[str, Any]:
-        return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2}
+        bends = {} if self.bends is None else {"bends": self.bends}
+        return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2} | bends
 
 
 class Configured(keras.layers.Layer):

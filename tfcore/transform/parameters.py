@@ -61,6 +61,8 @@ AUTO_TOP_K = 10_000
 """auto: values in the vocabulary of a text, and buckets of integers that are too many to count."""
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
+ROWS_PER_VALUE, MOST_VALUES, MOST_RECURRING = 10, 1000, 32
+"""For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
 LEAST_BIN = 0.001
 """Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
 _LOOKED_AT = 1000
@@ -134,6 +136,11 @@ class TransformParameters(Grown):
         )
 
     @property
+    def value_categories(self) -> frozenset[str]:
+        """Names of the categories that are a number's values."""
+        return frozenset(part.name for part in self.parts if part.part == "value")
+
+    @property
     def lists(self) -> tuple[ListCategory, ...]:
         """The categorical inputs of several ids a row, in their order."""
         return tuple(
@@ -200,6 +207,8 @@ class TransformRequest(Stage[Transformed]):
     )
     bins: Annotated[int, Key()] = 0
     """Equally full bins of each number, for models that embed numbers by them."""
+    recurring: Annotated[bool, Key()] = False
+    """Numbers whose values recur are categories too."""
     counted: Annotated[str | None, Key()] = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
     derived_statistics: Annotated[Ref[Any] | None, Key("inputs", "analysed")] = None
@@ -229,6 +238,7 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         task=request.task,
         labels=request.labels,
         bins=request.bins,
+        recurring=request.recurring,
         counted=request.counted,
         weighted=read_labels(request.weighted),
     )
@@ -248,6 +258,7 @@ def fit_parameters(
     task: TaskOrAuto = "auto",
     labels: Mapping[str, TaskOrAuto] = types.MappingProxyType({}),
     bins: int = 0,
+    recurring: bool = False,
     counted: str | None = None,
     weighted: Mapping[str, WeightedLabel] = types.MappingProxyType({}),
 ) -> tuple[TransformParameters, list[Note]]:
@@ -256,6 +267,7 @@ def fit_parameters(
     Args:
         labels: the tasks of further labels.
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
+        recurring: numbers whose values recur are categories too, as with `frequent`.
         counted: the column whose vocabulary is to have the rows of each value.
         weighted: the labels by their stored names, where rows have weights.
 
@@ -267,6 +279,7 @@ def fit_parameters(
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     fitted, notes = list[Fitted](), list[Note]()
     parts: list[ColumnPart] = []
+    again_categories = _recurring(columns, statistics) if recurring else ()
     for column in columns:
         if not column.is_feature:
             continue
@@ -286,9 +299,11 @@ def fit_parameters(
             fitted_column = fitted_column.with_counts(dict(stats.top()), stats.rows)
         if fitted_column is not None:
             fitted.append(fitted_column)
-            if config.frequent is None:
+            if config.frequent is None and column.name not in again_categories:
                 continue
-            if (again := _frequent(fitted_column, config.frequent, stats)) is None:
+            if (again := _frequent(fitted_column, config.frequent or 0.0, stats)) is None:
+                if config.frequent is None:
+                    continue
                 text = (
                     f"no {column.name}__value: it is not a number, or a category already, or no value of several has "
                 )
@@ -451,6 +466,19 @@ def _fit_part(
         edges=_edges(sample, bins),
         missing_indicator=config.impute.indicator and stats.missing > 0,
     )
+
+
+def _recurring(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
+    """The numbers whose values may name something, such as a school or a day; none of many, such as pixels."""
+    names, found = {column.name for column in columns}, list[str]()
+    for column in columns:
+        stats = statistics.columns[column.name]
+        if column.is_feature and column.type != "bytes" and not column.shape and f"{column.name}__value" not in names:
+            most = min(MOST_VALUES, stats.present // ROWS_PER_VALUE)
+            category_already = column.type == "int64" and stats.is_few_values
+            if stats.complete and not category_already and 3 <= stats.distinct <= most:
+                found.append(column.name)
+    return found if len(found) <= MOST_RECURRING else []
 
 
 def _frequent(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:

@@ -68,10 +68,22 @@ def test_penalties_are_scaled_by_the_squared_error_alone(loss):
         resolved(1000, model={"scaled_penalties": True}, task="regression", further=True)
 
 
-@pytest.mark.parametrize("given", [{"l2": 0.01}, {"linear_l2": 0.01}, {"linear_l1": 0.01}])
+@pytest.mark.parametrize("given", [{"l2": 0.01}, {"linear_l2": 0.01}, {"linear_l1": 0.01}, {"value_l1": 0.01}])
 def test_a_penalty_of_the_user_s_keeps_its_meaning(given):
     assert not resolved(1000, model=given, task="regression")[1].scaled_penalties
     assert resolved(1000, model=given | {"scaled_penalties": True}, task="regression")[1].scaled_penalties
+
+
+@pytest.mark.parametrize(("task", "share"), [("regression", 2.4), ("multiclass", 0.6)])
+def test_values_that_recur_have_a_penalty_that_noise_of_so_many_rows_does_not_outweigh(task, share):
+    training, model = resolved(1600, model={"recurring": True}, task=task)
+    assert model.value_l1 == pytest.approx(share / 40) and f"l1 of values {model.value_l1:g}" in described(
+        training, model
+    )
+    assert resolved(1600, model={"name": "stacked"}, task=task)[1].value_l1 == model.value_l1
+    for given in ({}, {"name": "stacked", "recurring": False}, {"recurring": True, "linear": False}):
+        assert resolved(1600, model=given, task=task)[1].value_l1 == 0.0
+    assert resolved(40_000, model={"recurring": True}, task=task)[1].value_l1 == pytest.approx(share / 200)
 
 
 def test_so_few_rows_that_a_thousand_steps_are_hundreds_of_passes_have_fewer_and_longer_steps():
