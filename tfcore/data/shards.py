@@ -40,8 +40,8 @@ class Shards:
     rows_per_record: int
     stager: Stager | None = None
     """Brings the files as they are read; None: they are here."""
-    runs: tuple[NDArray[np.int64], ...] | None = field(default=None, compare=False)
-    """Rows of each group, by shard, one behind the other: no holdout cuts one. None: nobody asked for groups."""
+    runs: tuple[NDArray[Any], ...] | None = field(default=None, compare=False)
+    """Rows of each group, signed integers, by shard, one behind the other: no holdout cuts one. None: nobody asked for groups."""
     unit: bool = False
     """Whether records say which rows the split keeps together, as `UNIT_COLUMN`."""
     spans: tuple[int, ...] | None = field(default=None, compare=False)

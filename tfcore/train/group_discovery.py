@@ -65,6 +65,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     rows = np.cumsum([0, *shards.counts])
     places = np.searchsorted(begins, rows)
     lengths = np.diff(begins, append=total)
+    lengths = lengths.astype(np.min_scalar_type(-1 - int(lengths.max(initial=0))))
     runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))
     discovered = GroupRuns(dataclasses.replace(shards, runs=runs), column)
     notes = _look(shards, column, begins, ids, places)

@@ -25,7 +25,7 @@ from tfcore.data.shards import Holdout, Shards
 from tfcore.train.request import Latest
 from tfcore.transform.raw_column import RawColumn
 
-KEPT_ROWS = 1 << 25
+KEPT_ROWS = 1 << 24
 """What is read of so many rows is kept for the next look; of more it is read again."""
 MOST_VALUES = 1 << 22
 """Of more distinct values the share that is held out may be off by a thousandth."""

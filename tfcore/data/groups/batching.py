@@ -14,6 +14,7 @@ many there are depends on the order.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,10 @@ from tfcore.data.shards import Holdout, Shards
 _SALT = 0x67726F7570  # "group"
 
 
+_AT_ONCE = 1 << 20
+"""Groups that are looked at together, which bounds the memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Epoch:
     bounds: NDArray[np.int64]
@@ -34,11 +39,12 @@ class _Epoch:
     """Where they begin among the rows that come, empty places among them; [windows + 1]."""
     groups: NDArray[np.int64]
     """Where they begin among the groups; [windows + 1]."""
-    begins: NDArray[np.int64]
-    """Of each group in the order in which they come: its first row among those that are read."""
-    sizes: NDArray[np.int64]
-    places: NDArray[np.int64]
-    """And where it comes."""
+    units: NDArray[np.int64]
+    """Records, or shards of classic Examples, in the order in which they are read."""
+    ends: NDArray[np.int64]
+    """How many groups come up to the end of each; [units]."""
+    sizes: NDArray[Any]
+    """Rows of each run, in the order of the manifests; [runs]."""
 
 
 class GroupOrder:
@@ -66,15 +72,15 @@ class GroupOrder:
         self.column, self.plan = column, plan
         self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
         self._fixed_sizes = None if resample is not None else self._sizes(0)
-        counts = [len(runs) for runs in shards.runs]
         self._by_shard = shards.rows_per_record <= 1
-        if self._by_shard:
-            self._runs = np.asarray(counts, np.int64)
-        else:
-            # how many runs each record has
-            ends = np.cumsum(np.concatenate([*shards.runs, np.zeros(0, np.int64)]))
-            records = np.cumsum(np.concatenate([*map(np.asarray, shards.rows), np.zeros(0, np.int64)]))
-            self._runs = np.diff(np.searchsorted(ends, records, side="right"), prepend=0)
+        of_shards = [
+            [len(runs)]
+            if self._by_shard
+            else np.diff(np.searchsorted(np.cumsum(runs), np.cumsum(rows), side="right"), prepend=0)
+            for runs, rows in zip(shards.runs, shards.rows, strict=True)
+        ]
+        self._runs = np.concatenate([np.zeros(0, np.int64), *of_shards])
+        """Of each unit: a shard of classic Examples, or a record."""
         self._first = np.cumsum(self._runs) - self._runs
         self._counted: dict[int, int] = {}
 
@@ -104,24 +110,30 @@ class GroupOrder:
         """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
         An empty place has -1 - the place of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
-        groups = slice(layout.groups[window], layout.groups[window + 1])
-        begin, out = layout.bounds[window], layout.outs[window]
+        first, end = layout.groups[window : window + 2]
+        begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
+        sizes, _ = self._of_units(layout.units[begin : stop + 1], layout.sizes)
+        before = layout.ends[begin - 1] if begin else 0
+        sizes = sizes[first - before : end - before]
+        order = np.argsort(self._keys(first, len(sizes), epoch), kind="stable")
+        begins = (np.cumsum(sizes) - sizes)[order]
+        out, sizes = layout.outs[window], sizes[order]
+        used = out % self._batch
+        filled = ranges(self._filled(sizes, used) - used, sizes)
         places = np.zeros(layout.outs[window + 1] - out, np.int32)
-        sizes = layout.sizes[groups]
-        filled = ranges(layout.places[groups] - out, sizes)
-        places[filled] = ranges(layout.begins[groups] - begin, sizes)
+        places[filled] = ranges(begins, sizes)
         last = np.zeros(len(places), np.int64)
         last[filled] = filled
         last = np.maximum.accumulate(last)
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
-    def most(self) -> NDArray[np.int64]:
-        """The most rows that any epoch has of each run, through all shards; int64 [runs]."""
+    def most(self) -> NDArray[Any]:
+        """The most rows that any epoch has of each run, through all shards; integers [runs]."""
         return self._sizes(None)
 
-    def _sizes(self, epoch: int | None) -> NDArray[np.int64]:
-        """Rows that each run contributes to an epoch; None: the most that any epoch has."""
-        by_shard = [np.zeros(0, np.int64)]
+    def _sizes(self, epoch: int | None) -> NDArray[Any]:
+        """Rows that each run contributes to an epoch, of the least type; None: the most that any epoch has."""
+        by_shard: list[NDArray[Any]] = [np.zeros(0, np.uint8)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
             sizes = runs
@@ -130,7 +142,7 @@ class GroupOrder:
                 sizes = np.add.reduceat(copies, firsts)
             if self._holdout is not None and rows:
                 sizes = sizes * self._holdout.keeps(shard, rows)[firsts]
-            by_shard.append(sizes)
+            by_shard.append(sizes.astype(np.min_scalar_type(int(sizes.max(initial=0)))))
         return np.concatenate(by_shard)
 
     def _epoch_of(self, step: int) -> tuple[int, int]:
@@ -142,23 +154,48 @@ class GroupOrder:
     @lru_cache(maxsize=2)  # noqa: B019 - it lives as long as its training
     def _epoch(self, epoch: int) -> _Epoch:
         units = self.plan.shard_order(epoch) if self._by_shard else self.plan.sequence(epoch)
-        sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
-        sizes = sizes[ranges(self._first[units], self._runs[units])]
-        sizes = sizes[sizes > 0]
-        ends = np.cumsum(sizes)
-        begins = ends - sizes
-        window = begins // self.plan.window
-        keys = mix64(mix64(np.arange(len(sizes), dtype=U64), self.plan.seed ^ _SALT), epoch)
-        order = np.lexsort((keys, window))
-        groups = np.append(np.flatnonzero(np.diff(window, prepend=-1)), len(sizes))
-        bounds = np.append(begins, sizes.sum())[groups]
-        sizes, begins = sizes[order], begins[order]
-        places, batches = self._filled(sizes)
-        outs = np.append(places, batches * self._batch)[groups]
-        return _Epoch(bounds, outs, groups, begins, sizes, places)
+        all_sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
+        ends, windows = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
+        waiting = np.zeros(0, np.int64)  # of a window that is not whole yet
+        row = group = base = used = 0  # of the last batch: where it begins, and how many rows it has
+        chunks = np.cumsum(self._runs[units]) // _AT_ONCE
+        for some in np.split(units, np.flatnonzero(np.diff(chunks)) + 1):
+            sizes, counts = self._of_units(some, all_sizes)
+            ends.append(group + len(waiting) + np.cumsum(counts))
+            sizes = np.append(waiting, sizes)
+            begins = row + np.cumsum(sizes) - sizes
+            window = begins // self.plan.window
+            last = sum(map(len, ends)) == len(units)
+            whole = len(sizes) if last or not len(sizes) else int(np.searchsorted(window, window[-1]))
+            waiting = sizes[whole:]
+            sizes, begins, window = sizes[:whole], begins[:whole], window[:whole]
+            if not whole:
+                continue
+            order = np.lexsort((self._keys(group, whole, epoch), window))
+            places = self._filled(sizes[order], used)
+            starts = np.flatnonzero(np.diff(window, prepend=-1))
+            windows.append(np.stack([begins[starts], base + places[starts], group + starts]))
+            row, group = row + int(sizes.sum()), group + whole
+            passed = int(places[-1]) // self._batch * self._batch
+            base, used = base + passed, int(places[-1] + sizes[order[-1]]) - passed
+        end = [[row], [base + self._batch * (used > 0)], [group]]
+        bounds, outs, groups = np.concatenate([*windows, np.asarray(end)], 1)
+        return _Epoch(bounds, outs, groups, units, np.concatenate(ends), all_sizes)
 
-    def _filled(self, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """Fill batches with groups: (the place of each group's first row, the number of batches)."""
+    def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(the rows of each group of some units that has any, how many such groups each has)"""
+        found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
+        unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
+        return found[found > 0], np.bincount(unit, minlength=len(units))
+
+    def _keys(self, first: int, count: int, epoch: int) -> NDArray[np.uint64]:
+        """What orders the groups of a window."""
+        numbers = np.arange(first, first + count, dtype=U64)
+        return mix64(mix64(numbers, self.plan.seed ^ _SALT), int(epoch))
+
+    def _filled(self, sizes: NDArray[np.int64], used: int) -> NDArray[np.int64]:
+        """Fill batches with groups, the first of which has `used` rows: the place of each group's first row."""
+        sizes = np.append(used, sizes) if used else sizes
         ends = np.cumsum(sizes)
         begins = ends - sizes
         # of a batch that begins with this group, the first that it has no room for
@@ -169,4 +206,5 @@ class GroupOrder:
             at = after[at]
         counts = np.diff(firsts, append=len(sizes))
         batch = np.repeat(np.arange(len(firsts)), counts)
-        return batch * self._batch + begins - np.repeat(begins[firsts], counts), len(firsts)
+        places: NDArray[np.int64] = batch * self._batch + begins - np.repeat(begins[firsts], counts)
+        return places[1:] if used else places

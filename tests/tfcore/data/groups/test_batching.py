@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import Column
+from tfcore.data.groups import batching
 from tfcore.data.groups.batching import GroupOrder
 from tfcore.data.groups.group_ids import NO_GROUP
 from tfcore.data.in_memory import hold
@@ -73,8 +74,14 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
         keeps = [holdout.keeps(i, int(runs.sum())) for i, runs in enumerate(shards.runs)]
         kept = np.concatenate(keeps)
     of_row = of_row[kept]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "_AT_ONCE", data.draw(st.sampled_from([1, 5])))
+        pieces = GroupOrder("query", plan, shards, batch=batch, holdout=holdout)
+        assert pieces.bounds(1).tolist() == order.bounds(1).tolist(), "however many groups are looked at together"
     orders = []
     for epoch in (0, 1):
+        if epoch:
+            order = pieces
         bounds, places = order.bounds(epoch), plan.places(epoch)
         stream = []
         for number in range(len(bounds) - 1):
