@@ -26,11 +26,8 @@ from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes
 from headway.process_tuning import give_back
-from headway.records.classic import encode_classic
-from headway.records.encode import encode_records
-from headway.records.grouping import Group, Rows, grouper, one_batch
-from headway.records.spec import packed
-from headway.records.tfrecord import ShardWriter
+from headway.records.grouping import Rows, one_batch
+from headway.records.shard import Shard
 from headway.schema.columns import FURTHER, LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.config import NAMED
@@ -299,12 +296,10 @@ class _Split:
         self, folder: Path, columns: tuple[Column, ...], record_columns: tuple[Column, ...], rows_per_record: int
     ):
         folder.mkdir()
-        self._folder, self._columns, self._classic = folder, record_columns, rows_per_record == 1
-        self._counted = len(columns)
+        self._folder, self._counted = folder, len(columns)
         self._spill = folder / "spill"
         self._statistics = SplitStatistics.create(columns, spill=self._spill)
-        self._grouper = grouper(rows_per_record, columns)
-        self._shard = ShardWriter(folder / SHARD)
+        self._shard = Shard(folder / SHARD, record_columns, rows_per_record)
         self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
         self._waiting: list[Rows] = []
 
@@ -318,23 +313,15 @@ class _Split:
             return
         batch, self._waiting = one_batch(self._waiting), []
         self._statistics.update(batch.leading(self._counted) if isinstance(batch, Stack) else batch)
-        if self._classic:
-            self._shard.write_many(encode_classic(batch, self._columns))
-        else:
-            self._records(self._grouper.add(batch))
-
-    def _records(self, groups: Iterator[Group]) -> None:
-        for batch, sizes in groups:
-            self._shard.write_groups(encode_records(batch, sizes, self._columns), sizes)
+        self._shard.add(batch)
 
     def finish(self) -> list[list[int]]:
         """Write the rest; return the rows of each record, packed."""
         self._take_waiting()
-        self._records(self._grouper.finish())
-        self._shard.close()
+        records = self._shard.finish()
         self._statistics.save(self._folder / STATISTICS)
         shutil.rmtree(self._spill, ignore_errors=True)
-        return packed(self._shard.rows)
+        return records
 
     def close(self) -> None:
         self._shard.close()

@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import google_crc32c
 import pyarrow as pa
-import pyarrow.fs as pafs
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.runners.place import writable
+from beam_jobs.runners.place import open_place, writable
 from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
 from headway.errors import ConfigError, StoreError
-from headway.records.classic import encode_classic
-from headway.records.encode import encode_records
-from headway.records.grouping import Group, grouper
+from headway.process import Scratch
 from headway.records.interchange import SPEC
-from headway.records.spec import RecordsConfig, feature_spec, packed, total
-from headway.records.tfrecord import frame
+from headway.records.shard import Shard
+from headway.records.spec import RecordsConfig, feature_spec, total
 from headway.schema.columns import Column
-from headway.storage.filesystem import below, is_remote, lists_no_folders, resolve
+from headway.storage.manifest import entry
 
 Facts = dict[str, Any]
 """Of a shard: file, rows (of its records, packed), bytes, crc32c."""
@@ -101,47 +97,28 @@ class _Writer:
 
 
 class _Shard:
-    """A shard that is being written, under a name that no other attempt has."""
+    """A shard that is being written, under a name that no other attempt has; for a bucket on this machine's disk first."""
 
     def __init__(self, writer: _Writer):
-        self._columns, self._stored, self._classic = (
-            writer.columns,
-            as_stored(writer.columns),
-            writer.rows_per_record == 1,
-        )
-        self._grouper = grouper(writer.rows_per_record, writer.columns)
-        self._name = f"{uuid.uuid4().hex}.tfrecord"
-        self._where = f"{writer.folder}/{self._name}"
-        self._rows: list[int] = []
-        self._bytes = self._crc = 0
-        filesystem, path = _there(writer.folder)
+        self._stored, self._place = as_stored(writer.columns), open_place(writer.folder)
+        self._where, self._name = writer.folder, f"{uuid.uuid4().hex}.tfrecord"
+        self._scratch = Scratch("shard") if self._place.objects.remote else None
+        self._folder = Path(self._scratch.name if self._scratch else writer.folder)
         with writable(self._where):
-            self._file = filesystem.open_output_stream(f"{path}/{self._name}")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._shard = Shard(self._folder / self._name, writer.columns, writer.rows_per_record)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        batch = stored(batch, self._stored)
-        if self._classic:
-            self._append([[row] for row in encode_classic(batch, self._columns)], [1] * batch.num_rows)
-        else:
-            self._groups(self._grouper.add(batch))
-
-    def _groups(self, groups: Iterator[Group]) -> None:
-        for batch, sizes in groups:
-            self._append(encode_records(batch, sizes, self._columns), sizes)
-
-    def _append(self, records: Iterable[Sequence[Any]], sizes: Sequence[int]) -> None:
-        for pieces in records:
-            data = frame(b"".join(pieces))
-            self._crc, self._bytes = google_crc32c.extend(self._crc, data), self._bytes + len(data)
-            with writable(self._where):
-                self._file.write(data)
-        self._rows += sizes
+        with writable(self._where):
+            self._shard.add(stored(batch, self._stored))
 
     def finish(self) -> Facts:
-        self._groups(self._grouper.finish())
         with writable(self._where):
-            self._file.close()
-        return {"file": self._name, "rows": packed(self._rows), "bytes": self._bytes, "crc32c": f"{self._crc:08x}"}
+            rows, file = self._shard.finish(), entry(self._folder, self._name)
+            if self._scratch is not None:
+                self._place.put(self._folder, [file])
+                self._scratch.cleanup()
+        return {"file": self._name, "rows": rows, "bytes": file.bytes, "crc32c": file.crc32c}
 
 
 class _WriteBundle(beam.DoFn):
@@ -192,16 +169,16 @@ def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -
 @whole_errors()
 def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
     """Give the shards their names, then write the description; may run again after it was cut off anywhere."""
-    filesystem, root = _there(folder)
-    _, attempt = _there(writer.folder)
+    objects, attempt = open_place(folder).objects, writer.folder.removeprefix(f"{folder}/")
+    there = {key: found.bytes for key, found in objects.listing().items()}
     named = []
     for number, shard in enumerate(sorted(shards, key=lambda shard: shard["file"])):
         name = f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord"
-        source, target = f"{attempt}/{shard['file']}", f"{root}/{name}"
-        with writable(f"{folder}/{name}"):
-            if filesystem.get_file_info(source).type != pafs.FileType.NotFound:  # else an earlier try moved it
-                filesystem.move(source, target)
-            found = filesystem.get_file_info(target).size
+        source = f"{attempt}/{shard['file']}"
+        if source in there:  # else an earlier try moved it
+            with writable(f"{folder}/{name}"):
+                objects.move(source, name)
+        found = there.get(source, there.get(name))
         if found != shard["bytes"]:
             problem = f"has {found} bytes, and {shard['bytes']} were written"
             raise StoreError(problem, where=f"{folder}/{name}", fix="delete the folder, and run again")
@@ -213,20 +190,6 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
         "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
     }
     with writable(f"{folder}/{SPEC}"):
-        with filesystem.open_output_stream(f"{attempt}/{SPEC}") as file:
-            file.write((json.dumps(described, indent=1) + "\n").encode())
-        filesystem.move(f"{attempt}/{SPEC}", f"{root}/{SPEC}")
-        for name in below(writer.folder):  # what bundles left that failed
-            filesystem.delete_file(resolve(name)[1])
-        if not lists_no_folders(folder):
-            filesystem.delete_dir(attempt)
+        objects.write(SPEC, (json.dumps(described, indent=1) + "\n").encode())
+        objects.delete_folder(attempt)  # what bundles left that failed
     return described
-
-
-def _there(folder: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem of a folder, which is made, and the path in it."""
-    filesystem, path = resolve(folder)
-    if not is_remote(folder):
-        with writable(folder):
-            filesystem.create_dir(path)
-    return filesystem, path

@@ -83,7 +83,7 @@ def _training_sentences(result: dict[str, Any]) -> list[str]:
             "find it"
         )
     for checkpoint in result.get("best_checkpoints", []):
-        loss = checkpoint.get("holdout_loss", checkpoint.get("carve_loss"))  # the name in outputs of earlier versions
+        loss = checkpoint["holdout_loss"]
         lines.append(f"kept step {checkpoint['step']:,}: loss on the holdout {loss:.6g}, {checkpoint['weights']}")
     return lines
 

@@ -206,17 +206,3 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
         cuts = np.unique(starts[np.searchsorted(starts, cuts, side="right") - 1]) if table.num_rows else cuts
     ends = np.append(cuts[1:], table.num_rows)
     return [table.slice(first, end - first).combine_chunks() for first, end in zip(cuts, ends, strict=False)]
-
-
-def record_parts(piece: pa.Table, columns: Sequence[Column], rows_per_record: int) -> list[pa.Table]:
-    """Cut a table into records, as ingest cuts rows; without a group column every one but the last is full."""
-    if named_for(columns, "group") is None:
-        return [piece.slice(at, rows_per_record) for at in range(0, piece.num_rows, rows_per_record)]
-    groups, whole_groups = grouper(rows_per_record, columns), list[Group]()
-    for batch in piece.to_batches():
-        whole_groups += groups.add(batch)
-    parts = []
-    for whole, sizes in [*whole_groups, *groups.finish()]:
-        ends = np.cumsum([0, *sizes])
-        parts += [pa.Table.from_batches([whole.slice(end, size)]) for end, size in zip(ends, sizes, strict=False)]
-    return parts

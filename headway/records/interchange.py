@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
-from headway.records.classic import encode_classic
 from headway.records.decode import decode
 from headway.records.example import features, usual_form
+from headway.records.shard import Shard
 from headway.records.spec import feature_spec
-from headway.records.tfrecord import ShardWriter, read_records
+from headway.records.tfrecord import read_records
 from headway.schema.columns import Column, no_column
 from headway.schema.tensor_name import PRESENT
 from headway.storage import manifest as manifests
@@ -168,9 +168,9 @@ def _export(parts: Mapping[str, Sequence[Part]], out: Path, name: str, tfds: boo
         for number, (path, rows_per_record) in enumerate(shards):
             place = f"{number:05d}-of-{len(shards):05d}"
             file = f"{name}-{split}.tfrecord-{place}" if tfds else f"{split}-{place}.tfrecord"
-            with ShardWriter(out / file) as shard:
+            with Shard(out / file, written, 1) as shard:
                 for batch in batches(path, columns, rows_per_record):
-                    shard.write_many(encode_classic(_filled(batch, columns) if tfds else batch, written))
+                    shard.add(_filled(batch, columns) if tfds else batch)
             shard_facts.append({"file": file, "rows": len(shard.rows), "bytes": shard.bytes})
         splits[split] = {"rows": sum(shard["rows"] for shard in shard_facts), "shards": shard_facts}
     if tfds:

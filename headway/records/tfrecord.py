@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import google_crc32c
 
@@ -39,7 +39,7 @@ def frame(record: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked(length)), record, _CRC.pack(masked(record))))
 
 
-class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
+class ShardWriter:
     """Writes one shard.
 
     Attributes:
@@ -54,6 +54,9 @@ class ShardWriter(contextlib.AbstractContextManager["ShardWriter"]):
         with writing(path.parent):
             # buffered: a raw file may write a part of what it is given and say so only in its return value
             self._file = path.open("wb", buffering=1 << 16)
+
+    def __enter__(self) -> Self:
+        return self
 
     def write(self, record: bytes, rows: int) -> None:
         """Append one record that holds `rows` rows.

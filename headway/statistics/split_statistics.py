@@ -292,15 +292,9 @@ def _load_counts(
     """Read the counts of columns; None stands for one that is passed over."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
-        known = zip(distinct, columns, strict=True)
-        if all(column is None or (n is not None) == column.complete for n, column in known):
-            batches = [-(-(n or 0) // BLOCK) for n in distinct]
-            if sum(batches) != reader.num_record_batches:
-                raise ValueError(f"{path.name} has {reader.num_record_batches} batches in place of {sum(batches)}")
-        else:  # written before the numbers of distinct values were kept
-            batches = [1] * reader.num_record_batches
-            distinct = [0] * reader.num_record_batches
-            columns = [columns[reader.get_batch(i).column("column")[0].as_py()] for i in range(len(batches))]
+        batches = [-(-(n or 0) // BLOCK) for n in distinct]
+        if sum(batches) != reader.num_record_batches:
+            raise ValueError(f"{path.name} has {reader.num_record_batches} batches in place of {sum(batches)}")
         first = 0
         texts = sum(column is not None and column.text is not None for column in columns)
         few = min(_IN_MEMORY, _ALL_IN_MEMORY // max(1, texts))

@@ -285,6 +285,10 @@ class Bucket:
         if self._ask(key, lambda client: self._files.copy_file(*names) or True) is None:
             raise StoreError("is gone", where=self.name(key), fix="run again")
 
+    def move(self, key: str, other: str) -> None:
+        self.duplicate(key, other)
+        self.delete([key])
+
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
         return each(lambda key: self._ask(key, lambda client: _read(client, key)) or "is gone", keys)
 

@@ -42,12 +42,6 @@ def is_remote(name: str) -> bool:
     return name.split("://", 1)[0] in SCHEMES if "://" in name else False
 
 
-def lists_no_folders(name: str) -> bool:
-    """Whether a listing of one folder omits the folders in it: pyarrow's of Cloud Storage shows only those that have an
-    object of their own, which nobody makes."""
-    return name.startswith("gs://")
-
-
 def has_magic(name: str) -> bool:
     """Whether `name` is a glob."""
     return _MAGIC.search(name) is not None
@@ -262,7 +256,7 @@ def matches(pattern: str) -> list[str]:
     scheme, path = pattern.split("://", 1)
     parts = path.rstrip("/").split("/")
     first = next(i for i, part in enumerate(parts) if has_magic(part))
-    if lists_no_folders(pattern):
+    if scheme == "gs":  # whose folders pyarrow lists only if they have an object of their own, which nobody makes
         names = {tuple(name.split("/")[2 : 2 + len(parts)]) for name in below(f"{scheme}://{'/'.join(parts[:first])}")}
         whole = [name for name in names if len(name) == len(parts) and all(map(fnmatch.fnmatchcase, name, parts))]
         return sorted(f"{scheme}://{'/'.join(name)}" for name in whole)

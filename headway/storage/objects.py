@@ -93,6 +93,14 @@ class Folder:
         for key in keys:
             (self.root / key).unlink(missing_ok=True)
 
+    def move(self, key: str, other: str) -> None:
+        """Give an object another name."""
+        (self.root / key).replace(self.root / other)
+
+    def delete_folder(self, prefix: str) -> None:
+        """Delete everything below a folder."""
+        remove(self.root / prefix)
+
     def check(self) -> None:
         """Raise StoreError unless it exists and keeps to conditions, as a disk does."""
 

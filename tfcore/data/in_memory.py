@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from headway.records.encode import encode
-from headway.records.grouping import pieces, record_parts
+from headway.records.encode import encode_records
+from headway.records.grouping import grouper, pieces
 from headway.schema.columns import UNIT, Column
 from tfcore.data.shards import Shards
 
@@ -34,12 +34,14 @@ def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
     """Cut a table of stored columns, with `UNIT_COLUMN` or without it, into `shards` of equal length and records of
-    `rows_per_record` rows (2 or more). With a group column neither cuts a group, so lengths are as equal as groups allow."""
+    `rows_per_record` rows (2 or more), fewer of large ones, as ingest cuts them. With a group column neither cuts a group."""
     records, rows = [], []
     for piece in pieces(table, columns, shards):
-        parts = record_parts(piece, columns, rows_per_record)
-        records.append(tuple(encode(part.combine_chunks().to_batches()[0], columns) for part in parts))
-        rows.append(tuple(part.num_rows for part in parts))
+        cut = grouper(rows_per_record, columns)
+        groups = [*(group for batch in piece.to_batches() for group in cut.add(batch)), *cut.finish()]
+        encoded = (record for part, sizes in groups for record in encode_records(part, sizes, columns))
+        records.append(tuple(b"".join(record) for record in encoded))
+        rows.append(tuple(size for _, sizes in groups for size in sizes))
     names = tuple(f"memory, part {number}" for number in range(len(records)))
     stored = tuple(column for column in columns if column.name != UNIT)
     return InMemoryShards(

@@ -10,12 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.classic import encode_classic
-from headway.records.encode import encode
-from headway.records.grouping import pieces, record_parts
-from headway.records.spec import packed
-from headway.records.tfrecord import ShardWriter
-from headway.schema.columns import UNIT, Column, named_for
+from headway.records.grouping import pieces
+from headway.records.shard import Shard
+from headway.schema.columns import UNIT, Column
 from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.heads.weighted_labels import read_labels
@@ -67,7 +64,6 @@ def write_examples(
     """
     folder.mkdir(parents=True, exist_ok=True)
     facts: dict[str, Any] = {}
-    whole = rows_per_record > 1 and named_for(columns, "group") is not None
     statistics = {}
     stored = [column for column in columns if column.name != UNIT]
     for split, table in splits.items():
@@ -75,14 +71,11 @@ def write_examples(
         written = []
         for number, piece in enumerate(pieces(table, columns, shards)):
             name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
-            with ShardWriter(folder / name) as shard:
-                for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
-                    statistics[split].update(batch)
-                    if not whole:
-                        _write(shard, batch, columns, rows_per_record)
-                for part in record_parts(piece, columns, rows_per_record) if whole else ():
-                    shard.write(encode(part.combine_chunks().to_batches()[0], columns), part.num_rows)
-            written.append({"file": name, "rows": packed(shard.rows)})
+            shard = Shard(folder / name, columns, rows_per_record)
+            for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
+                statistics[split].update(batch)
+                shard.add(batch)
+            written.append({"file": name, "rows": shard.finish()})
         facts[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,
@@ -92,12 +85,3 @@ def write_examples(
         **({"unit": True} if len(stored) < len(columns) else {}),
     }
     return Written(folder, result, tuple(stored), statistics)
-
-
-def _write(shard: ShardWriter, batch: pa.RecordBatch, columns: Sequence[Column], rows_per_record: int) -> None:
-    if rows_per_record == 1:
-        shard.write_many(encode_classic(batch, columns))
-        return
-    for start in range(0, batch.num_rows, rows_per_record):
-        piece = batch.slice(start, rows_per_record)
-        shard.write(encode(piece, columns), piece.num_rows)

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
 from headway.records.classic import encode_classic
-from headway.records.encode import encode
-from headway.records.tfrecord import ShardWriter
+from headway.records.shard import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder, Labeler
@@ -58,13 +57,9 @@ def _write(folder, shard_rows, per_record, *, texts=False):
         name = f"train-{number:05d}-of-{len(shard_rows):05d}.tfrecord"
         batch = _rows(first, rows)
         statistics.update(batch)
-        with ShardWriter(folder / name) as shard:
-            if per_record == 1:
-                shard.write_many(encode_classic(batch, COLUMNS))
-            else:
-                for at in range(0, rows, per_record):
-                    part = batch.slice(at, per_record)
-                    shard.write(encode(part, COLUMNS), part.num_rows)
+        shard = Shard(folder / name, COLUMNS, per_record)
+        shard.add(batch)
+        shard.finish()
         shards.append({"file": name, "rows": shard.rows})
         first += rows
     result = {
@@ -270,13 +265,9 @@ def test_row_groups_classic_records_and_single_rows_give_the_same_inputs(tmp_pat
     found = {}
     for per_record in (1, 16, 4096):
         path = tmp_path / f"{per_record}.tfrecord"
-        with ShardWriter(path) as shard:
-            if per_record == 1:
-                shard.write_many(encode_classic(batch, KINDS))
-            else:
-                for at in range(0, batch.num_rows, per_record):
-                    part = batch.slice(at, per_record)
-                    shard.write(encode(part, KINDS), part.num_rows)
+        shard = Shard(path, KINDS, per_record)
+        shard.add(batch)
+        shard.finish()
         shards = Shards((str(path),), (tuple(shard.rows),), KINDS, per_record)
         (found[per_record],) = safe(evaluation_dataset(shards, transform, labeler, batch=70), shards)
     names = ("numeric", "categorical", "label", "weight")
