@@ -250,6 +250,18 @@ def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, R
     return safe(results, shards)
 
 
+def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
+    """Yield `of(column)` of all rows of a shard, one shard after the other."""
+    pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
+    waiting: list[NDArray[Any]] = []
+    for count in shards.counts:
+        while sum(map(len, waiting)) < count or not waiting:
+            waiting.append(next(pieces))
+        every = np.concatenate(waiting)
+        yield every[:count]
+        waiting = [every[count:]]
+
+
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
     """The class of each row, by shard; only labels are parsed."""
     labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))

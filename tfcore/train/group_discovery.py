@@ -10,19 +10,24 @@ counted. A row whose group is null is a group by itself.
 """
 
 import dataclasses
-import itertools
 import math
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.messages import agree, counted
+from headway.tabular.hashing import U64, mix64
+from headway.tabular.list_arrays import run_starts
 from tfcore.data.groups.group_ids import NO_GROUP, group_ids
-from tfcore.data.pipeline import look_through
+from tfcore.data.pipeline import by_shard, look_through
 from tfcore.data.shards import Shards
 
 _WHERE = "training.ranking"
+MOST_IDS = 1 << 22
+"""Of more groups, those that several shards have a part of are counted in a random sample."""
+_SALT = 0x7061727473  # "parts"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,67 +65,90 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
     """
-    begins, ids = _read(shards, column)
-    total = shards.total
-    rows = np.cumsum([0, *shards.counts])
-    places = np.searchsorted(begins, rows)
-    lengths = np.diff(begins, append=total)
-    lengths = lengths.astype(np.min_scalar_type(-1 - int(lengths.max(initial=0))))
-    runs = tuple(lengths[first:last] for first, last in itertools.pairwise(places))
-    discovered = GroupRuns(dataclasses.replace(shards, runs=runs), column)
-    notes = _look(shards, column, begins, ids, places)
-    return dataclasses.replace(discovered, notes=notes)
-
-
-def _read(shards: Shards, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (first row, id) of each run, rows counted through all shards."""
-    counts = shards.rows if shards.rows_per_record > 1 else [shards.counts]
-    cuts = np.cumsum([0] + [count for rows in counts for count in rows])
-
-    begins, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    at, before = 0, np.int64(NO_GROUP)
-    for piece in look_through(shards, [column], lambda columns: group_ids(columns[column])):
-        values = piece.numpy()
-        if not len(values):
-            continue
-        starts = np.append(values[:1] != before, values[1:] != values[:-1]) | (values == NO_GROUP)
-        first, last = np.searchsorted(cuts, [at, at + len(values)])
-        starts[cuts[first:last] - at] = True
-        begins.append(at + np.flatnonzero(starts))
-        ids.append(values[starts])
-        at, before = at + len(values), values[-1]
-    return np.concatenate(begins), np.concatenate(ids)
-
-
-def _look(
-    shards: Shards, column: str, begins: NDArray[np.int64], ids: NDArray[np.int64], places: NDArray[np.int64]
-) -> tuple[str, ...]:
-    """Return notes on groups that are in several shards; DataError if a group's rows are scattered in one shard."""
-    parts, scattered, where = [], 0, -1
-    for first, last in itertools.pairwise(places):
-        there = ids[first:last]
+    runs: list[NDArray[Any]] = []
+    parts, scattered, where, at = _Parts(), 0, -1, 0
+    for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
+        starts = run_starts(ids) | (ids == NO_GROUP)
+        if shards.rows_per_record > 1:
+            cuts = np.cumsum(records)
+            starts[cuts[cuts < len(ids)]] = True
+        begins = np.flatnonzero(starts)
+        lengths = np.diff(begins, append=len(ids))
+        runs.append(lengths.astype(np.min_scalar_type(-1 - int(lengths.max(initial=0)))))
+        there = ids[begins]
         # parts that lie together were cut by the edge of a record
-        whole = np.append(True, there[1:] != there[:-1])[: len(there)] & (there != NO_GROUP)
-        _, at, counts = np.unique(there[whole], return_index=True, return_counts=True)
+        whole = np.flatnonzero(run_starts(there) & (there != NO_GROUP))
+        _, first, counts = np.unique(there[whole], return_index=True, return_counts=True)
         if (twice := counts > 1).any():
             scattered += int(twice.sum())
-            where = int(first + np.flatnonzero(whole)[at[twice].min()]) if where < 0 else where
-        parts.append(there[there != NO_GROUP])
-    groups = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]), return_counts=True)
+            where = at + int(begins[whole[first[twice].min()]]) if where < 0 else where
+        parts.add(there[there != NO_GROUP])
+        at += len(ids)
+    parts.count()
     if scattered:
         raise DataError(
-            f"the rows of {counted(scattered, 'group')} of {len(groups[0]):,} in {column!r} do not lie together, as those "
-            f"of {_value(shards, column, int(begins[where]))}",
+            f"the rows of {counted(scattered, 'group')} of {parts.groups:,} in {column!r} do not lie together, as those "
+            f"of {_value(shards, column, where)}",
             where=_WHERE,
             fix=f"sort the input by {column}, so that the rows of a group follow each other",
         )
-    if not (cut := int((groups[1] > 1).sum())):
+    return GroupRuns(dataclasses.replace(shards, runs=tuple(runs)), column, _notes(shards, column, parts))
+
+
+class _Parts:
+    """How many groups there are, and how many of them in several parts; of more than `MOST_IDS` groups by a random sample."""
+
+    def __init__(self) -> None:
+        self._ids, self._counts, self._halved = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+        self._waiting: list[NDArray[np.int64]] = []
+
+    def add(self, ids: NDArray[np.int64]) -> None:
+        self._waiting.append(self._some(ids))
+        if sum(map(len, self._waiting)) >= MOST_IDS:
+            self.count()
+
+    def count(self) -> Self:
+        """Count what was added; before anything is asked."""
+        more, counts = np.unique(np.concatenate([self._ids[:0], *self._waiting]), return_counts=True)
+        self._ids, at = np.unique(np.concatenate([self._ids, more]), return_inverse=True)
+        self._counts = np.bincount(at, np.concatenate([self._counts, counts])).astype(np.int64)
+        self._waiting = []
+        while len(self._ids) > MOST_IDS:
+            self._halved += 1
+            kept = np.isin(self._ids, self._some(self._ids), assume_unique=True)
+            self._ids, self._counts = self._ids[kept], self._counts[kept]
+        return self
+
+    def _some(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return ids if not self._halved else ids[mix64(ids.view(U64), _SALT) >> U64(64 - self._halved) == 0]
+
+    @property
+    def groups(self) -> int:
+        return len(self._ids) << self._halved
+
+    @property
+    def cut(self) -> int:
+        return int((self._counts > 1).sum()) << self._halved
+
+    @property
+    def one(self) -> int:
+        """A group in several parts."""
+        return int(self._ids[np.argmax(self._counts > 1)])
+
+
+def _notes(shards: Shards, column: str, parts: _Parts) -> tuple[str, ...]:
+    """Return a note on groups that are in several parts."""
+    if not parts.cut:
         return ()
-    repeated_id = groups[0][np.argmax(groups[1] > 1)]
-    value = _value(shards, column, int(begins[np.flatnonzero(ids == repeated_id)[0]]))
+    at = 0
+    for ids in by_shard(shards, column, group_ids):
+        if (found := ids == parts.one).any():
+            at += int(found.argmax())
+            break
+        at += len(ids)
     return (
-        f"{counted(cut, 'group')} of {len(groups[0]):,} in {column!r}, such as {value}, "
-        f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
+        f"{counted(parts.cut, 'group')} of {parts.groups:,} in {column!r}, such as {_value(shards, column, at)}, "
+        f"{agree(parts.cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
     )
 
 

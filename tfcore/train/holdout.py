@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.messages import counted
 from headway.schema.columns import UNIT
 from headway.tabular.hashing import U64, mix64
 from tfcore.data.groups.group_ids import NO_GROUP, group_ids
-from tfcore.data.pipeline import look_through
+from tfcore.data.pipeline import by_shard
 from tfcore.data.shards import Holdout, Shards
 from tfcore.train.request import Latest
 from tfcore.transform.raw_column import RawColumn
@@ -75,22 +74,10 @@ def _kept(read: ByShard, shards: Shards) -> ByShard:
     return lambda: kept
 
 
-def _read(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
-    """Something of each row's value in a column, by shard."""
-    pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
-    waiting: list[NDArray[Any]] = []
-    for count in shards.counts:
-        while sum(map(len, waiting)) < count or not waiting:
-            waiting.append(next(pieces))
-        every = np.concatenate(waiting)
-        yield every[:count]
-        waiting = [every[count:]]
-
-
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
     """A hash of each row's unit, by shard; a row without one has its own."""
     at = 0  # of 32 bits: units with the same hash go together
-    for ids in _read(shards, column, group_ids):
+    for ids in by_shard(shards, column, group_ids):
         hashes = mix64(ids.view(U64), _SALT)
         if len(alone := np.flatnonzero(ids == NO_GROUP)):
             hashes[alone] = mix64((at + alone).astype(U64), _SALT + 1)
@@ -102,7 +89,7 @@ def _times(shards: Shards, column: str, unit: str | None) -> ByShard:
     """How late each row is, the greater the later. A unit is as late as its latest row."""
 
     def plain() -> Iterator[NDArray[Any]]:
-        for times in _read(shards, column, RawColumn.plain):
+        for times in by_shard(shards, column, RawColumn.plain):
             times = times.astype(np.bytes_) if times.dtype == object else times
             yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 

@@ -39,7 +39,7 @@ CHAMPION = "champion"
 """Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
-ROWS_AT_ONCE = 6_000_000
+ROWS_AT_ONCE = 4_000_000
 """Of all threads together."""
 _CLASSES = ("class", "label", "predicted")
 """Columns of tables that hold classes."""

@@ -17,6 +17,7 @@ from tfcore.data.groups.group_ids import NO_GROUP
 from tfcore.data.in_memory import hold
 from tfcore.data.shards import Holdout, Shards, kept_rows
 from tfcore.testing import write_examples
+from tfcore.train import group_discovery
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
@@ -192,6 +193,24 @@ def test_groups_that_are_cut_are_counted_and_named(tmp_path):
         "1 group of 4 in 'query', such as 'q2', lies in several spans, files or ranges of a file: each part is ranked by itself",
     )
     assert not group_runs(Shards.of([(parts[0].folder, parts[0].result, "train")]), "query").notes
+
+
+@given(st.lists(st.lists(st.integers(0, 400), max_size=60), max_size=8))
+def test_groups_in_several_parts_are_counted_exactly_if_few_and_about_if_many(pieces):
+    every = np.concatenate([np.zeros(0, np.int64), *(np.asarray(piece, np.int64) for piece in pieces)])
+    values, counts = np.unique(every, return_counts=True)
+    parts = group_discovery._Parts()
+    for piece in pieces:
+        parts.add(np.asarray(piece, np.int64))
+    assert (parts.count().groups, parts.cut) == (len(values), (counts > 1).sum())
+    assert not parts.cut or parts.one in values[counts > 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_discovery, "MOST_IDS", 40)
+        parts = group_discovery._Parts()
+        for piece in pieces:
+            parts.add(np.asarray(piece, np.int64))
+        assert abs(parts.count().groups - len(values)) <= 0.7 * len(values)
+        assert not parts.cut or parts.one in values[counts > 1]
 
 
 def test_records_that_cut_groups_are_taken_as_they_are():
