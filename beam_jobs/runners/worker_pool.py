@@ -9,6 +9,7 @@ that lives: without Beam there, a job waits for its worker for ever.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from beam_jobs.runners.beam_import import load_beam
 
-_TRIED = "import beam_jobs.runners.pipeline, apache_beam.runners.worker.sdk_worker"
+_TRIED = "beam_jobs.runners.pipeline", "apache_beam.runners.worker.sdk_worker"
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
@@ -51,22 +52,32 @@ def serve(host: str, port: int) -> None:
             worker_pool_main.kill_process_gracefully(worker)
 
 
+def _is_python(path: Path) -> bool:
+    """Whether a file is this interpreter."""
+    return path.exists() and path.samefile(sys.executable)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=50000, help="0 takes a free one")
     parser.add_argument("--host", default="localhost", help="the address to listen on; default: only this machine's")
     args = parser.parse_args()
-    folder = str(Path(sys.executable).parent)
-    os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
+    folder = Path(sys.executable).parent
+    os.environ["PATH"] = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
     if sys.flags.safe_path:
         os.environ["PYTHONSAFEPATH"] = "1"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        subprocess.run(["python", "-c", _TRIED], check=True)
+        if _is_python(folder / "python"):
+            load_beam()
+            for name in _TRIED:
+                importlib.import_module(name)
+        else:  # whichever the PATH leads to
+            subprocess.run(["python", "-c", f"import {', '.join(_TRIED)}"], check=True)
         serve(args.host, args.port)
     except KeyboardInterrupt:
         return 0
-    except (OSError, subprocess.CalledProcessError):
+    except (ImportError, OSError, subprocess.CalledProcessError):
         print(f"workers cannot start: there is no python in {folder} that has Beam and Headway", file=sys.stderr)
     except RuntimeError as error:
         print(f"port {args.port} of {args.host} cannot be had: {error}", file=sys.stderr)

@@ -538,27 +538,24 @@ def test_the_pipeline_on_beams_own_local_runner_writes_the_same(mode, request_fo
 
 
 @pytest.fixture(scope="module")
-def apart():
+def apart(s3):
+    """Its workers know the endpoint of the bucket that one test writes to."""
     with workers_apart() as runner:
         yield runner
 
 
-def test_workers_in_other_processes_write_the_same(apart, request_for, write_csv, tmp_path, digests):
-    request = request_for(write_csv(300), range_bytes=4096)
-    want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
-    assert ingest(request, tmp_path / "processes", Monitor(), runner=apart) == want
-    assert digests(tmp_path / "processes") == digests(tmp_path / "threads")
-
-
-def test_workers_in_other_processes_write_the_same_into_a_bucket(
+def test_workers_in_other_processes_write_the_same_into_a_folder_and_a_bucket(
     apart, request_for, write_csv, tmp_path, bucket_name, digests
 ):
-    request, stored = request_for(write_csv(400), range_bytes=2048), Bucket(f"s3://{bucket_name}/a")
-    want = ingest_many([request], [tmp_path / "a"], Monitor(), runner=TWO)
-    assert ingest_many([request], [tmp_path / "none"], Monitor(), runner=apart, places=[stored.url]) == want
+    requests = [request_for(write_csv(300, name), range_bytes=4096) for name in ("a.csv", "b.csv")]
+    folder, stored = tmp_path / "processes", Bucket(f"s3://{bucket_name}/b")
+    outs, places = [tmp_path / "a", tmp_path / "b"], [str(folder), stored.url]
+    want = ingest_many(requests, outs, Monitor(), runner=TWO)
+    assert ingest_many(requests, [tmp_path / "none"] * 2, Monitor(), runner=apart, places=places) == want
     assert not (tmp_path / "none").exists(), "nothing goes through the driver's disk"
+    assert digests(folder) == digests(tmp_path / "a")
     found = {name: hashlib.sha256(stored.read(name)).hexdigest() for name in stored.listing()}
-    assert found == digests(tmp_path / "a")
+    assert found == digests(tmp_path / "b")
 
 
 def test_errors_come_back_from_other_processes(apart, request_for, write_csv, out, monkeypatch):

@@ -58,10 +58,16 @@ def test_workers_run_in_the_pools_interpreter_whatever_the_path_says_and_end_wit
         until(lambda: control.gone == ["1-1"])
 
 
-def test_an_interpreter_whose_python_lacks_beam_or_headway_starts_no_pool(monkeypatch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif '-c' in sys.orig_argv: sys.modules['apache_beam'] = None"
-    )
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        "sys.modules['apache_beam'] = None",
+        # beside an interpreter of another name, whose python is another one
+        "'-c' in sys.orig_argv and sys.modules.update(apache_beam=None); sys.executable = '/nowhere/bin/python3'",
+    ],
+)
+def test_an_interpreter_whose_python_lacks_beam_or_headway_starts_no_pool(monkeypatch, tmp_path, lacks):
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n{lacks}")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = subprocess.run(POOL, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and not done.stdout
