@@ -129,7 +129,7 @@ def test_all_three_have_one_element_spec_and_the_same_rows(written):
 
 
 def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, tmp_path):
-    options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}, "augment": {"noise": 0.1}}
+    options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}}
     train(request(written, (written.part("train"),), **options), tmp_path / "shards", Monitor())
     train(request(written, **options), tmp_path / "memory", Monitor(), feed=in_memory())
     assert weights(tmp_path / "memory") == weights(tmp_path / "shards")
