@@ -18,9 +18,9 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,8 +114,8 @@ def _without_comment(text):
 class Shell:
     """Runs the commands of a page, `headway` in this process; a server among them runs until the page ends."""
 
-    def __init__(self, typed, home, setenv):
-        self._typed, self._home, self._setenv = typed, home, setenv
+    def __init__(self, typed, start, home, setenv):
+        self._typed, self._start, self._home, self._setenv = typed, start, home, setenv
         self._servers, self._port = [], None
 
     def run(self, command):
@@ -153,24 +153,22 @@ class Shell:
         return subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=False)
 
     def _serve(self, arguments):
-        place = self._home / "serve.log"
-        line = [sys.executable, "-P", "-m", "flows.cli", "serve", *arguments, "--port", "0"]
-        with place.open("w") as log:
-            server = subprocess.Popen(
-                line, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-            )
+        server = self._start("-m", "flows.cli", "serve", *arguments, "--port", "0")
         self._servers.append(server)
-        deadline, said = time.monotonic() + 120, None
-        while said is None and time.monotonic() < deadline and server.poll() is None:
-            time.sleep(0.2)
-            said = re.search(r" at http://[\w.]+:(\d+)/", place.read_text())  # it answers from then on
-        self._port = said and int(said[1])
-        return SimpleNamespace(returncode=server.poll() or 0, stdout="", stderr=place.read_text())
+        told = ""
+        for line in server.stdout:
+            told += line.decode()
+            if said := re.search(r" at http://[\w.]+:(\d+)/", told):  # it answers from then on
+                self._port = int(said[1])
+                return SimpleNamespace(returncode=0, stdout="", stderr=told)
+        return SimpleNamespace(returncode=server.wait(), stdout="", stderr=told + server.stderr.read().decode())
 
     def close(self):
         for server in self._servers:
-            server.terminate()
-            server.wait(60)
+            with server.stdin, server.stdout, server.stderr:
+                if server.returncode is None:
+                    os.kill(server.pid, signal.SIGTERM)
+                server.wait(60)
 
 
 def _expanded(command):

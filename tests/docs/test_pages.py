@@ -197,7 +197,7 @@ def champions(base, made_once, typed_once):
 
 
 @pytest.fixture
-def shell(champions, tmp_path_factory, typed, monkeypatch, request):
+def shell(champions, tmp_path_factory, typed, fork_server, monkeypatch, request):
     """The shell of a page."""
     world = tmp_path_factory.getbasetemp() / "docs-world"
     folder = world / "clone" / FOLDERS.get(name(request.param), "")
@@ -211,7 +211,7 @@ def shell(champions, tmp_path_factory, typed, monkeypatch, request):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(world / "home"))
     monkeypatch.setenv("COLUMNS", "130")
-    one = Shell(typed, world / "home", monkeypatch.setenv)
+    one = Shell(typed, fork_server.start, world / "home", monkeypatch.setenv)
     yield one
     one.close()
 

@@ -280,7 +280,7 @@ def test_requests_to_headway_serve_leave_no_header_and_no_query_behind(place):
                 place.said.append(refused.read().decode())
                 assert refused.code == 400
         server.process.send_signal(signal.SIGTERM)
-        out, err = server.process.communicate(timeout=30)
+        out, err = (said.decode() for said in server.process.communicate(timeout=30))
         place.said.append(server.text + out + err)
     assert list((place.home / "churn" / "store" / "requests").rglob("*.jsonl"))
 

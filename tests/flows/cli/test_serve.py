@@ -22,16 +22,16 @@ def ask(url, body=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_champion_is_served_until_a_signal_asks_for_the_end(served, number):
-    with serving(served, "--log-rate", "1") as server:
+def test_the_champion_is_served_until_a_signal_asks_for_the_end(served, fork_server, number):
+    with serving(served, "--log-rate", "1", start=fork_server.start) as server:
         assert server.version == 1 and ask(server.url)["model_version_status"][0]["version"] == "1"
         row = {"hour": 7, "carrier": "UA"}
         asked = {"signature_name": "serving_nullable", "instances": [row]}
         assert 0 < ask(f"{server.url}:predict", asked)["predictions"][0]["probability"] < 1
         began = time.monotonic()
-        server.process.send_signal(number)
-        _, errors = server.process.communicate(timeout=20)
-        assert server.process.returncode == 0 and time.monotonic() - began < 5
+        os.kill(server.process.pid, number)
+        assert server.process.wait(20) == 0 and time.monotonic() - began < 5
+        errors = server.process.stderr.read().decode()
         assert "Traceback" not in errors and "ended; 1 request answered by 1 call of the model" in errors, errors
     (log,) = (served / "store" / "requests").rglob("*.jsonl")
     assert json.loads(log.read_text())["instances"] == [row]

@@ -26,7 +26,7 @@ source: {format: parquet, path: "data/{span}.parquet"}
 label: y > 0
 columns: {x: , z: }
 split: {eval: 0.2, test: 0.1}
-gate: {tolerance: {accuracy: 0.01}, primary: accuracy}
+gate: {tolerance: {accuracy: 0.01}, primary: accuracy, bootstrap: 50}
 """
 
 

@@ -45,7 +45,7 @@ def judge(tmp_path):
         return decide(
             GateRequest(
                 task=more.pop("task", "binary"),
-                config=GateConfig(**(config or {})),
+                config=GateConfig(**{"bootstrap": 50} | (config or {})),
                 candidate=Candidate(model="new", predictions=write("a", label, candidate, columns), train=ours),
                 champion=known,
                 **more,
