@@ -17,7 +17,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from headway.errors import StoreError
@@ -102,9 +102,14 @@ class Bucket:
             self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
-        """Every object below a folder, by key, from one listing."""
-        objects = self._ask(prefix, lambda client: client.list(prefix.rstrip("/") or None).collect()) or ()
-        return {o["path"]: Found(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
+        """Every object below a folder, by key, from one listing; but for the empty ones by which consoles show folders."""
+        prefix = prefix.rstrip("/")
+        objects = self._ask(prefix, lambda client: client.list(prefix or None).collect()) or ()
+        found = {o["path"]: Found(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
+        if empty := {key for key, about in found.items() if not about.bytes}:
+            for folder in empty & {prefix, *(str(folder) for key in found for folder in PurePosixPath(key).parents)}:
+                del found[folder]
+        return found
 
     def children(self, prefix: str) -> list[str]:
         """The names right below a folder, sorted. An attempt that was never committed is not a child."""
@@ -116,7 +121,7 @@ class Bucket:
             return sorted({name.split("/", 1)[0] for name in listed})
         found = self._ask(prefix, lambda client: client.list_with_delimiter(prefix or None))
         paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])] if found else []
-        return sorted(path.rpartition("/")[2] for path in paths)
+        return sorted({path.rpartition("/")[2] for path in paths if path != prefix})
 
     def look(self, key: str) -> Stored | None:
         """A small object and its tag, of one answer; None when there is none."""

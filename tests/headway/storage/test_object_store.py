@@ -80,6 +80,15 @@ def test_folders_are_what_the_names_of_objects_say(bucket):
     assert sorted(bucket.listing("")) == ["raw/b/1/y", "top"]
 
 
+def test_the_empty_object_of_a_folder_that_a_person_has_made_is_no_file(bucket):
+    bucket._files.create_dir(f"{bucket._base}/raw/a", recursive=True)
+    bucket.write("raw/a/1/x", b"1")
+    bucket.write("raw/a/2", b"")
+    for prefix in ("", "raw", "raw/a/"):
+        assert sorted(bucket.listing(prefix)) == ["raw/a/1/x", "raw/a/2"]
+    assert [bucket.children(prefix) for prefix in ("", "raw", "raw/a")] == [["raw"], ["a"], ["1", "2"]]
+
+
 def test_there_is_no_such_bucket(bucket_url, tmp_path):
     scheme = bucket_url[:2]
     bucket = Bucket(f"{scheme}://headway-never/store")
