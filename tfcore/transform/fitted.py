@@ -1,6 +1,7 @@
-"""Operations with the numbers that were fitted on train, and the numeric ones in NumPy."""
+"""Operations with the numbers that were fitted on train, the numeric ones in NumPy, and numbers whose values are categories."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +9,11 @@ from numpy.typing import NDArray
 
 from headway.config import Grown
 from headway.schema.columns import Column
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+
+ROWS_PER_VALUE, MOST_VALUES, MOST_RECURRING = 10, 1000, 32
+"""For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
 
 
 class FittedOp(Grown):
@@ -114,3 +120,55 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
     if op.op == "clip":
         return np.clip(values, op.minimum, op.maximum)
     return values
+
+
+def recurring_numbers(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
+    """The numbers whose values may name something, such as a school or a day; none of many, such as pixels."""
+    names, found = {column.name for column in columns}, list[str]()
+    for column in columns:
+        stats = statistics.columns[column.name]
+        if column.is_feature and column.type != "bytes" and not column.shape and f"{column.name}__value" not in names:
+            most = min(MOST_VALUES, stats.present // ROWS_PER_VALUE)
+            category_already = column.type == "int64" and stats.is_few_values
+            if stats.complete and not category_already and 3 <= stats.distinct <= most:
+                found.append(column.name)
+    return found if len(found) <= MOST_RECURRING else []
+
+
+def value_category(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:
+    """The category of a number's frequent values, each of which has an id, as has each range between two of them; None
+    where there is none, or a value is not one number.
+
+    A value that stands for something (0: none, 999: unknown, 70: the usual) is a step and a spike in what a model would
+    have to learn of the number.
+    """
+    column = number.column
+    if number.size is not None or column.shape or column.type == "bytes" or stats.numbers is None:
+        return None
+    most = [value for value, _ in stats.top(min_count=max(2, math.ceil(share * stats.rows))) if math.isfinite(value)]
+    if not most or stats.distinct < 3:
+        return None
+    if column.type == "int64":
+        edges = {float(edge) for value in most for edge in (value, value + 1)}
+    else:
+        values = np.asarray(most, np.float32)
+        above = np.nextafter(values, np.float32(np.inf))
+        above[values == 0] = np.finfo(np.float32).tiny  # a smaller one is subnormal, and may count as 0
+        edges = {*values.tolist(), *above.tolist()}
+    own = column.model_copy(update={"name": f"{column.name}__value"})
+    op = FittedOp(op="bucketize", boundaries=tuple(sorted(edges)))
+    return Fitted(column=own, ops=(op,), size=size_of(op, own))
+
+
+def size_of(last: FittedOp, column: Column) -> int | None:
+    """The number of ids of a column whose last operation this is; None where it is a number."""
+    if last.op == "vocabulary":
+        words = len(last.words if last.words is not None else last.integers or ())
+        size = words + (last.oov_buckets or 0)
+    elif last.op == "hash":
+        size = last.buckets or 0
+    elif last.op == "bucketize":
+        size = len(last.boundaries or ()) + 1
+    else:
+        return None
+    return size + column.nullable

@@ -52,7 +52,7 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
 )
-from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.fitted import Fitted, FittedOp, recurring_numbers, size_of, value_category
 from tfcore.transform.train_sample import TrainSample
 
 VERSION = 3
@@ -61,8 +61,6 @@ AUTO_TOP_K = 10_000
 """auto: values in the vocabulary of a text, and buckets of integers that are too many to count."""
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
-ROWS_PER_VALUE, MOST_VALUES, MOST_RECURRING = 10, 1000, 32
-"""For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
 LEAST_BIN = 0.001
 """Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
 _LOOKED_AT = 1000
@@ -279,7 +277,7 @@ def fit_parameters(
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     fitted, notes = list[Fitted](), list[Note]()
     parts: list[ColumnPart] = []
-    again_categories = _recurring(columns, statistics) if recurring else ()
+    again_categories = recurring_numbers(columns, statistics) if recurring else ()
     for column in columns:
         if not column.is_feature:
             continue
@@ -301,7 +299,7 @@ def fit_parameters(
             fitted.append(fitted_column)
             if config.frequent is None and column.name not in again_categories:
                 continue
-            if (again := _frequent(fitted_column, config.frequent or 0.0, stats)) is None:
+            if (again := value_category(fitted_column, config.frequent or 0.0, stats)) is None:
                 if config.frequent is None:
                     continue
                 text = (
@@ -371,7 +369,7 @@ def _fit_column(
         if sample is not None and op.op not in ("vocabulary", "hash", "bucketize"):
             sample.through(done)
         ops.append(done)
-    size = _size(ops[-1], column)
+    size = size_of(ops[-1], column)
     if size is not None:
         if not column.shape:
             return Fitted(column=column, ops=tuple(ops), size=size), None
@@ -449,7 +447,7 @@ def _fit_part(
     if part in CYCLES:
         low, high = CYCLES[part]
         op = FittedOp(op="vocabulary", integers=tuple(range(low, high + 1)), oov_buckets=1)
-        return date_part, Fitted(column=own, ops=(op,), size=_size(op, own))
+        return date_part, Fitted(column=own, ops=(op,), size=size_of(op, own))
     sample = TrainSample(stats)
     assert column.temporal is not None
     sample.values = parts_of(sample.values, column.temporal, part).astype(np.float64)
@@ -466,44 +464,6 @@ def _fit_part(
         edges=_edges(sample, bins),
         missing_indicator=config.impute.indicator and stats.missing > 0,
     )
-
-
-def _recurring(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
-    """The numbers whose values may name something, such as a school or a day; none of many, such as pixels."""
-    names, found = {column.name for column in columns}, list[str]()
-    for column in columns:
-        stats = statistics.columns[column.name]
-        if column.is_feature and column.type != "bytes" and not column.shape and f"{column.name}__value" not in names:
-            most = min(MOST_VALUES, stats.present // ROWS_PER_VALUE)
-            category_already = column.type == "int64" and stats.is_few_values
-            if stats.complete and not category_already and 3 <= stats.distinct <= most:
-                found.append(column.name)
-    return found if len(found) <= MOST_RECURRING else []
-
-
-def _frequent(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:
-    """The category of a number's frequent values, each of which has an id, as has each range between two of them; None
-    where there is none, or a value is not one number.
-
-    A value that stands for something (0: none, 999: unknown, 70: the usual) is a step and a spike in what a model would
-    have to learn of the number.
-    """
-    column = number.column
-    if number.size is not None or column.shape or column.type == "bytes" or stats.numbers is None:
-        return None
-    most = [value for value, _ in stats.top(min_count=max(2, math.ceil(share * stats.rows))) if math.isfinite(value)]
-    if not most or stats.distinct < 3:
-        return None
-    if column.type == "int64":
-        edges = {float(edge) for value in most for edge in (value, value + 1)}
-    else:
-        values = np.asarray(most, np.float32)
-        above = np.nextafter(values, np.float32(np.inf))
-        above[values == 0] = np.finfo(np.float32).tiny  # a smaller one is subnormal, and may count as 0
-        edges = {*values.tolist(), *above.tolist()}
-    own = column.model_copy(update={"name": f"{column.name}__value"})
-    op = FittedOp(op="bucketize", boundaries=tuple(sorted(edges)))
-    return Fitted(column=own, ops=(op,), size=_size(op, own))
 
 
 def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStatistics) -> Fitted:
@@ -601,19 +561,6 @@ def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
         if not edges or edge - edges[-1] > least:
             edges.append(edge)
     return tuple(edges) if len(edges) > 1 else ()
-
-
-def _size(last: FittedOp, column: Column) -> int | None:
-    if last.op == "vocabulary":
-        words = len(last.words if last.words is not None else last.integers or ())
-        size = words + (last.oov_buckets or 0)
-    elif last.op == "hash":
-        size = last.buckets or 0
-    elif last.op == "bucketize":
-        size = len(last.boundaries or ()) + 1
-    else:
-        return None
-    return size + column.nullable
 
 
 def _fill(config: ColumnTransform, stats: ColumnStatistics) -> float:
