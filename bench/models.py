@@ -9,7 +9,8 @@ settings that `auto` chooses. LogisticRegression, Ridge or PoissonRegressor (sta
 per category, a penalty as of C=1 or alpha=1) and HistGradientBoosting with its defaults learn from the same columns.
 
 The file `--results` has a line per table, seed and model; what stands there is not trained again, so that a run may be stopped
-and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` processor seconds, with a line.
+and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` processor seconds, with a line; so
+is one of trees where a class has one row, which scikit-learn refuses.
 
 Required of the default: below the better of the two others, by more than two standard errors of the paired differences (by
 bootstrap of the eval rows), on at most one table in ten; and the first mean rank of the three.
@@ -63,25 +64,22 @@ def main() -> None:
                 print(f"skipped {name}: {error}", flush=True)
                 continue
             for seed, model in missing:
-                if line := measured(
-                    frame, label, seed, model, configs, arguments.cap, found.get((name, seed, "headway"))
-                ):
-                    line |= {"table": name, "seed": seed, "model": model, "seen": TABLES[name].seen}
-                    found[name, seed, model] = line
-                    with arguments.results.open("a", encoding="utf-8") as out:
-                        out.write(json.dumps(line) + "\n")
-                else:
-                    print(
-                        f"given up {name}, seed {seed}, {model}: more than {arguments.cap:g} processor seconds",
-                        flush=True,
-                    )
+                first = found.get((name, seed, "headway"))
+                line = measured(frame, label, seed, model, configs, arguments.cap, first)
+                if isinstance(line, str):
+                    print(f"given up {name}, seed {seed}, {model}: {line}", flush=True)
+                    continue
+                line |= {"table": name, "seed": seed, "model": model, "seen": TABLES[name].seen}
+                found[name, seed, model] = line
+                with arguments.results.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(line) + "\n")
     raise SystemExit(not report(found, [*configs], arguments.tables, arguments.seeds))
 
 
 def measured(
     frame: pd.DataFrame, label: str, seed: int, model: str, configs: dict[str, Any], cap: float, first: Line | None
-) -> Line | None:
-    """The score of a model, with those of its resampled eval rows; None if it took too long.
+) -> Line | str:
+    """The score of a model, with those of its resampled eval rows; or why there is none.
 
     Args:
         first: Headway's line of the same rows, which tells scikit-learn's models the task.
@@ -95,12 +93,15 @@ def measured(
         try:
             line, predicted = headway(train, wanted, label, configs[model], seed, cap)
         except Cancelled:
-            return None
+            return f"more than {cap:g} processor seconds"
     elif first is None:
-        return None
+        return "Headway, which tells the task, has no score"
     else:
         line = {"task": first["task"], "classes": first["classes"]}
-        predicted = others(model, line, train, wanted, label)
+        try:
+            predicted = others(model, line, train, wanted, label)
+        except ValueError as error:  # trees stop early by rows of every class, and one may have a single row
+            return str(error)
     truth = indices(labels, line["classes"]) if line["classes"] else labels.to_numpy(float)
     line |= {"seconds": round(processor_seconds() - began, 2), "rows": len(train), "width": frame.shape[1] - 1}
     random = np.random.default_rng(1)

@@ -386,6 +386,7 @@ class Bucket:
         """Call `action` with the client, again where that may help; the disk's errors pass."""
         from obstore import exceptions
 
+        hopeless = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
         for remaining in reversed(range(TRIES)):
             try:
                 return action(self._client)
@@ -396,10 +397,10 @@ class Bucket:
             except (exceptions.BaseError, OSError) as error:
                 if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
                     raise
-                if not remaining or isinstance(
-                    error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
-                ):
+                misnamed = isinstance(error, exceptions.InvalidPathError)
+                if not remaining or misnamed or isinstance(error, hopeless):
                     fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
+                    fix = "delete this object: it is not Headway's" if misnamed else fix
                     raise StoreError(reason_of(error)[:300], where=self.name(key), fix=fix) from None
                 time.sleep(_WAIT_SECONDS * 4 ** (TRIES - remaining - 1))
         raise AssertionError("unreachable")

@@ -52,13 +52,21 @@ class ColumnLasso(keras.regularizers.Regularizer):
 
     Args:
         sizes: ids of each column; the weights are [sum of sizes, outputs].
-        bends: of each column the length at which a little more counts half as much as at 0; 0: the column has no `l1`.
-            None: all lengths count as they are.
+        bends: of each column the length at which a little more counts half as much as at 0; 0: the column has `plain_l1` in
+            the place of `l1`. None: all lengths count as they are.
+        plain_l1: of columns without a bend.
     """
 
-    def __init__(self, sizes: Sequence[int], l1: float, l2: float = 0.0, bends: Sequence[float] | None = None):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        l1: float,
+        l2: float = 0.0,
+        bends: Sequence[float] | None = None,
+        plain_l1: float = 0.0,
+    ):
         self.sizes, self.l1, self.l2 = tuple(sizes), float(l1), float(l2)
-        self.bends = None if bends is None else [*map(float, bends)]
+        self.bends, self.plain_l1 = None if bends is None else [*map(float, bends)], float(plain_l1)
         self._column = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def __call__(self, x: Any) -> Any:
@@ -69,10 +77,13 @@ class ColumnLasso(keras.regularizers.Regularizer):
             of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
         # a length has no slope at 0
         lengths = tf.sqrt(of_columns + _ROUNDED**2)
-        if self.bends is not None:  # what is clearly more than noise is hardly shrunk
-            bends = tf.constant(self.bends, tf.float32)
-            lengths = bends * tf.math.log1p(tf.math.divide_no_nan(lengths, bends))
-        return self.l1 * tf.reduce_sum(lengths) + self.l2 * tf.reduce_sum(squares)
+        if self.bends is None:
+            return self.l1 * tf.reduce_sum(lengths) + self.l2 * tf.reduce_sum(squares)
+        bends = tf.constant(self.bends, tf.float32)
+        # what is clearly more than noise is hardly shrunk
+        bent = bends * tf.math.log1p(tf.math.divide_no_nan(lengths, bends))
+        plain = tf.reduce_sum(tf.where(bends > 0, 0.0, lengths))
+        return self.l1 * tf.reduce_sum(bent) + self.plain_l1 * plain + self.l2 * tf.reduce_sum(squares)
 
     @tf.custom_gradient
     def _split_sums(self, squares: tf.Tensor) -> Any:
@@ -86,7 +97,7 @@ class ColumnLasso(keras.regularizers.Regularizer):
         return tf.concat(sums, 0), lambda upstream: tf.gather(upstream, self._column)
 
     def get_config(self) -> dict[str, Any]:
-        bends = {} if self.bends is None else {"bends": self.bends}
+        bends = {} if self.bends is None else {"bends": self.bends, "plain_l1": self.plain_l1}
         return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2} | bends
 
 

@@ -49,7 +49,9 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
                 noise * size * (entry.name in values) for entry, size in zip(layout.categorical, sizes, strict=False)
             ]
             bends += [0.0] * (len(sizes) - len(bends))
-            of_columns = ColumnLasso(sizes, config.value_l1 * speed, config.linear_l2 * speed**2 / 2, bends)
+            of_columns = ColumnLasso(
+                sizes, config.value_l1 * speed, config.linear_l2 * speed**2 / 2, bends, config.linear_l1 * speed
+            )
         elif config.linear_l1:
             of_columns = ColumnLasso(sizes, config.linear_l1 * speed, config.linear_l2 * speed**2 / 2)
         weights = OffsetEmbedding(

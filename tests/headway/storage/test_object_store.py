@@ -89,6 +89,17 @@ def test_the_empty_object_of_a_folder_that_a_person_has_made_is_no_file(bucket):
     assert [bucket.children(prefix) for prefix in ("", "raw", "raw/a")] == [["raw"], ["a"], ["1", "2"]]
 
 
+def test_an_object_whose_name_is_no_path_is_named_at_once_as_the_one_to_delete(s3, bucket_name):
+    client = pytest.importorskip("boto3").client("s3", endpoint_url=s3)
+    for name in ("raw/a//b", "raw/../b"):
+        client.put_object(Bucket=bucket_name, Key=f"store/{name}", Body=b"1")
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=rf"store/raw: .*store/{name}.*\n  fix: delete this object"):
+            Bucket(f"s3://{bucket_name}/store").listing("raw")
+        assert time.monotonic() - began < 0.9, "without another try"
+        client.delete_object(Bucket=bucket_name, Key=f"store/{name}")
+
+
 def test_there_is_no_such_bucket(bucket_url, tmp_path):
     scheme = bucket_url[:2]
     bucket = Bucket(f"{scheme}://headway-never/store")

@@ -132,7 +132,7 @@ def test_one_table_looks_up_what_a_table_for_each_column_would():
     assert np.array_equal(layer(ids), [[table[0], table[5]], [table[4], table[11]]])
 
 
-def test_a_length_beyond_its_bend_is_hardly_shrunk_and_a_column_without_a_bend_has_no_l1():
+def test_a_length_beyond_its_bend_is_hardly_shrunk_and_a_column_without_a_bend_has_the_plain_l1():
     penalty = ColumnLasso((2, 3), l1=0.5, bends=[2.0, 0.0])
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
     for length, slope in ((1e-2, 0.5), (2.0, 0.25), (18.0, 0.05)):
@@ -140,6 +140,10 @@ def test_a_length_beyond_its_bend_is_hardly_shrunk_and_a_column_without_a_bend_h
         with tf.GradientTape() as tape:
             loss = again(table)
         np.testing.assert_allclose(tape.gradient(loss, table)[:, 0], [slope, 0, 0, 0, 0], rtol=0.01, atol=1e-7)
+    table = tf.Variable([[0.0], [2.0], [3.0], [4.0], [0.0]])
+    penalty = ColumnLasso((2, 3), l1=0.5, bends=[2.0, 0.0], plain_l1=0.1)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
+    assert float(again(table)) == pytest.approx(0.5 * 2 * np.log(2) + 0.1 * 5, rel=1e-4)
 
 
 def test_values_of_a_number_are_seen_by_the_linear_part_alone_and_have_a_penalty_of_their_own():
@@ -153,6 +157,9 @@ def test_values_of_a_number_are_seen_by_the_linear_part_alone_and_have_a_penalty
     table.assign(np.eye(12)[:, -1:])
     bend = 0.1 * (2 / 0.6) * 7 / 10  # of seven ids of noise; the linear part is ten times as fast
     assert float(tf.add_n(model.losses)) == pytest.approx(0.1 * 10 * bend * np.log1p(1 / bend), rel=1e-3)
+    model = build(ModelConfig(linear=True, recurring=True, value_l1=0.1, linear_l1=0.02, **SMALL), kind, seed=0)
+    model.get_layer("wide_categorical").table.assign(np.eye(12)[:, :1])
+    assert float(tf.add_n(model.losses)) == pytest.approx(0.02 * 10, rel=0.01), "other columns keep linear_l1"
 
 
 def test_a_penalty_of_columns_keeps_those_that_say_something_and_is_the_same_in_a_saved_model(tmp_path):
