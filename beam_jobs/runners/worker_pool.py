@@ -69,16 +69,20 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if _is_python(folder / "python"):
-            load_beam()
-            for name in _TRIED:
-                importlib.import_module(name)
+            try:
+                load_beam()
+                for name in _TRIED:
+                    importlib.import_module(name)
+            except Exception as error:  # not only that it is missing: of packages that do not fit together
+                raise ImportError(str(error)) from None
         else:  # whichever the PATH leads to
             subprocess.run(["python", "-c", f"import {', '.join(_TRIED)}"], check=True)
         serve(args.host, args.port)
     except KeyboardInterrupt:
         return 0
-    except (ImportError, OSError, subprocess.CalledProcessError):
-        print(f"workers cannot start: there is no python in {folder} that has Beam and Headway", file=sys.stderr)
+    except (ImportError, OSError, subprocess.CalledProcessError) as error:
+        problem = f"there is no python in {folder} that has Beam and Headway: {error}"
+        print(f"workers cannot start: {problem}", file=sys.stderr)
     except RuntimeError as error:
         print(f"port {args.port} of {args.host} cannot be had: {error}", file=sys.stderr)
     return 1

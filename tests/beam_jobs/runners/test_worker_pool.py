@@ -74,6 +74,14 @@ def test_an_interpreter_whose_python_lacks_beam_or_headway_starts_no_pool(monkey
     assert done.stderr.splitlines()[-1].startswith("workers cannot start: there is no python in ")
 
 
+def test_a_beam_that_fails_as_it_is_imported_is_no_port_that_is_taken(monkeypatch, tmp_path):
+    (tmp_path / "apache_beam.py").write_text("raise RuntimeError('made for another protobuf')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = subprocess.run(POOL, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.splitlines() == [done.stderr.strip()], "no traceback"
+    assert done.stderr.startswith("workers cannot start: ") and "made for another protobuf" in done.stderr
+
+
 def test_typed_with_an_address_of_the_network_it_says_what_that_opens():
     with subprocess.Popen([*POOL, "--host", "0.0.0.0"], stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline()
