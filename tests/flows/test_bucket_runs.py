@@ -36,6 +36,9 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     # the other machine has no file of it: it fetches what the stages that are left read
     second = run("b", "run", project, "--until", "2013-03")
     assert second["state"] == "promoted" and ran(second) == ["evaluate", "measure", "gate", "export", "replay"]
+    report = f"{store.url}/runs/{second['run']}.html"
+    assert second["report"] == report
+    assert b"Version 1 is promoted" in store.read(report.removeprefix(f"{store.url}/"))
 
     kept = store.listing("stages")
     for machine in ("a", "c"):  # one that was there before, and one that never was

@@ -41,6 +41,18 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
     assert "  training  " in everything and str(tmp_path / "store") in everything
 
 
+def test_a_step_says_how_far_it_is_every_15_seconds_however_often_it_is_told(capsys, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with Brief() as report:
+        monitor = report.monitor("train")
+        for step in range(460):
+            monitor.progress(step, 1000, "steps")
+            now[0] += 0.1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  train: ")]
+    assert 2 <= len(said) <= 4, said
+
+
 def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
     def ingested(span, *, hit):
         counts = {"read": 1000, "written": 990, "filtered": 10, "quarantined": 0}

@@ -168,8 +168,8 @@ def test_headways_layers_are_registered_though_somebody_has_looked_for_keras():
     program = """
 import importlib.util, tfcore
 importlib.util.find_spec("keras")
-import keras
-print(any(name.startswith("headway") for name in keras.saving.get_custom_objects()))
+from keras import saving
+print(any(name.startswith("headway") for name in saving.get_custom_objects()))
 """
     assert _printed(program) == "True\n"
 

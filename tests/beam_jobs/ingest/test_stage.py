@@ -547,7 +547,10 @@ def apart(s3):
 def test_workers_in_other_processes_write_the_same_into_a_folder_and_a_bucket(
     apart, request_for, write_csv, tmp_path, bucket_name, digests
 ):
-    requests = [request_for(write_csv(300, name), range_bytes=4096) for name in ("a.csv", "b.csv")]
+    paths = [write_csv(300, name) for name in ("a.csv", "b.csv")]
+    for path in paths:
+        path.write_text(path.read_text() + "x,1,s,1\n")  # is rejected
+    requests = [request_for(path, range_bytes=4096) for path in paths]
     folder, stored = tmp_path / "processes", Bucket(f"s3://{bucket_name}/b")
     outs, places = [tmp_path / "a", tmp_path / "b"], [str(folder), stored.url]
     want = ingest_many(requests, outs, Monitor(), runner=TWO)

@@ -113,7 +113,7 @@ def recorded(folder, task="binary", **options):
         _MADE[kind] = place, make_recorded(Path(place.name), task, **options)[1]
     place, record = _MADE[kind]
     shutil.copytree(place.name, folder, dirs_exist_ok=True)
-    return Store(folder), record
+    return Store(folder), record.model_copy(deep=True)
 
 
 def make_recorded(

@@ -232,6 +232,14 @@ def test_golden_bytes_of_classic_records():
     assert digest == "26c41fa2bec64c92e389eda89fbd352254738898515d8952687eb7c3cd8e4afd"
 
 
+def test_many_rows_whose_lengths_take_several_bytes_come_back_from_one_record_and_from_several_made_at_once():
+    batch, sizes = golden_batch(), [1, 129, 870]
+    parts = [batch.slice(at, size) for at, size in zip((0, 1, 130), sizes, strict=True)]
+    made = [b"".join(pieces) for pieces in encode_records(batch, sizes, COLUMNS)]
+    for record, rows in zip([encode(batch, COLUMNS), *made], [batch, *parts], strict=True):
+        assert bits(decode(record, COLUMNS, 1000)) == bits(rows)
+
+
 def test_no_rows_and_no_columns():
     empty = batch_of({c.name: [] for c in COLUMNS})
     assert encode_classic(empty, COLUMNS) == []

@@ -265,7 +265,7 @@ def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(t
         train(request(checkpoint_every_steps=3).model_copy(update={"checkpoints": kept}), tmp_path / "trained", Stop())
     (newest,) = {max(int(path.name) for path in kept.iterdir())}
     assert newest % 4, "not where a stack begins"
-    asked = DebugRequest(train=request(), checkpoints=kept, steps=4, profile=False)
+    asked = DebugRequest(train=request(), checkpoints=kept, steps=4)  # a profile changes no bit
     found = debug_step(asked, tmp_path / "out", Monitor())
     assert found["step"] == newest
     assert found["loss"] == pytest.approx(whole["compiled"]["losses"][newest], rel=1e-5)

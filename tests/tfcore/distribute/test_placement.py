@@ -239,7 +239,8 @@ def test_shards_are_shared_out_evenly_or_not_at_all():
 
 def test_slices_are_whole_batches_together(examples):
     whole = stacks(examples, count=3)
-    parts = [[slice_of(worker, 4)({n: tf.constant(v) for n, v in one.items()}) for one in whole] for worker in range(4)]
+    dataset = tf.data.Dataset.from_tensor_slices({name: np.stack([one[name] for one in whole]) for name in whole[0]})
+    parts = [[*dataset.map(slice_of(worker, 4))] for worker in range(4)]
     for number, stack in enumerate(whole):
         for name in ("numeric", "label", "weight"):
             assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack[name])

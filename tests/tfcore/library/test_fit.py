@@ -46,7 +46,7 @@ def rows():
 
 
 MODEL = {"name": "mlp", "hidden": [16]}
-TRAINING = {"steps": 300, "jit": "off", "learning_rate": 0.01}
+TRAINING = {"steps": 300, "jit": "off"}
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +306,7 @@ def test_what_stacked_knows_of_people_does_not_count_where_the_split_keeps_peopl
 
 LOADS = """
 import os, sys
-import tensorflow  # once for all
+import tensorflow  # once for all, and with it keras: what tfcore does before that is in tests/headway/test_process_tuning.py
 for imports in sys.argv[2:]:
     if not os.fork():
         exec(imports)
@@ -325,6 +325,12 @@ def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(trained, tm
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == [f"{type(model.layers[-1]).__module__} {len(model.layers)}"] * 2
+
+
+def test_a_trained_model_is_one_that_keras_saves_and_loads(trained, rows, tmp_path):
+    trained.model.save(tmp_path / "model.keras")
+    again, inputs = keras.saving.load_model(tmp_path / "model.keras"), trained.inputs(rows)
+    assert_same_bytes(again(inputs, training=False), trained.model(inputs, training=False))
 
 
 def test_two_towers_choose_among_a_batch_s_items_and_other_models_say_why_not(rows):

@@ -154,10 +154,13 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
         for length in ({"steps": whole["steps"]}, {"epochs": 1.6, "steps": None})
     )
     monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
-    monitor = StopAt(None)
-    monkeypatch.setattr(monitor, "progress", lambda done, *_, **__: done >= 121 and monitor.stop.set())
-    with pytest.raises(Cancelled):
-        train(steps, tmp_path / "stopped", monitor)
+    for stop, asked in ((37, steps), (121, epochs)):  # one that was resumed is stopped too
+        monitor = StopAt(None)
+        monkeypatch.setattr(
+            monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
+        )
+        with pytest.raises(Cancelled):
+            train(asked, tmp_path / "stopped", monitor)
     monitor = StopAt(None)
     again = train(epochs, tmp_path / "resumed", monitor)
     assert again["resumed_from"] >= 121

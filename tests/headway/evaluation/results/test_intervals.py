@@ -46,7 +46,7 @@ def test_a_unit_moves_a_metric_as_its_rows_together_do(task, weighted, grouped):
         assert (influence is None) == (moved is None)
         if influence is not None:
             expected = rows.weight * influence if codes is None else np.bincount(codes, rows.weight * influence, units)
-            np.testing.assert_allclose(moved, expected, rtol=1e-9, atol=1e-14, err_msg=metric.name)
+            np.testing.assert_allclose(moved, expected, rtol=1e-9, atol=1e-14, equal_nan=False, err_msg=metric.name)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
