@@ -24,8 +24,9 @@ def test_the_command_line(headway, project, foreign):
     (foreign / "headway").mkdir()
     (foreign / "headway" / "__init__.py").write_text("raise RuntimeError('the wrong package')")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = headway("train", project, cwd=foreign, env=environment, check=0, imports=True)
-    assert "60 steps" in done.stderr
+    # a whole run, whose processes import by themselves what they need, and no more
+    done = headway("run", project, cwd=foreign, env=environment, check=0, imports=True)
+    assert "60 steps" in done.stderr and "Version 1 is promoted" in done.stdout, done.stdout
 
 
 def test_pytest(exported, foreign):
