@@ -158,7 +158,7 @@ def give_back() -> None:
 def freed_kept() -> Iterator[None]:
     """Keep what is freed within the block for the next array of any thread, and give it back behind it. Else the system zeroes
     the memory of each of many large arrays: a fifth of the time that measuring takes, a third in several threads, of which
-    glibc gives each a heap of its own."""
+    glibc gives each a heap of its own; behind it all threads go on with one heap."""
     mallopt = _of_glibc("mallopt")
     for option, value in _KEEPING.items() if mallopt is not None else ():
         mallopt(option, value)
