@@ -227,7 +227,7 @@ def test_mixup_mixes_inputs_and_labels_by_one_share(written, plain):
 
 @pytest.mark.parametrize("task", ["binary", "regression"])
 def test_mixup_mixes_labels_of_one_number_too(written, task):
-    """On rows made here: how they come out of shards is no matter of the label."""
+    """On rows made here: the label does not change how they come out of shards."""
     rng = np.random.default_rng(1)
     rows = {
         "numeric": rng.normal(size=(480, 3)).astype(np.float32),

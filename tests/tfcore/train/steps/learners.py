@@ -24,7 +24,7 @@ class Kinds:
 
 class Turn:
     """A training with variables of its own in a learner that takes turns: they are put in before it runs, and taken out
-    after. What is no variable goes on from one training to the next, which a comparison of their bits shows."""
+    after. All else goes on from one training to the next, which a comparison of their bits shows."""
 
     def __init__(self, learner, begun=None):
         self._learner = learner

@@ -135,7 +135,9 @@ def test_a_resumed_training_ends_at_the_same_bits(tmp_path):
 
 
 def resumes_exactly(it, *, steps, stop, folder):
-    go = lambda turn, first, end: turn.run(lambda it: train(it, end, first))  # noqa: E731
+    def go(turn, first, end):
+        turn.run(lambda it: train(it, end, first))
+
     begun = Turn(it)
     assert_resumes_exactly(begun.again, go, Turn.variables, steps=steps, stops=(stop,), folder=folder)
 
