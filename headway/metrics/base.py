@@ -72,17 +72,11 @@ class Rows:
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:
         """What `make` returns, computed once for these rows."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        found: Made = self.memo[key]
-        return found
+        return _once(self.memo, key, make)
 
     def once_for_all(self, key: object, make: Callable[[], Made]) -> Made:
         """What `make` returns, computed once for these rows, whoever predicts them."""
-        if key not in self.shared:
-            self.shared[key] = make()
-        found: Made = self.shared[key]
-        return found
+        return _once(self.shared, key, make)
 
     def at(self, rows: Any) -> Rows:
         """Return some of the rows: indices, a slice or a mask."""
@@ -99,6 +93,13 @@ class Rows:
     def keeping(self, *keys: object) -> Rows:
         """The same rows without what was computed of their predictions, but what has these keys."""
         return replace(self, memo={key: self.memo[key] for key in keys if key in self.memo})
+
+
+def _once(kept: dict[Any, Any], key: object, make: Callable[[], Made]) -> Made:
+    if key not in kept:
+        kept[key] = make()
+    found: Made = kept[key]
+    return found
 
 
 class Draws:

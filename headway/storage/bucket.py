@@ -291,6 +291,7 @@ class Bucket:
             raise StoreError("is gone", where=self.name(key), fix="run again")
 
     def move(self, key: str, other: str) -> None:
+        """Give an object another name, by a copy."""
         self.duplicate(key, other)
         self.delete([key])
 
@@ -386,7 +387,7 @@ class Bucket:
         """Call `action` with the client, again where that may help; the disk's errors pass."""
         from obstore import exceptions
 
-        hopeless = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
+        hopeless = exceptions.InvalidPathError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
         for remaining in reversed(range(TRIES)):
             try:
                 return action(self._client)
@@ -397,10 +398,10 @@ class Bucket:
             except (exceptions.BaseError, OSError) as error:
                 if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
                     raise
-                misnamed = isinstance(error, exceptions.InvalidPathError)
-                if not remaining or misnamed or isinstance(error, hopeless):
-                    fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
-                    fix = "delete this object: it is not Headway's" if misnamed else fix
+                fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
+                if isinstance(error, exceptions.InvalidPathError):
+                    fix = "delete this object: it is not Headway's"
+                if not remaining or isinstance(error, hopeless):
                     raise StoreError(reason_of(error)[:300], where=self.name(key), fix=fix) from None
                 time.sleep(_WAIT_SECONDS * 4 ** (TRIES - remaining - 1))
         raise AssertionError("unreachable")

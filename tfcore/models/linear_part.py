@@ -6,13 +6,13 @@ import keras
 
 from headway.errors import ConfigError
 from tfcore.heads.table import label_head
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import VALUE_L1, ModelConfig
 from tfcore.models.inputs import Layout, l2, list_embedding
 from tfcore.models.layers import ColumnLasso, Cross, OffsetEmbedding
 
 LINEAR_SPEED = 10.0
 """How much faster the linear part of a model learns than its hidden layers, up to 32 inputs."""
-NOISE = {False: 1 / 2.4, True: 2 / 0.6}
+NOISE = {False: 1 / VALUE_L1[False], True: 2 / VALUE_L1[True]}
 """The length of the weights of a category of pure noise, by its ids and the `value_l1` that is chosen; of classes or not."""
 
 

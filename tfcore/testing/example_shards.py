@@ -71,11 +71,11 @@ def write_examples(
         written = []
         for number, piece in enumerate(pieces(table, columns, shards)):
             name = f"{split}-{number:05d}-of-{shards:05d}.tfrecord"
-            shard = Shard(folder / name, columns, rows_per_record)
-            for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
-                statistics[split].update(batch)
-                shard.add(batch)
-            written.append({"file": name, "rows": shard.finish()})
+            with Shard(folder / name, columns, rows_per_record) as shard:
+                for batch in piece.to_batches(max_chunksize=max(rows_per_record, 1024)):
+                    statistics[split].update(batch)
+                    shard.add(batch)
+                written.append({"file": name, "rows": shard.finish()})
         facts[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,

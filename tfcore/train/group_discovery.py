@@ -138,17 +138,17 @@ class _Parts:
 
 def _notes(shards: Shards, column: str, parts: _Parts) -> tuple[str, ...]:
     """Return a note on groups that are in several parts."""
-    if not parts.cut:
+    if not (cut := parts.cut):
         return ()
-    at = 0
+    at, one = 0, parts.one
     for ids in by_shard(shards, column, group_ids):
-        if (found := ids == parts.one).any():
+        if (found := ids == one).any():
             at += int(found.argmax())
             break
         at += len(ids)
     return (
-        f"{counted(parts.cut, 'group')} of {parts.groups:,} in {column!r}, such as {_value(shards, column, at)}, "
-        f"{agree(parts.cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
+        f"{counted(cut, 'group')} of {parts.groups:,} in {column!r}, such as {_value(shards, column, at)}, "
+        f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
     )
 
 

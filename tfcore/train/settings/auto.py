@@ -17,7 +17,7 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import counted
 from headway.tasks.table import TaskName
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import VALUE_L1, ModelConfig
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.settings.schedule import CosineRate
 
@@ -51,9 +51,6 @@ LEAST_WIDE = 200
 SPARSE, WIDE_L2 = 0.5, 0.1
 """The L1 penalty of a wide table, as a share of 0.5 * sqrt(2 ln(inputs) / rows), below which no weight of pure noise is 0 (the
 universal threshold of the lasso, for a logistic loss); and the L2 penalty that keeps its hidden layers still."""
-VALUE_L1, VALUE_L1_OF_CLASSES = 2.4, 0.6
-"""The L1 penalty of values of numbers, times the square root of the rows: 1.2 times the slope that a category of pure noise has,
-however many ids it has."""
 LEARNED = 0.71
 """Of `stacked`: 8 of its 9 losses, and of each 4 of 5 rows, teach the linear part."""
 L2_PER_INPUT, MOST_L2 = 0.08, 0.01
@@ -171,8 +168,7 @@ def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
     linear = model.linear or "linear" not in model.model_fields_set
     of_width = min(MOST_L2, L2_PER_INPUT * facts.width / rows)
     if model.recurring_numbers and linear:
-        of_classes = facts.task in ("binary", "multiclass")
-        least = (VALUE_L1_OF_CLASSES if of_classes else VALUE_L1) * (LEARNED if model.name == "stacked" else 1.0)
+        least = VALUE_L1[facts.task in ("binary", "multiclass")] * (LEARNED if model.name == "stacked" else 1.0)
         chosen["value_l1"] = _rounded(least / math.sqrt(rows))
     if rows >= FEW:
         ids = {"most_ids": max(LEAST_IDS, rows // MANY_ROWS_PER_ID)}
