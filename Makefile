@@ -16,7 +16,7 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo digits own-step predict-and-monitor quick test servers chaos soak browser gpu flink spark check format bench docs dist versions ops up down golden clean
+.PHONY: help setup demo digits own-step predict-and-monitor quick test long servers chaos soak browser gpu flink spark check format bench docs dist versions ops up down golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 22
@@ -48,9 +48,13 @@ predict-and-monitor: $(STAMP) ## days of flights land: each is scored, drift and
 quick: $(STAMP) ## the tests that need no TensorFlow, no Beam and no server: under a minute
 	$(PYTEST) -n 3 --dist loadfile --quick
 
+ELSEWHERE := server or chaos or soak or flink or spark or browser
 # Five processes for two cores: with three, tests that wait for servers, processes and locks left 30% of the cores idle.
-test: $(STAMP) ## the tests; those with a server, faults, a browser or Java have targets of their own
-	$(PYTEST) -n 5 --dist loadfile -m "not server and not chaos and not soak and not flink and not spark and not browser"
+test: $(STAMP) ## the tests; long ones and those with a server, faults, a browser or Java have targets of their own
+	$(PYTEST) -n 5 --dist loadfile -m "not ($(ELSEWHERE) or long)"
+
+long: $(STAMP) ## tests of seconds to a minute each: whole trainings, memory, simulations, the docs as they are typed
+	$(PYTEST) -n 5 --dist loadfile -m "long and not ($(ELSEWHERE))"
 
 servers: $(STAMP) ## what is typed on a real Prefect server with workers (needs PostgreSQL)
 	$(PYTEST) -n 2 --dist loadfile --no-skips -m "server and not chaos and not soak" $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))")

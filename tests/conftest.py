@@ -155,7 +155,7 @@ def pytest_runtest_makereport(item, call):
 
 def _is_quick(item):
     """Whether a test is one of make quick, as far as its own marks and fixtures say."""
-    marks = any(map(item.get_closest_marker, ("slow", "chaos", "soak", "browser")))
+    marks = any(map(item.get_closest_marker, ("slow", "long", "chaos", "soak", "browser")))
     return not (marks or NEEDS & set(item.fixturenames))
 
 

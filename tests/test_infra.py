@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_is_built_and_works_alone(tmp_path):
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout: the wheel is built from what git tracks")

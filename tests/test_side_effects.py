@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 SCRIPT = """
 import gc, importlib, logging, os, pkgutil, random, signal, sys, warnings
 import apache_beam, keras, numpy as np, tensorflow as tf  # what these do to a process is theirs
@@ -68,6 +70,7 @@ print("done", file=sys.stderr)
 """
 
 
+@pytest.mark.long
 def test_importing_every_module_and_training_in_one_call_leave_the_process_as_it_was():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

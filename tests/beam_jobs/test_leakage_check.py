@@ -124,6 +124,7 @@ def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
     assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "bucket_url", ["gs"], indirect=True
 )  # ingest/test_places.py has such workers write to the other kind

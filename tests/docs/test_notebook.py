@@ -12,7 +12,7 @@ import pytest
 NOTEBOOK = Path(__file__).parent.parent.parent / "docs" / "notebook.ipynb"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_notebook_runs_and_its_page_has_every_output(tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient").NotebookClient

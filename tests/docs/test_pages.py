@@ -216,7 +216,7 @@ def shell(champions, tmp_path_factory, typed, fork_server, monkeypatch, request)
     one.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # the first one makes the champions
 @pytest.mark.parametrize(("shell", "page"), [(p, p) for p in TYPED], ids=[name(p) for p in TYPED], indirect=["shell"])
 def test_the_commands_of_a_page_work_and_print_what_it_shows(page, shell):

@@ -81,7 +81,7 @@ def differences(page, tmp_path, fork_server):
     return wrong
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path, fork_server):
     assert any(expected for *_, expected in blocks(page)), "a page shows what its programs print"

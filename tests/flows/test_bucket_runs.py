@@ -12,6 +12,7 @@ from headway.storage.manifest import checksum
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first_stopped(
     headway, typed, project, bucket_url, tmp_path
 ):

@@ -20,6 +20,7 @@ def foreign(tmp_path):
     return folder
 
 
+@pytest.mark.long
 def test_the_command_line(headway, project, foreign):
     (foreign / "headway").mkdir()
     (foreign / "headway" / "__init__.py").write_text("raise RuntimeError('the wrong package')")
@@ -29,6 +30,7 @@ def test_the_command_line(headway, project, foreign):
     assert "60 steps" in done.stderr and "Version 1 is promoted" in done.stdout, done.stdout
 
 
+@pytest.mark.long
 def test_pytest(exported, foreign):
     (foreign / "test_pipeline.py").write_text(
         "import headway\n\n"

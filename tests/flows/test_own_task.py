@@ -44,7 +44,7 @@ class Spread:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed, tmp_path):
     random = np.random.default_rng(0)
     kind, size = random.integers(0, 2, 400), random.normal(size=400)

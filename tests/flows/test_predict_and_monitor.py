@@ -13,7 +13,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "predict-and-monitor"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_blizzard_raises_alarms_and_ends_in_a_retrain(typed, tmp_path, monkeypatch, capsys):
     folder = shutil.copytree(
         EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("*.pyc", "store", "scored", "*ed", "incoming")

@@ -101,7 +101,7 @@ def test_the_examples_rows_know_of_a_user_what_was_rated_before_them(example, tm
         prepare.table(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_items_mean(typed, tmp_path, example):
     generate, prepare = example
     generate.write(tmp_path / "ml-100k", users=300, movies=120)

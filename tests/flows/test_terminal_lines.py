@@ -17,7 +17,7 @@ def lines_of(done, columns=100):
     return sum(math.ceil(len(line) / columns) for line in said)
 
 
-@pytest.mark.slow  # trains
+@pytest.mark.long
 def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path):
     draw = random.Random(3)
     rows = [(round(draw.uniform(0, 12), 2), draw.choice(["Bonn", "Mainz", "Trier"])) for _ in range(6000)]

@@ -14,7 +14,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed, exported):
     project = exported
     given = [word for key, value in OPTIONS.items() for word in ("--set", f"{key}={value}")]

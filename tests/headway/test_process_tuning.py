@@ -78,6 +78,7 @@ def test_arrow_knows_data_frames_in_a_process_of_headways_own_as_in_any(before):
     assert _printed(f"{before}\n{first_array}\n{_DATA_FRAMES}") == "1 True 2\n1 1\n"
 
 
+@pytest.mark.long
 def test_only_a_process_of_headways_own_without_a_file_of_the_users_imports_beam_without_its_optional_parts(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n")
     program = """
@@ -164,6 +165,7 @@ import mine
     assert _printed(program).split("\n") == ["mine", "mine", "before", "before", "after True", ""]
 
 
+@pytest.mark.long
 def test_headways_layers_are_registered_though_somebody_has_looked_for_keras():
     program = """
 import importlib.util, tfcore

@@ -93,6 +93,7 @@ def measured(tmp_path_factory):
     return dict(zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
+@pytest.mark.long
 def test_five_thousand_columns_stay_within_their_memory(measured):
     found = measured["wide"]
     assert found["rows"] == 3000 and found["ranges"] == 2 and 1500 < found["train"] < 3000

@@ -47,6 +47,7 @@ def _start_worker(address, control):
         return beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel).StartWorker(request, timeout=60)
 
 
+@pytest.mark.long
 def test_workers_run_in_the_pools_interpreter_whatever_the_path_says_and_end_with_it(monkeypatch, control):
     monkeypatch.setenv("PATH", "/nonexistent")
     with pool() as (address, process):
@@ -100,6 +101,7 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 def test_typed_it_says_where_it_listens_for_this_machine_alone_and_ends_on_a_signal(interruptible):
     with subprocess.Popen(POOL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = process.stdout.readline()

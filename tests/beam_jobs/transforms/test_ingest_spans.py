@@ -36,6 +36,7 @@ def root(request, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_spans_are_ingested_with_the_bytes_of_an_ingest(root, request_for, write_csv, tmp_path):
     requests = {f"{root}/{name}": request_for(write_csv(900, f"{name}.csv"), range_bytes=4096) for name in "ab"}
     results = {}

@@ -200,6 +200,7 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
+@pytest.mark.long
 def test_statistics_of_the_shards_are_those_of_ingest(ingested, tmp_path):
     folder, result = ingested
     (batches,) = read(ReadRowGroups(folder, split="train"), folder, result)

@@ -83,6 +83,7 @@ def without(rows, *names):
     return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["flights", "flowers"])
 def test_batches_and_files_are_predicted_as_by_the_job(name, served_once, source, of_the_job):
     expected, quarantined = of_the_job(name)

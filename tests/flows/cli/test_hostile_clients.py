@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).parents[3] / "bench" / "hostile.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hostile_clients_are_refused_or_cut_and_a_good_one_is_answered_meanwhile(served):
     command = [sys.executable, BENCH, "--pipeline", served, "--seconds", "4", "--rate", "0.1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -62,7 +62,7 @@ def test_without_a_store_or_a_champion_there_is_nothing_to_serve(served, typed):
     assert "version 9 does not exist or is damaged" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_gpu_is_used_only_when_it_is_asked_for_and_must_be_there_then(served_once, typed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert "--gpu: TensorFlow finds no GPU" in typed("serve", served_once, "--port", "0", "--gpu", check=2).stderr

@@ -99,7 +99,7 @@ def project(tmp_path):
     return make, registry
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     from mlflow import MlflowClient
 
@@ -166,7 +166,7 @@ def test_a_pipeline_that_names_a_server_needs_mlflow(project, monkeypatch):
         mlflow_tracking.check(make("http://127.0.0.1:9"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("uri", ["nonsense://x", "sqlite:////proc/mlflow.db"])
 def test_an_address_that_mlflow_cannot_use_costs_a_note_at_once(project, uri):
     pytest.importorskip("mlflow")

@@ -84,7 +84,7 @@ def _checksums(store):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files(folders, forked, tmp_path):
     (flow,) = folders("flow", store=str(tmp_path / "alone"), preprocess=None)
@@ -136,6 +136,7 @@ def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_p
         prepared_by(other, run)
 
 
+@pytest.mark.long
 def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, forked, tmp_path):
     flow, gpu = folders("flow", "gpu")
     first = _prepare(flow)
@@ -147,6 +148,7 @@ def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, for
         prepared_by(_spec(gpu), first.run)
 
 
+@pytest.mark.long
 def test_a_store_in_a_bucket_is_enough(folders, bucket_name):
     """Two machines: two working copies of one bucket."""
     store = {"url": f"s3://{bucket_name}/store", "cache": "copy"}

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from flows.dag.step import Step
 from flows.execution import engine as module
 from flows.execution.engine import Engine
@@ -37,6 +39,7 @@ def ingest(root, folder):
     return [output.title for output in ran if not output.hit]
 
 
+@pytest.mark.long
 def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "WAVE_BYTES", module.WAVE_BYTES)
     (tmp_path / "raw").mkdir()
@@ -69,6 +72,7 @@ def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatc
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3], check=True)
 
 
+@pytest.mark.long
 def test_whole_ranges_of_a_span_whose_run_was_killed_are_kept(tmp_path):
     path = tmp_path / "raw.csv"
     path.write_text("\n".join(["id,x,s,y", *(f"{i:06d},{i % 8},s{i % 5},{i % 3}" for i in range(2000))]) + "\n")

@@ -17,6 +17,7 @@ from headway.validation.serving import span_statistics
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_a_backfill_judges_each_window_and_promotes_nothing(typed, churn):
     done = typed(
         "backfill", churn, "--from", "2024-01", "--to", "2024-04", "--window", "2", "--parallel", "2", "--json", check=0

@@ -64,6 +64,7 @@ def test_a_step_is_there_from_its_start_to_its_end(store):
         assert read_progress(store, "r") == [], "it has failed, or another process goes on with it"
 
 
+@pytest.mark.long
 def test_a_training_keeps_its_losses_while_it_goes_on(store, monkeypatch):
     monkeypatch.setattr(_LogFile, "seconds", 0.0)
     with logged(store, "r", Reporter()) as both:

@@ -66,14 +66,14 @@ def test_a_terminal_has_a_line_per_step_that_fits(columns):
     assert any(line.startswith("  train ") and line.rstrip().endswith("…") for line in lines) == (columns == 60)
 
 
-@pytest.mark.slow  # types the command
+@pytest.mark.long
 def test_no_color_leaves_no_colour_and_a_dumb_terminal_gets_plain_lines():
     assert re.search(r"\x1b\[(\d+;)*3\dm|\x1b\[38", in_terminal(80))
     assert not re.search(r"\x1b\[(\d+;)*3\dm|\x1b\[38", in_terminal(80, NO_COLOR="1"))
     assert "\x1b" not in in_terminal(80, TERM="dumb")
 
 
-@pytest.mark.slow  # types the command
+@pytest.mark.long
 def test_a_pipe_gets_plain_lines_and_no_control_codes():
     for environment in ({}, {"FORCE_COLOR": "1"}, {"VERBOSE": "1"}):
         done = subprocess.run(

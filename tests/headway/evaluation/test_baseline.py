@@ -204,7 +204,7 @@ def test_rows_of_one_unit_count_once():
     assert alone.passed and first("binary", LabelFacts(counts=(1, 1)), units, "loss").few
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "rate"), [(20, 0.5), (100, 0.1), (200, 0.5)])
 def test_a_model_no_better_than_the_constant_hardly_ever_becomes_the_first_and_a_good_one_does(count, rate):
     """600 first models of each kind; the rate is at most 2.5%, known to 0.6 points."""

@@ -65,6 +65,7 @@ def test_a_tolerance_leaves_hardly_a_false_block():
     assert blocks(rare(2000, 200), tolerance=0.02, times=200)[2] <= 0.02
 
 
+@pytest.mark.long
 def test_what_could_have_been_seen_is_seen_in_four_of_five_cases():
     """Two models whose true AUC differs by what `detectable` names are told apart as often as it promises."""
     make = rare(1500, 300, noise=(1.02, 0.6))

@@ -26,6 +26,7 @@ def test_equal_models_are_hardly_ever_blocked(bench, task):
     assert cells[0].blocked <= 0.1 and not cells[0].stated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["binary", "regression"])
 def test_what_is_stated_beforehand_is_blocked(bench, task):
     cells = bench.study(task, 0.2, (8000,), 4, names=("dropped column", "shifted output", "broken slice"))

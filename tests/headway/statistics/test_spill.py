@@ -171,7 +171,7 @@ print(json.dumps({"distinct": column.distinct, "top": [values[0].as_py().decode(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_million_strings_stay_within_their_memory(tmp_path):
     done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)

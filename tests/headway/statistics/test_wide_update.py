@@ -93,7 +93,7 @@ def wide_columns():
     return tuple(Column(name=f"c{i}", type=kinds[i % 3], nullable=True) for i in range(900))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pieces_merged_repeat_and_are_as_good_as_the_whole(wide_columns, tmp_path):
     random = np.random.default_rng(8)
     rows = 6000

@@ -218,7 +218,7 @@ else:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_processes_that_race_for_a_dead_ones_lock_one_wins(path, holder):
     process = holder()
     process.kill()

@@ -207,7 +207,7 @@ for n in range(commits):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "each"),
     [

@@ -79,7 +79,7 @@ def _of(file):
     return [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
 
 
-@pytest.mark.slow  # imports TensorFlow
+@pytest.mark.long
 def test_what_tensorflow_prints_at_its_import_is_left_out_and_what_the_module_prints_stays(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import sys, tensorflow as tf\nprint('said by mine', file=sys.stderr)\nSCALE = tf.constant(1.0)\ndef f(): pass\n"

@@ -152,6 +152,7 @@ def same(found, wanted, where):
         np.testing.assert_array_equal(found[name], wanted[name][where], err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("start", "batch", "stack"),
     [(31, 16, 2), (62, 16, 2), (8, 100, 1)],  # over the first epoch's end, over the second's, and within the second one
@@ -302,6 +303,7 @@ def test_in_a_graph_it_is_what_it_is_eagerly(written, plain):
         assert eager[name].shape[1:] == rows[name].shape[1:] or name == "label"
 
 
+@pytest.mark.long
 def test_a_varied_training_that_is_resumed_ends_at_the_same_bits(written, tmp_path):
     """From the checkpoint of a step: a stop takes the same one, see `train/test_stage.py`. Of images: `test_killed.py` there."""
     task, augment = "multiclass", {name: EVERYTHING[name] for name in ("mixup", "feature_dropout", "noise")}

@@ -50,6 +50,7 @@ def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, starts):
 
 
 # what varies rows knows their places, however they were read
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("per_record", "holdout", "starts"), [(16, None, (36,)), (1, 0.2, (5,))], ids=["all", "held_out"]
 )

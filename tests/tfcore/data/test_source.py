@@ -128,6 +128,7 @@ def test_all_three_have_one_element_spec_and_the_same_rows(written):
     assert feeds[0].element_spec["pair"] == tf.TensorSpec([None, 2], tf.float32)
 
 
+@pytest.mark.long
 def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, tmp_path):
     options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}}
     train(request(written, (written.part("train"),), **options), tmp_path / "shards", Monitor())
@@ -135,6 +136,7 @@ def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, 
     assert weights(tmp_path / "memory") == weights(tmp_path / "shards")
 
 
+@pytest.mark.long
 def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     asked = request(written, (written.part("train"),))
     train(asked, tmp_path / "train", Monitor())
@@ -154,6 +156,7 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     assert found["live"]["metrics"] == found["memory"]["metrics"]
 
 
+@pytest.mark.long
 def test_training_on_live_data_learns_and_resumes_where_it_was(written, tmp_path):
     """Though the generator cuts its batches elsewhere then; rows that need a partner among others, too."""
     whole = table(2000)

@@ -196,6 +196,7 @@ def test_a_layer_that_raises_is_named_with_what_it_was_given():
     assert calls == [] and "call" not in vars(net.get_layer("sum"))
 
 
+@pytest.mark.long
 def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     rng = np.random.default_rng(0)
     rows = pa.table({"x": rng.standard_normal(400).astype(np.float32), "label": rng.integers(0, 2, 400)})
@@ -230,6 +231,7 @@ def test_the_stage_reports_and_profiles_and_touches_nothing_else(tmp_path):
     )  # behind an output that starts at zero
 
 
+@pytest.mark.long
 def test_the_step_after_a_checkpoint_is_the_one_that_the_training_goes_on_with(tmp_path):
     """Weights, rows and knobs are those of that step: its loss is what the training itself would have seen."""
     rng = np.random.default_rng(0)

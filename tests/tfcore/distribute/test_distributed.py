@@ -301,6 +301,7 @@ def told(out):
     return json.loads((out / "history.json").read_text())["result"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "job", "facts"),
     [
@@ -356,6 +357,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
     expected, alone = half
@@ -502,6 +504,7 @@ def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bit
     assert not list(asked.checkpoints.glob(".*"))
 
 
+@pytest.mark.long
 def test_a_worker_that_waits_for_others_ends_with_its_parent(examples, tmp_path, monkeypatch):
     addresses = [f"127.0.0.1:{port}" for port in launch._free_ports(2)]
     task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}

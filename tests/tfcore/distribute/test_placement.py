@@ -187,6 +187,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
     return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
 
 
+@pytest.mark.long
 def test_workers_that_read_their_own_shards_have_together_the_rows_of_every_batch(examples):
     workers, start = 3, 57
     whole = stacks(examples, start=start)

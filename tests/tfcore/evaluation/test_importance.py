@@ -80,6 +80,7 @@ def sampled(trained, tmp_path_factory):
     return importance(ImportanceRequest(**trained, rows=1000), tmp_path_factory.mktemp("sampled"), Monitor())
 
 
+@pytest.mark.long
 def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, evaluated, tmp_path):
     result = importance(ImportanceRequest(**trained), tmp_path, Monitor())
     assert json.loads((tmp_path / "importance.json").read_text()) == result
@@ -167,6 +168,7 @@ def test_what_would_not_be_quick_or_not_be_true_is_left_to_the_stage(trained):
     assert QuickStudy.of(parameters.model_copy(update={"derived": derived}), task, rows=2500) is None
 
 
+@pytest.mark.long
 def test_rows_of_one_unit_count_once(trained, tmp_path):
     """Each row five times says no more than once; the column that names the row says so, or its unit."""
     once = rows_of(400, 3)

@@ -35,7 +35,7 @@ save_model(Path(sys.argv[1]), build(ModelConfig(), parameters, seed=0), Transfor
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_write_a_saved_model_of_the_same_bytes(tmp_path):
     children = [
         subprocess.Popen([sys.executable, "-c", EXPORT, str(tmp_path / name), str(3 + place)])

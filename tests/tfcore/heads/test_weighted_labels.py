@@ -96,7 +96,7 @@ def rows(weight):
     return {"x": x, "y": np.where(stand_in, np.float32(1e5), y), "w": np.where(stand_in, np.float32(weight), 1.0)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():
     columns = {"*": "auto", "w": {"role": "weight"}}
     trained = tfcore.fit(rows(0.0), label="y", columns=columns, seed=1)

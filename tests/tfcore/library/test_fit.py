@@ -259,6 +259,7 @@ def test_a_monitor_hears_of_the_training_and_stops_it(rows):
     assert heard
 
 
+@pytest.mark.long
 def test_stacked_finds_an_interaction_and_of_noise_learns_next_to_nothing():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(900, 4)).astype(np.float32)
@@ -317,6 +318,7 @@ for imports in sys.argv[2:]:
 """
 
 
+@pytest.mark.long
 def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(trained, tmp_path):
     orders = "import keras; import tfcore", "import tfcore; from keras import saving; import keras"
     model = build(ModelConfig(name="tabm", hidden=(8,)), trained.parameters, seed=0)
@@ -333,6 +335,7 @@ def test_a_trained_model_is_one_that_keras_saves_and_loads(trained, rows, tmp_pa
     assert_same_bytes(again(inputs, training=False), trained.model(inputs, training=False))
 
 
+@pytest.mark.long
 def test_two_towers_choose_among_a_batch_s_items_and_other_models_say_why_not(rows):
     towers = {"name": "two_towers", "item": ["letter"], "hidden": [4], "embedding": 2}
     training = {**QUICK, "batch_size": 32, "retrieval": {}}

@@ -496,7 +496,7 @@ def in_other_processes(op, fork_server, tmp_path_factory):
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
     for first in (0, 4):
         alone, two, seven = (digest for digest, _ in in_other_processes[first : first + 3])
@@ -512,7 +512,7 @@ def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     assert in_other_processes[7][1] < 60
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_arithmetic_under_sanitizers_gives_the_same_bits_at_every_width(sanitized):
     said = []
     for widest in ("", "-march=native"):

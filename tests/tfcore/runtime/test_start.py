@@ -92,6 +92,7 @@ def imported_child(place, tmp_path, monkeypatch, fork_server):
         yield child
 
 
+@pytest.mark.long
 def test_the_process_and_its_replay_share_one_import_of_tensorflow(child, tmp_path):
     found = child.call("looking:look", {}, tmp_path)
     assert found["one"], "Keras is not the one that it would be without the detour"
@@ -163,6 +164,7 @@ def started(tmp_path_factory):
     return done.stderr, *done.stdout.split("---\n")
 
 
+@pytest.mark.long
 def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(started):
     errors, said, _ = started
     assert "DeprecationWarning" not in errors, errors

@@ -291,6 +291,7 @@ def test_a_module_that_cannot_be_imported_is_reported_at_the_first_call(stages, 
     assert "cannot import" in info.value.problem and "headway doctor" in info.value.fix
 
 
+@pytest.mark.long
 def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
     for name in ("flows", "tfcore", "headway"):
         (tmp_path / name).mkdir()

@@ -26,6 +26,7 @@ print(keras.Sequential([keras.layers.Dense(1)]).predict(mine.pandas.DataFrame({"
 """
 
 
+@pytest.mark.long
 def test_a_users_module_that_needs_scikit_learn_is_imported_while_tensorflow_starts(tmp_path):
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

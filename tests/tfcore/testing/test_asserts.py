@@ -222,7 +222,7 @@ def test_a_resume_is_exact_only_with_all_of_the_state(tmp_path):
     assert "step/0" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_skew_between_a_model_here_and_its_saved_form_elsewhere(tmp_path):
     from headway.schema.columns import Column
     from tfcore.data.decode import Labeler

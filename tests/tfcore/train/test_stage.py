@@ -190,6 +190,7 @@ MOVED = 8, 40, 48, 80
 """Checkpoints before and while the learning rate is turned down, and after it is turned back."""
 
 
+@pytest.mark.long
 def test_knobs_turned_by_hand_take_effect_are_logged_and_survive_a_stop(examples, tmp_path, monkeypatch):
     monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
     control = tmp_path / "knobs.json"
@@ -278,7 +279,7 @@ train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path, fork_server):
     options = {"steps": 500, "checkpoint_every_steps": 50}
     whole = request(examples, **options)

@@ -120,6 +120,7 @@ def plain(examples, tmp_path_factory):
     return train(request(examples), out, Lines()), weights(out / "weights")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_micro_batches_train_what_whole_batches_do(examples, plain, tmp_path, jit):
     options = {"jit": jit, "micro_batches": 4, "checkpoint_every_steps": 24}
@@ -146,6 +147,7 @@ def every_option(examples, tmp_path_factory):
     return folder, train(request(examples, folder / "checkpoints", **EVERY), folder / "whole", Lines())
 
 
+@pytest.mark.long
 def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale_in_calls_of_any_size(examples, every_option):
     folder, whole = every_option
     again = resumed(examples, folder, "whole", 72, **EVERY, steps_per_call=3)
@@ -191,6 +193,7 @@ def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(e
     build.load_weights(mixed, trained / "weights")  # the same variables, to train on from there
 
 
+@pytest.mark.long
 def test_a_training_ends_at_a_loss_and_a_resumed_one_where_it_would_have(examples, tmp_path):
     options = {"steps": 2000, "stop_at_loss": 0.3, "checkpoint_every_steps": 56, "keep_checkpoints": 99}
     whole = train(request(examples, tmp_path / "checkpoints", **options), tmp_path / "whole", Lines())
@@ -243,6 +246,7 @@ def test_the_holdout_is_evaluated_exactly_whatever_relaxes_the_steps(examples, t
     assert seen == {"steps": {(True, False)}, "holdout": {(False, True)}} and numerics() == (False, True)
 
 
+@pytest.mark.long
 def test_the_best_checkpoints_by_the_holdout_are_kept_and_their_weights_written(examples, best_kept, tmp_path):
     folder, result = best_kept
     history = json.loads((folder / "out" / "history.json").read_text())["history"]

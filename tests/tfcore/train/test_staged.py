@@ -117,6 +117,7 @@ def same(left, right):
         np.testing.assert_array_equal(value, right[name], err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bucket_url", "per_record"),
     [("s3", 64), ("gs", 1)],  # each kind of bucket and of record once: neither knows of the other
@@ -147,6 +148,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     assert (first / "predictions.parquet").read_bytes() == (second / "predictions.parquet").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bucket_url", ["s3"], indirect=True)
 def test_a_shard_that_cannot_be_had_ends_the_training_with_its_name(bucket_url, tmp_path):
     a = open_store(f"{bucket_url}/store", tmp_path / "a")

@@ -118,7 +118,7 @@ def test_without_a_label_it_is_an_error_that_names_columns(typed, tfx, tmp_path)
     assert "which column is to be predicted?" in told and "note, tips" in told and not (tmp_path / "q").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pipeline_runs_and_its_numbers_are_those_that_tft_documents(tf, typed, tfx, rows, tmp_path):
     folder = tmp_path / "p"
     typed(*given(tfx, folder), check=0)

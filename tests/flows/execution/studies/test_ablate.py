@@ -10,7 +10,7 @@ from headway.evaluation.verdict import CHAMPION, Check, Verdict
 from headway.storage.store import Store
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_columns_are_sorted_by_the_harm_of_leaving_them_out(typed, project):
     done = typed(
         *("ablate", project, "--columns", "dep_delay", "--group", "origin,carrier", "--json"),

@@ -9,7 +9,7 @@ from flows.execution.studies.backtest import Window, _summary
 SMALL = ("--set", "training.steps=12", "--set", "gate.baseline=false", "--set", "evaluation.slices=[]")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_window_is_judged_on_the_next_span_and_nothing_is_promoted(typed, project):
     done = typed("backtest", project, "--windows", "2", "--window", "2", "--json", *SMALL, check=0)
     result = json.loads(done.stdout)

@@ -34,7 +34,7 @@ def _trains(project):
     return {m.fingerprint: m for m in Store(project / "store").manifests("train")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_shares_the_data_resumes_after_a_kill_and_its_best_goes_through_the_gate(typed, tuned):
     done = typed("tune", tuned, "--trials", "2", "--json", check=0)
     result = json.loads(done.stdout)

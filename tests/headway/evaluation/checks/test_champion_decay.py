@@ -93,7 +93,7 @@ def test_rows_of_one_day_are_drawn_together():
     assert by_day["bias"]["freedom"] == pytest.approx(29) and by_day["bias"]["error"] > 2 * alone["bias"]["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_models_that_are_as_good_as_ever_are_rarely_alarmed():
     rates = [bool(alarms(kept(seed, rows=1500), kept(seed + 10_000, rows=1500))) for seed in range(300)]
     assert np.mean(rates) <= 0.05

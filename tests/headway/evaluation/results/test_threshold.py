@@ -55,7 +55,7 @@ def test_figures_are_of_rows_that_had_no_say():
     assert np.mean(better) > 0.02, "the folds cost more than the optimum on its own rows"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("units", [None, 40])
 def test_intervals_are_of_the_threshold_that_is_kept(units):
     """Its figures on other rows lie in the interval as often as it says, however far apart the choices are: with decisions taken

@@ -148,7 +148,7 @@ def test_columns_of_few_values_and_numbers_are_searched_the_strongest_first():
     assert len(searched(many, {}, [row["column"] for row in many])) == 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_columns_of_a_million_rows_take_seconds():
     r = np.random.default_rng(0)
     n = 1_000_000

@@ -88,6 +88,7 @@ def of_all_movies(taste, genre):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("taste", [0, 2])
 def test_top_k_gives_the_items_that_the_model_scores_highest_and_their_products(world, taste):
     model, described, genre, _ = world

@@ -213,10 +213,12 @@ def wrongly_ordered(examples, out, **training):
     return wrong / pairs
 
 
+@pytest.mark.long
 def test_a_training_that_ranks_orders_groups_better(examples, tmp_path):
     assert wrongly_ordered(examples, tmp_path / "a") < wrongly_ordered(examples, tmp_path / "b", ranking=None) - 0.01
 
 
+@pytest.mark.long
 def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path):
     """From a checkpoint of one that was never stopped; a stop takes the same, see `test_stage.py`."""
     asked = request(examples, early_stopping={"every_steps": 20}, checkpoint_every_steps=31)

@@ -73,6 +73,7 @@ def found(examples, **training):
     return np.mean([np.sum(row == int(word[1:])) for row, word in zip(best, words, strict=True)])
 
 
+@pytest.mark.long
 def test_a_training_that_chooses_finds_what_users_watch_where_labels_say_nothing(examples):
     assert found(examples) < 6 and found(examples, retrieval={}) > 9
     # with whole groups in a batch a user's other rows are no negatives

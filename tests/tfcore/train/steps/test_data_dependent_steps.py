@@ -116,6 +116,7 @@ def whole_batches(steps):
     return outcomes, whole.model.get_weights()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_no_trace(jit):
     """Rows of unlike weights, dropout masks by row and every knob that changes a weight: to float tolerance the same."""
