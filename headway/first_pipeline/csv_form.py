@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from headway.schema.parse_rules import MARKERS
@@ -261,10 +262,25 @@ def _lacks_header(rows: Sequence[list[str]]) -> bool:
     numeric = [place for place, cells in enumerate(columns) if _mostly_numbers(cells)]
     known = [heads[place] for place in numeric if heads[place].lower() not in MARKERS]
     if numeric:
-        return bool(known) and all(map(_NUMBER.fullmatch, known))
+        return bool(known) and all(map(_NUMBER.fullmatch, known)) and not _counts_up(heads, columns)
     # words only: categories, of which the first line has some
     few = [place for place, cells in enumerate(columns) if len({*cells}) * 3 <= len(cells)]
     return len(body) >= _FEW and len(few) > 1 and all(heads[place] in columns[place] for place in few)
+
+
+def _counts_up(heads: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Whether numbers in a first line are names, of which few stand below: years, or places as pandas numbers columns."""
+    places = [place for place, head in enumerate(heads) if head.isdecimal()]
+    known = sum(heads[place] in columns[place] for place in places)
+    return _even([heads[p] for p in places]) and not _even([columns[p][0] for p in places]) and 2 * known <= len(places)
+
+
+def _even(cells: Sequence[str]) -> bool:
+    """Whether whole numbers rise by one step."""
+    if len(cells) < 3 or not all(map(str.isdecimal, cells)):
+        return False
+    steps = {int(later) - int(earlier) for earlier, later in pairwise(cells)}
+    return len(steps) == 1 and min(steps) > 0
 
 
 def _mostly_numbers(cells: Sequence[str]) -> bool:

@@ -71,6 +71,8 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
     from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 
     if text is not None:
+        for name, safe in look.config.rename.items():
+            text = text.replace(name, safe) if "/" in name else text
         return label_of(text, look.names)
     if (sole := sole_label(look.names)) is not None:
         return label_of(sole, look.names)

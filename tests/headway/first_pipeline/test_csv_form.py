@@ -36,12 +36,16 @@ def test_a_decimal_comma_and_a_date_with_a_comma_separate_nothing():
         ("5.1,3.5,setosa\n4.9,3.0,setosa\n4.7,3.2,virginica\n", False),
         ("a,b,kind\n4.9,3.0,setosa\n4.7,3.2,virginica\n", True),
         ("country,2010,2011\nNorway,1,2\nChad,3,4\n", False),  # a row, as far as anyone can tell
+        ("country,2009,2010,2011\nNorway,1,2,4\nChad,3,4,4\n", True),
+        ("0,1,2,3,4\n5.1,3.5,1.4,0.2,setosa\n4.9,3.0,1.4,0.2,setosa\n", True),  # as pandas writes an array
+        ("1,2,3\n4,5,6\n7,8,9\n", False),
+        ("3,4,5\n3,5,4\n5,4,3\n4,3,5\n5,4,5\n", False),  # ranks
         (",a\n0,1\n1,2\n", True),
         ("name,kind\nx,y\nz,y\n", True),
         ("1,2\n", True),
     ],
 )
-def test_a_first_line_of_numbers_is_a_row(text, header):
+def test_a_first_line_of_numbers_is_a_row_unless_they_count_up(text, header):
     assert ("header" not in csv_form(text)) == header
 
 
