@@ -72,7 +72,7 @@ def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
 
 def named(name: str, value: str | None) -> str:
     """A slice in words; a bin names its column itself."""
-    parts, values = parts_of(name), str(value).split(" x ")
+    parts, values = parts_of(name), re.split("(?<!<) x ", str(value))  # not the column x between its bounds
     if len(parts) != len(values):
         return f"{name}={value}"
     pairs = zip(parts, values, strict=True)

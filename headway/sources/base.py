@@ -223,8 +223,9 @@ def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> 
     """Raise DataError when a file lacks a column of the schema."""
     for name in columns:
         if name not in names:
-            fix = f"{suggest(name, list(names))} (the schema has it: bring it, or leave it out: "
-            raise DataError(f"there is no column {name!r}", where=path, fix=f"{fix}{column_yaml(name, 'ignore')})")
+            fix = f"{suggest(name, list(names))} (the schema has it: bring it; or, if it is called otherwise here, "
+            fix += f"source.rename: {{ITS NAME HERE: {name}}}; or leave it out: {column_yaml(name, 'ignore')})"
+            raise DataError(f"there is no column {name!r}", where=path, fix=fix)
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:

@@ -43,7 +43,6 @@ class ConfiguredSource:
     ):
         self.source, self._max, self._names = source, max_bytes, dict(names)
         self._files, self._later = files, frozenset(later)
-        self._raw = {new: raw for raw, new in names.items()}
 
     def names(self, file: InputFile) -> list[str]:
         return [self._names.get(name, name) for name in self.source.names(file)]
@@ -53,8 +52,10 @@ class ConfiguredSource:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         lacking = self._later and self._later - {*self.names(self._files[piece.file])}
-        raw = [self._raw.get(name, name) for name in columns if name not in lacking]
-        raw_types = {self._raw.get(name, name): kind for name, kind in types.items() if name not in lacking}
+        there = self.source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if self._names else ()
+        raw_of = {self._names.get(name, name): name for name in there}  # a file may have the new name already
+        raw = [raw_of.get(name, name) for name in columns if name not in lacking]
+        raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in lacking}
         for chunk in self.source.read(piece, raw, raw_types):
             chunk = bounded(chunk, self._max)
             if self._names:
@@ -80,11 +81,11 @@ class ConfiguredSource:
         sample = self.source.prefix(files, rows)
         names = sample.table.column_names
         for raw, new in self._names.items():
-            if raw not in names:
+            if raw not in names and new not in names:
                 raise ConfigError(
                     f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, names)
                 )
-            if new in names and new not in self._names:
+            if raw in names and new in names and new not in self._names:
                 raise ConfigError(
                     f"{raw!r} is renamed to {new!r}, but the files have a column of that name already",
                     where="source.rename",

@@ -31,6 +31,15 @@ def test_columns_have_the_names_that_the_pipeline_gives_them(opened):
             SourceConfig(format="csv", path="x", rename=rename)
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_file_that_has_the_new_name_already_is_read_beside_one_that_is_renamed(opened, form):
+    old, new = (b"city\n1\n", b"town\n2\n") if form == "csv" else (b'{"city": "1"}\n', b'{"town": "2"}\n')
+    for text, value in [(old, b"1"), (new, b"2")]:
+        source, found = opened(form, text, rename={"town": "city"})
+        assert source.names(found[0]) == source.prefix(found, 9).table.column_names == ["city"]
+        assert _read(source, found, ["city"], {"city": pa.binary()}) == [{"city": [value]}]
+
+
 def test_a_rename_is_part_of_what_ingest_depends_on_and_none_changes_nothing():
     plain = SourceConfig(format="csv", path="x").at_ingest()
     assert "rename" not in plain and "encoding" not in plain["csv"]

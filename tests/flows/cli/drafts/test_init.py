@@ -90,8 +90,12 @@ def test_nothing_is_asked_or_overwritten_where_nobody_can_answer(typed, data):
 
 @pytest.mark.parametrize("label", ["ja/nein", "ja/nein == 'ja'"])
 def test_a_label_is_named_as_in_the_file_where_the_pipeline_needs_another_name(typed, tmp_path, label):
-    (tmp_path / "a.csv").write_text("x,ja/nein\n" + "".join(f"{i / 3},{'ja' if i % 3 else 'nein'}\n" for i in range(60)))
-    facts = json.loads(typed("init", tmp_path / "a.csv", "--label", label, "--folder", tmp_path, "--json", check=0).stdout)
+    (tmp_path / "a.csv").write_text(
+        "x,ja/nein\n" + "".join(f"{i / 3},{'ja' if i % 3 else 'nein'}\n" for i in range(60))
+    )
+    facts = json.loads(
+        typed("init", tmp_path / "a.csv", "--label", label, "--folder", tmp_path, "--json", check=0).stdout
+    )
     assert "ja_per_nein" in facts["label"] and facts["task"] == "binary"
 
 
