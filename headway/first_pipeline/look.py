@@ -49,6 +49,8 @@ class Look:
     sample: Sample
     starts: tuple[int, ...] = (0,)
     """The place in `files` of each span's first one."""
+    later: tuple[str, ...] = ()
+    """Columns of the newest file that the sample, of the first span, lacks."""
 
     @property
     def names(self) -> list[str]:
@@ -94,11 +96,16 @@ def take(config: SourceConfig) -> Look:
     """
     names = spans(config)
     by_span = [files(config, span) for span in names]
-    sample = open_source(config).prefix(by_span[0], PREFIX_ROWS)
+    source = open_source(config)
+    sample = source.prefix(by_span[0], PREFIX_ROWS)
     if not sample.table.num_rows:
         raise DataError("it holds no row", where=config.path, fix="name a file with rows")
     starts = np.cumsum([0, *map(len, by_span[:-1])]).tolist()
-    return Look(config, tuple(names), tuple(file for files_ in by_span for file in files_), sample, tuple(starts))
+    newest = source.names(by_span[-1][-1]) if len(names) > 1 else []
+    later = tuple(name for name in newest if name not in sample.table.column_names)
+    return Look(
+        config, tuple(names), tuple(file for files_ in by_span for file in files_), sample, tuple(starts), later
+    )
 
 
 def typed(look: Look, label: LabelConfig) -> Seen:

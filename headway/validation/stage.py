@@ -36,7 +36,7 @@ from headway.validation.stratification import Report, stratification
 from headway.validation.torn_units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-VERSION = 8
+VERSION = 9
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -210,8 +210,8 @@ def _source(request: ValidateRequest) -> Iterator[Anomaly]:
         unread = len(request.unread)
         message = f"{agree(unread, 'column', 'columns')} {some(request.unread, 5, repr)} of the newest files "
         message += f"{agree(unread, 'is', 'are')} not in the schema and left out"
-        fix = "headway schema --update proposes what can be added; the spans of a window must all have it. Or say ignore under "
-        yield finding("warning", "new column", None, message, fix + "columns")
+        fix = "headway schema --update proposes what can be added, or say ignore under columns"
+        yield finding("warning", "new column", None, message, fix)
 
 
 def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
@@ -297,7 +297,12 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
         fix = "nothing to do: the next champion keeps them"
         yield finding("info", "drift", "train", message, fix)
         return
-    yield from drift(train, theirs, champion.name, request.config)
+    identifiers = {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {
+        *request.auto
+    }
+    for anomaly in drift(train, theirs, champion.name, request.config):
+        if anomaly.column not in identifiers:  # the transform leaves them out, and a new span has new ones
+            yield anomaly
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
     if ours is not None and before is not None and ours.type == before.type:
         classes = is_class(request.task, before) and ours.complete

@@ -278,6 +278,14 @@ def test_spans_are_judged_on_the_last(tmp_path):
     source, look = look_at(found_source(str(tmp_path)))
     assert source["path"] == f"{tmp_path}/sales-{{span}}.csv"
     assert draft_of(source, look, label_of("y", look.names)).split.config == {"mode": "time"}
+    (tmp_path / "sales-2013-08.csv").write_text(
+        "\n".join(["x,y,promo", *(f"{x:.2f},{int(x > 0)},1" for x in R.normal(size=30))])
+    )
+    source, look = look_at(found_source(str(tmp_path)))
+    (note,) = draft_of(source, look, label_of("y", look.names)).notes
+    assert note.startswith(
+        "column 'promo' of span 2013-08 is not in 2013-01 and left out; after the first run 'headway schema"
+    )
     (tmp_path / "sales-2013-03.csv").unlink()
     assert found_source(str(tmp_path))["gaps"] == "allow"
 

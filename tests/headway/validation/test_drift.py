@@ -36,14 +36,15 @@ def rows(share=0.5, shift=0.0, missing=0.0, labels=2, count=ROWS):
 
 @pytest.fixture
 def check(tmp_path):
-    def run(ours, theirs, config=None, gone=False, task="auto"):
+    def run(ours, theirs, config=None, gone=False, task="auto", schema=Schema(columns=COLUMNS[:2]), auto=()):
         for folder, batch in (("now/train", ours), ("now/eval", ours), ("then/train", theirs)):
             statistics = SplitStatistics.create(COLUMNS)
             statistics.update(batch)
             (tmp_path / folder).parent.mkdir(exist_ok=True)
             statistics.save(tmp_path / folder)
         request = ValidateRequest(
-            schema=Schema(columns=COLUMNS[:2]),
+            schema=schema,
+            auto=auto,
             statistics=tmp_path / "now",
             splits=("train", "eval"),
             spans=(),
@@ -87,6 +88,12 @@ def test_numbers_say_where_they_went(check):
     assert column == "delay"
     assert "its median went from -0.1057653 to 19.89424" in message and "Jensen-Shannon divergence 0." in message
     assert "5% to 95% range from [-1" in message and "quantile distance 0.6" in message
+
+
+def test_an_identifier_that_the_transform_leaves_out_does_not_drift(check):
+    schema = Schema(columns=(COLUMNS[0], COLUMNS[1].model_copy(update={"meaning": "identifier"})))
+    assert check(rows(shift=100), rows(), schema=schema, auto=("carrier", "delay")) == []
+    assert [column for _, column, _ in check(rows(shift=100), rows(), schema=schema)] == ["delay"]
 
 
 def test_missing_values_drift_too(check):
