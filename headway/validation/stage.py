@@ -252,9 +252,11 @@ def _content(
 ) -> Iterator[Anomaly]:
     train = splits.get("train")
     train_label = train.columns.get(LABEL) if train is not None else None
+    first = min((span.span for span in request.spans), default="")
+    later = {column.name for column in request.schema_.columns if column.since is not None and column.since > first}
     for name, statistics in splits.items():
         if statistics.rows:
-            yield from columns(name, statistics, request.schema_, request.stored, request.config)
+            yield from columns(name, statistics, request.schema_, request.stored, request.config, later)
             if request.weight in statistics.columns:
                 yield from weights(name, statistics.columns[request.weight])
             if LABEL in statistics.columns:

@@ -3,7 +3,7 @@
 found = list(columns("train", statistics, schema, stored, config))
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -15,9 +15,18 @@ from headway.validation.config import ValidateConfig
 
 
 def columns(
-    split: str, statistics: SplitStatistics, schema: Schema, stored: Sequence[str], config: ValidateConfig
+    split: str,
+    statistics: SplitStatistics,
+    schema: Schema,
+    stored: Sequence[str],
+    config: ValidateConfig,
+    later: Collection[str] = (),
 ) -> Iterator[Anomaly]:
-    """Find problems of a split's columns, except the label."""
+    """Find problems of a split's columns, except the label.
+
+    Args:
+        later: columns that the window's first span lacks by right.
+    """
     for name in stored:
         if name not in statistics.columns:
             message = f"column {name!r} is not in the {split} rows at all"
@@ -25,17 +34,22 @@ def columns(
             yield finding("error", "missing column", split, message, fix, column=name)
     for name, column in statistics.columns.items():
         if name != LABEL and name in schema:
-            yield from _column(split, column, schema, config)
+            yield from _column(split, column, schema, config, name in later)
 
 
-def _column(split: str, column: ColumnStatistics, schema: Schema, config: ValidateConfig) -> Iterator[Anomaly]:
+def _column(
+    split: str, column: ColumnStatistics, schema: Schema, config: ValidateConfig, later: bool
+) -> Iterator[Anomaly]:
     name = column.name
     if not column.present or (column.type != "bytes" and not column.finite):
         what = "value" if not column.present else "finite number"
         # a small split may miss a sparse column by chance; without any in train there is nothing to learn
         message = f"column {name!r} has no {what} in any of the {column.rows:,} {split} rows"
         fix = f"mend the source, or leave it out: {column_yaml(name, 'ignore')}"
-        yield finding("error" if split == "train" else "warning", "all missing", split, message, fix, column=name)
+        if later:
+            fix = f"nothing to do if train has no span from {schema.column(name).since} on yet; else {fix}"
+        severity: Severity = "error" if split == "train" and not later else "warning"
+        yield finding(severity, "all missing", split, message, fix, column=name)
         return
     kind = schema.column(name).type
     if kind != column.type:

@@ -176,6 +176,14 @@ def test_a_column_without_any_value(check, split, severity, value, what):
     assert f"'delay' has {what} in any of the 2,000 {split} rows" in found[4]
 
 
+@pytest.mark.parametrize(("since", "severity"), [("2013-02", "warning"), ("2013-01", "error")])
+def test_a_column_that_came_with_the_eval_span_has_no_value_in_train_yet(check, since, severity):
+    columns = tuple(c.model_copy(update={"since": since} if c.name == "delay" else {}) for c in SCHEMA.columns)
+    spans = (SPAN, SPAN.model_copy(update={"span": "2013-02"}))
+    found = only(check({"delay": [None] * ROWS}, spans=spans, schema=SCHEMA.model_copy(update={"columns": columns})))
+    assert found[:2] == (severity, "all missing")
+
+
 def test_values_outside_a_domain(check):
     found = only(check(changed("carrier", 40, b"ZZ")))
     assert found[:4] == ("warning", "unseen values", "carrier", "train")
