@@ -157,6 +157,24 @@ class Forked:
         return self.returncode
 
 
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str] | None = None, folder: str | None = None
+) -> tuple[subprocess.Popen[bytes], Scratch]:
+    """Start a Python process for a `ChildProcess`; it, and the folder of its temporary files."""
+    scratch = Scratch("child")
+    temporary = {"TMPDIR": scratch.name, SCRATCH: scratch.name}
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**os.environ, **temporary, **(environment or {})},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,  # a terminal's Ctrl-C goes to this process, which decides
+    )
+    return process, scratch
+
+
 class ChildProcess:
     """A Python process that takes requests on stdin and answers on stdout, both as JSON lines.
 
@@ -170,7 +188,7 @@ class ChildProcess:
         ignore: lines that begin so are dropped.
         environment: variables set for it on top of this process's.
         folder: its working directory; None: this process's.
-        process: one that runs already, in place of a new one.
+        process: one that runs already, and its folder, in place of new ones.
     """
 
     def __init__(
@@ -182,24 +200,14 @@ class ChildProcess:
         ignore: re.Pattern[str] | None = None,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        process: Forked | None = None,
+        process: tuple[Forked | subprocess.Popen[bytes], Scratch] | None = None,
     ):
         self.answers = 0
         """How many have come."""
         self._answer, self._on_line, self._ignore = answer, on_line, ignore
         self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         self._sending = threading.Lock()
-        self._scratch = Scratch("child")
-        temporary = {"TMPDIR": self._scratch.name, SCRATCH: self._scratch.name}
-        self._process = process or subprocess.Popen(
-            [sys.executable, *arguments],
-            env={**os.environ, **temporary, **(environment or {})},
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,  # a terminal's Ctrl-C goes to this process, which decides
-        )
+        self._process, self._scratch = process or start(arguments, environment, folder)
         self._printer = threading.Thread(target=self._relay, name="child-lines", daemon=True)
         self._printer.start()
         threading.Thread(target=self._receive, name="child-answers", daemon=True).start()

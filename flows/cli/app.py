@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError, Parameter
+from tfcore.runtime import early_start
 
 if TYPE_CHECKING:
+    from cyclopts import App
+
     from headway.errors import HeadwayError
 
 EPILOG = """\
@@ -86,10 +90,14 @@ COMMANDS = {
 """Group, name, the module in which the function lies, and its help."""
 SERVERS = ("serve", "ui", "watch")
 """Commands that go on until they are stopped."""
+TRAINING = ("run", "train", "evaluate", "gate", "export")
+"""Commands that train where a store is empty."""
 
 
 def application() -> App:
     """Every command; its module is imported when it is called."""
+    from cyclopts import App, Parameter
+
     app = App(
         name="headway",
         help="From raw files to a promoted TensorFlow model.",
@@ -109,12 +117,36 @@ def application() -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
-    own_tokens = tokens[: tokens.index("--")] if "--" in tokens else tokens
-    command = next((token for token in own_tokens if not token.startswith("-")), "")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # else pydantic looks through every package that is installed for its plugins
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    with early_start.begun() if arguments is None and surely_trains(sys.argv[1:]) else contextlib.nullcontext():
+        return _run(arguments)
+
+
+def surely_trains(tokens: Sequence[str]) -> bool:
+    """Whether a command will train, as far as a glance at it can tell: its pipeline has the usual store, without data in it.
+
+    False where it takes more than a glance, such as a store elsewhere: then TensorFlow starts later."""
+    command, *rest = tokens or [""]
+    elsewhere = ("-h", "--help", "--set=store", "--set=@", "store", "@")
+    if command not in TRAINING or any(token == "--" or token.startswith(elsewhere) for token in rest):
+        return False
+    with contextlib.suppress(OSError, ValueError):  # no such file, or no text
+        paths = [token for token in rest if not token.startswith("-") and Path(token).exists()]
+        file = Path(*paths, "pipeline.yaml") if Path(*paths).is_dir() else Path(*paths)
+        written = [line.partition("#")[0] for line in file.read_text(encoding="utf-8").splitlines()]
+        ingested = file.resolve().parent / "store" / "stages" / "ingest"
+        return len(paths) < 2 and not any("store" in line for line in written) and not ingested.exists()
+    return False
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    own_tokens = tokens[: tokens.index("--")] if "--" in tokens else tokens
+    command = next((token for token in own_tokens if not token.startswith("-")), "")
+    from cyclopts import CycloptsError
+
     from headway.errors import Cancelled, ConfigError, HeadwayError
     from headway.process import own, quiet_libraries
     from headway.process_tuning import collect_rarely, one_blas_thread

@@ -23,7 +23,8 @@ from headway.errors import KINDS, Cancelled, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess, lifeline
 from tfcore.distribute.heartbeat import HeartbeatMonitor
-from tfcore.runtime.tensorflow_process import WORKER, relay
+from tfcore.runtime.early_start import PRELOAD, WORKER
+from tfcore.runtime.tensorflow_process import relay
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
@@ -71,7 +72,7 @@ def run_together(
         for number, environment in enumerate(environments):
             members.append(
                 ChildProcess(
-                    [*WORKER, "tensorflow", "keras"],
+                    [*WORKER, *PRELOAD],
                     functools.partial(_note, news, number),
                     # the others would say the same
                     on_line=functools.partial(print, flush=True) if number == 0 else lambda line: None,

@@ -32,13 +32,12 @@ from pydantic import BaseModel
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess
+from tfcore.runtime.early_start import PRELOAD, REPLAYS, WORKER, waiting
 
 POLL_SECONDS = 0.1
 """How soon a stop asked of the monitor is passed on to the child."""
 SILENT_SECONDS = 1.0
 """After so long a call says that it waits for TensorFlow to be imported."""
-WORKER = ("-P", "-u", str(Path(__file__).with_name("start.py")))
-"""How its process is started. -P: a flows/ or tfcore/ folder in the working directory is not ours; -u: lines arrive at once."""
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:|"
@@ -85,7 +84,7 @@ class Child:
         self,
         *,
         on_line: Callable[[str], None] | None = None,
-        preload: Sequence[str] = ("tensorflow", "keras"),
+        preload: Sequence[str] = PRELOAD,
         environment: Mapping[str, str] | None = None,
         title: str = "the TensorFlow process",
         lean: bool = False,
@@ -94,7 +93,7 @@ class Child:
         self._plain: Child | None = None
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
-        self._flags = ("--replay", *(("--lean",) if lean else ()))
+        self._lean = lean
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
@@ -122,13 +121,17 @@ class Child:
                 return
             self._end(5.0)
             self._answers, self._importing = queue.Queue(), bool(self._preload)
+            usual = self._preload == PRELOAD and not self._environment
             self._process = ChildProcess(
-                [*WORKER, *self._flags, *self._preload],
+                [*WORKER, REPLAYS, *self._preload],
                 self._answers.put,
                 on_line=self._on_line,
                 ignore=_NOISE if self._quiet else None,
                 environment=self._environment,
+                process=waiting.pop() if usual and waiting else None,
             )
+            if self._lean:
+                self._process.send({"lean": True})
 
     @property
     def plain(self) -> Child:

@@ -7,6 +7,7 @@ Requests come on stdin and answers go to stdout, JSON lines both; whatever else 
     {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}, "traceparent": null}
     {"id": 2, "call": "beam_jobs.ingest.stage:ingest_many", "request": [{...}, {...}], "out": ["/a", "/b"]}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
+    {"lean": true}                          no call runs a Python file of the user's: Arrow can do without pandas
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
 {"id": 1, "event": "progress" | "log" | "warn" | "part" | "alive", ...} and one {"id": 1, "result": {...}} or
@@ -240,12 +241,13 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
     requests, answers = Requests(requests_fd), Answers(answers_fd)
 
-    broken = preload([argument for argument in sys.argv[1:] if argument != "--lean"])
-    if "--lean" in sys.argv and broken is None:
-        arrow_without_pandas()
+    broken = preload(sys.argv[1:])
     answers.send(event="ready")
     while True:
         request, stop = requests.queue.get()
+        if "lean" in request:
+            arrow_without_pandas()
+            continue
         call = request["id"]
         if broken:
             answers.send(id=call, error=broken)

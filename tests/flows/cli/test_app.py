@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import EPILOG, application, main
+from flows.cli.app import EPILOG, application, main, surely_trains
 from flows.cli.usage import commands, page, parameters
 
 GOLDEN = Path(__file__).parent / "golden" / "command_line.json"
@@ -241,3 +241,49 @@ def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeyp
     assert path.is_relative_to(tmp_path) and str(path) in (tmp_path / ".bashrc").read_text()
     assert main(["completion", "zsch"]) == 2
     assert 'Did you mean "zsh"?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "made", "trains"),
+    [
+        (["run"], "label: y", "", True),
+        (["run", "."], "label: y  # in a store", "store/runs", True),
+        (["train", "pipeline.yaml", "--window", "3", "--force"], "label: y", "", True),
+        (["run"], "label: y", "store/stages/ingest", False),
+        (["run"], "label: y\nstore: elsewhere", "", False),
+        (["run", "--set", "store=elsewhere"], "label: y", "", False),
+        (["run", "--set", "@more.yaml"], "label: y", "", False),
+        (["run", ".", "other"], "label: y", "other", False),
+        (["run", "other"], "label: y", "other", False),
+        (["run", "--help"], "label: y", "", False),
+        (["plan"], "label: y", "", False),
+        (["ingest"], "label: y", "", False),
+        (["--json", "run"], "label: y", "", False),
+        ([], "label: y", "", False),
+    ],
+)
+def test_tensorflow_starts_at_once_only_for_a_command_that_trains_as_can_be_seen(
+    tokens, text, made, trains, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    (tmp_path / made).mkdir(parents=True, exist_ok=True)
+    assert surely_trains(tokens) is trains
+
+
+def test_a_command_that_fails_ends_the_tensorflow_it_began_and_says_nothing_of_it(tmp_path):
+    (tmp_path / "pipeline.yaml").write_text("name: toy\nlable: y\n")
+    code = (
+        "import os, sys\n"
+        "from flows.cli.app import main\n"
+        "from tfcore.runtime import early_start\n"
+        "begun, start = [], early_start.start\n"
+        "early_start.start = lambda arguments: begun.append(start(arguments)) or begun[0]\n"
+        "code = main()\n"
+        "process, scratch = begun[0]\n"
+        "print(code, process.returncode, os.path.exists(scratch.name))\n"
+    )
+    command = [sys.executable, "-P", "-c", code, "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["2", "-9", "False"], done
+    assert done.stderr.startswith("headway run: ") and "lable" in done.stderr and "ensor" not in done.stderr

@@ -12,6 +12,7 @@ import pytest
 import tfcore
 from tests.fork_server import ForkServer
 from tests.tfcore.runtime.test_tensorflow_process import gone
+from tfcore.runtime import early_start
 from tfcore.runtime.limits import memory_of
 from tfcore.runtime.tensorflow_process import Child
 
@@ -101,6 +102,21 @@ def test_the_process_and_its_replay_share_one_import_of_tensorflow(child, tmp_pa
     assert gone(pid)
     assert not child.call("looking:look", {}, tmp_path)["waiting"], "a process replays once"
     assert "SavedModel file does not exist" in child.call("looking:ask", {}, tmp_path)["error"], "a second one is new"
+
+
+def test_a_child_takes_the_process_that_the_command_began_unless_its_own_is_another(
+    place, tmp_path, monkeypatch, forked
+):
+    monkeypatch.setenv("PYTHONPATH", place)
+    with early_start.begun():
+        ((process, scratch),) = early_start.waiting
+        with Child(environment={"ANOTHER": "1"}) as child:
+            child.spawn()
+            assert child.pid != process.pid
+        with Child(lean=True) as child:
+            assert child.call("looking:look", {}, tmp_path)["one"]
+            assert child.pid == process.pid and not early_start.waiting
+    assert process.wait(5.0) == 0 and not Path(scratch.name).exists()
 
 
 def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_killed_ends(imported_child, tmp_path):

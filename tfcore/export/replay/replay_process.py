@@ -18,7 +18,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
-from headway.process import ChildProcess, Forked
+from headway.process import ChildProcess, Forked, Scratch
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column
 from tfcore.export.metadata import OtherFormats
@@ -38,7 +38,7 @@ class ReplayProcess:
     def start(self) -> None:
         """Start the process unless it runs; it imports TensorFlow and waits."""
         if self._process is None:
-            forked = Forked.waiting.pop() if Forked.waiting else None
+            forked = (Forked.waiting.pop(), Scratch("child")) if Forked.waiting else None
             arguments, folder = ["-I", script()], tempfile.gettempdir()
             self._process = ChildProcess(arguments, self._answers.put, folder=folder, process=forked)
 
