@@ -216,11 +216,15 @@ def _source(request: ValidateRequest) -> Iterator[Anomaly]:
 
 def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:
     minimums = {"train": request.config.min_train_rows, "eval": request.config.min_eval_rows}
+    empty = [span.span for span in request.spans if not span.written]
     for name, least in minimums.items():
         rows = splits[name].rows if name in splits else 0
         if rows < least:
             message = f"the {name} split has {counted(rows, 'row')}; at least {least:,} are needed"
             fix = "widen the window, or change the split"
+            if empty and len(request.spans) > 1:
+                which = f"{agree(len(empty), 'span', 'spans')} {some(empty, 3)} {agree(len(empty), 'has', 'have')}"
+                fix = f"{which} no rows: bring them, end the window before (--until), or change the split"
             yield finding("error", "too few rows", name, message, fix, value=rows, expected=least)
         elif name == "eval" and rows < FEW_EVAL_ROWS:
             message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"

@@ -155,6 +155,12 @@ def test_an_empty_split(check, split):
     assert result["errors"] == 2
 
 
+def test_an_eval_split_of_an_empty_span_names_the_span(check):
+    spans = (SPAN, SPAN.model_copy(update={"span": "2013-02", "written": 0}))
+    fixes = [a["fix"] for a in check(rows={"eval": 0}, spans=spans)["anomalies"] if a["kind"] == "too few rows"]
+    assert len(fixes) == 1 and fixes[0].startswith("span 2013-02 has no rows: bring them, end the window before")
+
+
 def test_few_eval_rows_and_no_test_rows_are_warnings(check):
     assert only(check(rows={"eval": 500}))[:4] == ("warning", "few rows", None, "eval")
     assert only(check(test={}, rows={"test": 0}))[:4] == ("warning", "too few rows", None, "test")
