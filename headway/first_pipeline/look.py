@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
-from headway.messages import counted
+from headway.messages import agree, counted
 from headway.schema.columns import LABEL, Column, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import Chunk, InputFile, Range
@@ -149,8 +149,12 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
-    doubts = tuple(str(note) for note in notes if note.left_out or note.doubt)
-    return Seen(schema, doubts, rows, read + rejected, rejected, whole)
+    doubts = [str(note) for note in notes if note.left_out or note.doubt]
+    if (without := len(known) - known.true_count) * 100 > len(known):
+        doubts.append(
+            f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"
+        )
+    return Seen(schema, tuple(doubts), rows, read + rejected, rejected, whole)
 
 
 def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:

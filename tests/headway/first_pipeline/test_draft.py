@@ -549,3 +549,9 @@ def test_integers_that_are_categories_already_get_no_second_category(drafted):
     visits = [i % 12 if i % 3 else 0 for i in range(ROWS)]
     draft = drafted({"visits": visits, "x": R.random(ROWS).tolist(), "y": R.integers(0, 2, ROWS).tolist()})
     assert "visits" not in draft.columns
+
+
+def test_rows_without_a_label_are_told(drafted):
+    columns = table()
+    columns["y"] = ["" if place % 4 else int(value) for place, value in enumerate(columns["y"])]
+    assert drafted(columns).notes == ("300 of 400 rows have no label and are left out",)
