@@ -50,10 +50,11 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 def tells(score: float, task: str) -> str:
     """A column's strength as a verb and what follows it."""
+    better = percent(max(score, 0.0))  # than nothing, which a column of noise may be below
     return {
         "binary": f"ranks the label with an AUC of {number(score)}",
-        "multiclass": f"predicts the label with {percent(score)} fewer mistakes than guessing the commonest class",
-        "regression": f"explains {percent(score)} of the variance of the label's rank",
+        "multiclass": f"predicts the label with {better} fewer mistakes than guessing the commonest class",
+        "regression": f"explains {better} of the variance of the label's rank",
     }[task]
 
 
