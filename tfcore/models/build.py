@@ -29,7 +29,7 @@ from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.inputs import Layout, features, inputs_of, l2
 from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_part import linear_terms
-from tfcore.models.members import MeanOfMembers, MemberDense, MemberOutput, Members, Stack
+from tfcore.models.members import MeanOfMembers, MemberDense, Members, Stack, member_dense
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
 from tfcore.models.user_model import Builder, made_by, user_model
@@ -115,8 +115,8 @@ def _hidden(
     features: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
     """The hidden layers and the output. [rows, outputs], of `tabm` [rows, members, outputs]"""
-    x, penalty, members = features, l2(config.l2), config.name == "tabm"
-    if members:
+    x, penalty = features, l2(config.l2)
+    if config.name == "tabm":
         x = Members(config.members, seed=seed, name="members")(x)
     elif config.name == "stacked":
         if not (layout.numeric or layout.categorical or layout.lists):
@@ -125,10 +125,10 @@ def _hidden(
         x = keras.layers.RepeatVector(STACKED, name="members")(x)
     for number, units in enumerate(config.hidden):
         start = seed + 1 + number
-        if members:
+        if config.name == "tabm":
             x = MemberDense(units, seed=start, regularizer=penalty, name=f"hidden_{number}")(x)
         elif config.name == "stacked":
-            x = _decaying(MemberOutput(units, seed=start, rectified=True, name=f"hidden_{number}"), x)
+            x = _of_members(x, units, config, seed=start, activation="relu", name=f"hidden_{number}")
         else:
             x = keras.layers.Dense(
                 units,
@@ -142,17 +142,10 @@ def _hidden(
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     outputs = label_head(layout.label).outputs
-    if members or config.name == "stacked":
-        layer = MemberOutput(
-            outputs,
-            seed=seed,
-            initial="zeros" if config.linear else "glorot",
-            regularizer=l2(config.l2 / config.members),
-            bias_initializer=_bias(config, layout),
-            dtype="float32",
-            name="output",
-        )
-        return layer(x) if members else _decaying(layer, x)
+    if config.nets is not None:
+        last = {"kernel_initializer": "zeros"} if config.linear else {}
+        last |= {"bias_initializer": _bias(config, layout), "dtype": "float32", "name": "output"}
+        return _of_members(x, outputs, config, seed=seed, kernel_regularizer=l2(config.l2 / config.members), **last)
     if config.name == "dcn":
         crossed = CrossNetwork(
             config.cross_layers, rank=config.cross_rank, seed=seed, regularizer=penalty, name="cross_network"
@@ -168,10 +161,12 @@ def _hidden(
     )(x)
 
 
-def _decaying(layer: MemberOutput, x: keras.KerasTensor) -> keras.KerasTensor:
-    """A layer of `stacked`, whose kernel the training step has decay at each member's rate."""
+def _of_members(x: Any, units: int, config: ModelConfig, **keywords: Any) -> keras.KerasTensor:
+    """A layer of an ensemble; the training step has a kernel of `stacked` decay at each member's rate."""
+    layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
-    layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
+    if config.name == "stacked":
+        layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
     return y
 
 

@@ -29,23 +29,21 @@ class ModelConfig(Grown):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
 
     newer = (
-        *(
-            "linear",
-            "soft_clip",
-            "l2",
-            "linear_l2",
-            "linear_l1",
-            "recurring",
-            "value_l1",
-            "most_ids",
-            "bins",
-            "members",
-            "cross_layers",
-            "cross_rank",
-            "images",
-            "item",
-            "scaled_penalties",
-        ),
+        "linear",
+        "soft_clip",
+        "l2",
+        "linear_l2",
+        "linear_l1",
+        "recurring",
+        "value_l1",
+        "most_ids",
+        "bins",
+        "members",
+        "cross_layers",
+        "cross_rank",
+        "images",
+        "item",
+        "scaled_penalties",
     )
 
     name: str = Field(
@@ -179,8 +177,9 @@ class ModelConfig(Grown):
 
     @property
     def recurring_numbers(self) -> bool:
-        """Whether numbers whose values recur are categories too."""
-        return self.name == "stacked" if self.recurring is None else self.recurring
+        """Whether numbers whose values recur are categories too: of a linear part alone: hidden layers learn their noise."""
+        wanted = self.name == "stacked" if self.recurring is None else self.recurring
+        return wanted and (self.linear or "linear" not in self.model_fields_set)
 
     @property
     def nets(self) -> int | None:

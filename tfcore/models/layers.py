@@ -28,6 +28,7 @@ _ROUNDED = 1e-4
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 UNITS: ContextVar[Any] = ContextVar("units", default=None)
 """What the split keeps together: int64 [rows] of the batch, negative for none; None: rows have no units."""
+_NOISE: ContextVar[Any] = ContextVar("noise", default=1.0)
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
@@ -41,6 +42,16 @@ def rows_from(first: Any, units: Any = None) -> Iterator[None]:
     finally:
         _FIRST_ROW.reset(tokens[0])
         UNITS.reset(tokens[1])
+
+
+@contextmanager
+def noise_of(share: Any) -> Iterator[None]:
+    """Inside, penalties with bends count times `share`."""
+    token = _NOISE.set(share)
+    try:
+        yield
+    finally:
+        _NOISE.reset(token)
 
 
 @keras.saving.register_keras_serializable("headway")
@@ -83,7 +94,7 @@ class ColumnLasso(keras.regularizers.Regularizer):
         # what is clearly more than noise is hardly shrunk
         bent = bends * tf.math.log1p(tf.math.divide_no_nan(lengths, bends))
         plain = tf.reduce_sum(tf.where(bends > 0, 0.0, lengths))
-        return self.l1 * tf.reduce_sum(bent) + self.plain_l1 * plain + self.l2 * tf.reduce_sum(squares)
+        return self.l1 * _NOISE.get() * tf.reduce_sum(bent) + self.plain_l1 * plain + self.l2 * tf.reduce_sum(squares)
 
     @tf.custom_gradient
     def _split_sums(self, squares: tf.Tensor) -> Any:

@@ -43,7 +43,8 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
             cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
             ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
         of_columns = penalty
-        if config.value_l1 and (values := layout.value_categories):
+        values = layout.value_categories if config.value_l1 else ()
+        if config.linear_l1 or values:
             noise = config.value_l1 * NOISE[label_head(layout.label).task.has_classes] / speed
             bends = [
                 noise * size * (entry.name in values) for entry, size in zip(layout.categorical, sizes, strict=False)
@@ -52,8 +53,6 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
             of_columns = ColumnLasso(
                 sizes, config.value_l1 * speed, config.linear_l2 * speed**2 / 2, bends, config.linear_l1 * speed
             )
-        elif config.linear_l1:
-            of_columns = ColumnLasso(sizes, config.linear_l1 * speed, config.linear_l2 * speed**2 / 2)
         weights = OffsetEmbedding(
             sizes, count, seed=seed, initial="zeros", regularizer=of_columns, name="wide_categorical"
         )(ids)

@@ -1,8 +1,8 @@
 """An ensemble of small networks trained in one: its members share their matrices and differ in vectors.
 
     x = Members(8, seed=3)(features)                     # float32 [rows, width] -> [rows, 8, width]
-    x = MemberDense(64, 8, activation="relu", seed=4)(x)          # -> [rows, 8, 64]
-    x = MemberOutput(3, 8)(x)                                     # -> [rows, 8, 3]
+    x = MemberDense(64, seed=4)(x)                       # -> [rows, 8, 64]
+    x = member_dense(x.shape, 3, seed=5)(x)               # -> [rows, 8, 3]
     outputs = MeanOfMembers()(x)                          # [rows, 3]; in training as it came: each member has its own loss
 
 The losses of the built-in tasks are convex in the outputs, so that the mean's loss is at most the mean of the members'.
@@ -12,7 +12,7 @@ Y. Wen et al., "BatchEnsemble: An Alternative Approach to Efficient Ensemble and
 Members of `stacked` share no matrices. Each decays its weights at a rate of its own and leaves out a part of the rows, and on
 these rows the mean learns how much each rate counts (L. Breiman, "Stacked Regressions", 1996):
 
-    output = Stack(4)([MemberOutput(3, seed=5)(x), numeric, categorical])     # [rows, 8, 3] -> [rows, 3]
+    output = Stack(4)([x, numeric, categorical])          # [rows, 8, 3] -> [rows, 3]
 """
 
 from typing import Any
@@ -103,46 +103,12 @@ class MemberDense(Configured):
         return (*input_shape[:-1], self.units)
 
 
-@keras.saving.register_keras_serializable("headway")
-class MemberOutput(Configured):
-    """A layer of which each member has a matrix and a bias of its own; the last one, and with `rectified` a hidden one."""
-
-    def __init__(
-        self,
-        units: int,
-        *,
-        seed: int,
-        initial: str = "glorot",
-        bias_initializer: Any = "zeros",
-        regularizer: keras.regularizers.Regularizer | None = None,
-        rectified: bool = False,
-        **keywords: Any,
-    ):
-        made_of = {"units": units, "seed": seed, "initial": initial, "rectified": rectified}
-        super().__init__(made_of | {"bias_initializer": bias_initializer, "regularizer": regularizer}, **keywords)
-        self.units, self.seed, self.initial, self.rectified = units, seed, initial, rectified
-        self._bias = keras.initializers.get(bias_initializer)
-        self._regularizer = keras.regularizers.get(regularizer)
-
-    def build(self, input_shape: Any) -> None:
-        _, members, width = input_shape
-        start: Any = "zeros"
-        if self.initial != "zeros":
-            limit = (6.0 / (width + self.units)) ** 0.5  # of one member's matrix, as Glorot's
-            start = keras.initializers.RandomUniform(-limit, limit, seed=self.seed)
-        self.kernel = self.add_weight(
-            name="kernel", shape=(members, width, self.units), initializer=start, regularizer=self._regularizer
-        )
-        self.bias = self.add_weight(name="bias", shape=(members, self.units), initializer=self._bias)
-        self.built = True
-
-    def call(self, inputs: Any) -> Any:
-        """[rows, members, width] -> [rows, members, units]."""
-        outputs = tf.einsum("rmw,mwu->rmu", inputs, self.kernel) + self.bias
-        return tf.nn.relu(outputs) if self.rectified else outputs
-
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        return (*input_shape[:-1], self.units)
+def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: Any) -> keras.layers.EinsumDense:
+    """A dense layer for what has `shape`, [rows, members, width], of which each member has a matrix and a bias of its own."""
+    _, members, width = shape
+    limit = (6.0 / (width + units)) ** 0.5  # of one member's matrix, as Glorot's
+    start = {"kernel_initializer": keras.initializers.RandomUniform(-limit, limit, seed=seed)}
+    return keras.layers.EinsumDense("rmw,mwu->rmu", (members, units), bias_axes="mu", **(start | keywords))
 
 
 @keras.saving.register_keras_serializable("headway")

@@ -68,6 +68,8 @@ _LEAST_PIXELS = 100
 """Shorter values are rather digests and keys."""
 _WIDEST = 8e37
 """A larger standard deviation has a reciprocal below 2^-126, the least normal float32: compiled code makes that 0."""
+_NARROWEST = float(np.finfo(np.float32).tiny)
+"""TensorFlow takes a smaller number for 0, and a division by it gives no number."""
 
 
 class Category(Frozen):
@@ -505,12 +507,14 @@ def _fit_op(
             fix = f"clip it first, [{{clip: {{min: -1e30, max: 1e30}}}}, standardize], or leave {column.name!r} out"
             raise DataError(f"values of up to {most:.3g} are too large to be divided as float32", where=where, fix=fix)
         # the deviation of equal values is a rounding error, and dividing by it would blow up what serving sends
-        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std <= 0 else std)
+        return FittedOp(op="standardize", mean=mean, std=1.0 if sample.same or std < _NARROWEST else std)
     if isinstance(op, MinMax):
         low, high = (0.0, 1.0) if empty else (float(sample.values.min()), float(sample.values.max()))
         if first and stats.minimum is not None and stats.maximum is not None:
             low, high = float(stats.minimum), float(stats.maximum)
-        return FittedOp(op="min_max", minimum=low, maximum=high if high > low else low + 1.0, low=op.low, high=op.high)
+        return FittedOp(
+            op="min_max", minimum=low, maximum=high if high - low >= _NARROWEST else low + 1.0, low=op.low, high=op.high
+        )
     if isinstance(op, Clip):
         low_, high_ = op.min, op.max
         if op.quantiles is not None and not empty:
@@ -555,7 +559,7 @@ def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
     lie close together, and none where all are the same."""
     if not bins or sample is None or sample.empty:
         return ()
-    least = LEAST_BIN * sample.moments()[1]
+    least = max(LEAST_BIN * sample.moments()[1], _NARROWEST)
     edges: list[float] = []
     for edge in sample.quantile([place / bins for place in range(bins + 1)]).astype(np.float32).tolist():
         if not edges or edge - edges[-1] > least:

@@ -9,7 +9,7 @@ from tfcore.heads.table import head_of
 from tfcore.models.config import FOLDS
 from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.layers import row_hash, rows_from
-from tfcore.models.members import LEFT_OUT, MeanOfMembers, MemberDense, MemberOutput, Members, Stack
+from tfcore.models.members import LEFT_OUT, MeanOfMembers, MemberDense, Members, Stack, member_dense
 from tfcore.models.numeric import PiecewiseLinear
 from tfcore.testing import assert_same_bytes
 
@@ -18,7 +18,7 @@ X = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
 
 def randomized(layer):
     """The layer, built for X and with weights as if it was trained."""
-    layer(X if not isinstance(layer, MemberDense | MemberOutput) else X.reshape(5, 2, 3))
+    layer(X.reshape(5, 2, 3) if isinstance(layer, MemberDense | keras.layers.EinsumDense) else X)
     for variable in layer.variables:
         variable.assign_add(np.random.default_rng(1).normal(0, 0.3, variable.shape).astype("float32"))
     return layer
@@ -54,7 +54,7 @@ def test_members_share_a_matrix_and_differ_in_vectors():
     np.testing.assert_allclose(
         hidden(given), np.maximum(given @ hidden.kernel.numpy() + hidden.bias.numpy(), 0), rtol=1e-5, atol=1e-6
     )
-    output = randomized(MemberOutput(2, seed=0))
+    output = randomized(member_dense((5, 2, 3), 2, seed=0))
     expected = [given[:, member] @ output.kernel.numpy()[member] + output.bias.numpy()[member] for member in range(2)]
     np.testing.assert_allclose(output(given), np.stack(expected, 1), rtol=1e-5, atol=1e-6)
 
@@ -136,14 +136,14 @@ def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():
         PiecewiseLinear([[-1.0, 0.5]] * 6, 4, limit=4.0, seed=3, regularizer=keras.regularizers.L2(0.1)),
         Members(3, seed=4),
         MemberDense(4, seed=4, regularizer=keras.regularizers.L2(0.1)),
-        MemberOutput(2, seed=4, bias_initializer=keras.initializers.Constant([1.0, 2.0])),
+        member_dense((5, 2, 3), 2, seed=4, bias_initializer=keras.initializers.Constant([1.0, 2.0])),
     ],
     ids=lambda layer: type(layer).__name__,
 )
 def test_a_layer_comes_back_from_its_config_and_is_the_same_under_xla(layer):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert type(again) is type(layer) and again.get_config() == layer.get_config()
-    given = tf.constant(X if not isinstance(layer, MemberDense | MemberOutput) else X.reshape(5, 2, 3))
+    given = tf.constant(X.reshape(5, 2, 3) if isinstance(layer, MemberDense | keras.layers.EinsumDense) else X)
     assert_same_bytes(layer(given).numpy(), again(given).numpy())
     compiled = tf.function(layer, jit_compile=True, autograph=False)(given)
     np.testing.assert_allclose(compiled, layer(given), rtol=1e-5, atol=1e-6)

@@ -70,6 +70,17 @@ def test_centring_in_float64_keeps_large_integers_apart(values):
     np.testing.assert_allclose(got, (np.array(values, np.float64) - op.mean) / op.std, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("chain", ["standardize", "min_max"])
+def test_numbers_too_small_for_float32_s_exponent_are_not_divided_by_0(chain):
+    values = np.array([0.0, 1e-40, 3e-40] * 20, np.float32)
+    got = (
+        Transform(_fitted(FLOAT, values.tolist(), chain))
+        .named({"x": RawColumn(tf.constant(values), None)})["x"]
+        .numpy()
+    )
+    assert np.isfinite(got).all() and np.abs(got).max() <= 1
+
+
 def test_buckets_equal_searchsorted_and_null_has_an_id_of_its_own():
     parameters = _fitted(FLOAT, list(range(100)), {"bucketize": {"boundaries": [10, 20, 30]}})
     values = np.array([-5, 10, 10.5, 29.9, 30, 99, 7, np.nan], np.float32)

@@ -104,6 +104,8 @@ def test_bins_are_wider_than_rounding_errors():
     columns = (Column(name="x", type="float32", nullable=False), COLUMNS[-1])
     (edges,) = _fit(batch, columns, bins=16)[0].edges
     assert np.diff(edges).min() > 1e-3
+    subnormal = batch.set_column(0, "x", pa.array(np.arange(2100) * 1e-42, pa.float32()))
+    assert _fit(subnormal, columns, bins=16)[0].edges == ((),)
 
 
 def test_a_vocabulary_is_ordered_by_count_and_then_by_value():

@@ -100,15 +100,13 @@ def unscalable(training: TrainingConfig, model: ModelConfig, facts: Facts | None
     """What keeps `model.scaled_penalties: true` from working; None: nothing, or it is not set."""
     if not model.scaled_penalties:
         return None
-    what = f"training.loss is {training.loss}" if not _squared(training.loss) else None
-    if facts is not None and what is None:
-        what = (
-            f"the task is {facts.task}"
-            if facts.task != "regression"
-            else "labels names more"
-            if facts.further
-            else None
-        )
+    what = None
+    if not _squared(training.loss):
+        what = f"training.loss is {training.loss}"
+    elif facts is not None and facts.task != "regression":
+        what = f"the task is {facts.task}"
+    elif facts is not None and facts.further:
+        what = "labels names more"
     return what and f"needs the squared error of one regression label, and {what}"
 
 

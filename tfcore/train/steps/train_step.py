@@ -32,7 +32,7 @@ from tfcore.heads.base import Head
 from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
-from tfcore.models.layers import rows_from
+from tfcore.models.layers import noise_of, rows_from
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
@@ -157,7 +157,8 @@ class TrainStep:
             losses, weights = self._training_losses(batch, output)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
-            own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
+            with noise_of(self._noise(losses, weights, total, loss) if self._scaled else 1.0):
+                own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
             if own and (times := self.knobs.get("regularization")) is not None:
                 own = [times * extra for extra in own]
             if self._scaled:
@@ -188,6 +189,12 @@ class TrainStep:
             back = 1.0 / self.scale.value
             gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
+
+    def _noise(self, losses: tf.Tensor, weights: tf.Tensor, total: tf.Tensor, loss: tf.Tensor) -> tf.Tensor:
+        """What makes of the share of the variance that of the deviation, as which the slopes of noise grow: of normal errors
+        sqrt(pi / 2) times the mean size of an error, a sum over rows."""
+        size = tf.math.divide_no_nan(tf.reduce_sum(tf.sqrt(losses) * weights), total) * math.sqrt(math.pi / 2)
+        return tf.stop_gradient(tf.math.divide_no_nan(size * self._std, loss))
 
     def _users(self, batch: Batch) -> Part:
         """Return the loss and gradients of the task's own train_step."""

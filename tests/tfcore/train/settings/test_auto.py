@@ -84,6 +84,10 @@ def test_values_that_recur_have_a_penalty_that_noise_of_so_many_rows_does_not_ou
     assert stacked.value_l1 == pytest.approx(model.value_l1 * (STACKED / (STACKED + 1)) * 0.8, rel=0.01)
     for given in ({}, {"name": "stacked", "recurring": False}, {"recurring": True, "linear": False}):
         assert resolved(1600, model=given, task=task)[1].value_l1 == 0.0
+    # without a linear part nothing drops their noise
+    for given in ({"name": "stacked", "linear": False}, {"recurring": True, "linear": False}):
+        assert not ModelConfig(**given).recurring_numbers
+        assert not resolved(1600, model=given, task=task)[1].recurring_numbers
     assert resolved(40_000, model={"recurring": True}, task=task)[1].value_l1 == pytest.approx(share / 200)
 
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfcore.graph.knobs import KnobVariables
-from tfcore.models.layers import HashDropout
-from tfcore.models.members import MeanOfMembers, MemberOutput, Members
+from tfcore.models.layers import ColumnLasso, HashDropout
+from tfcore.models.members import MeanOfMembers, Members, member_dense
 from tfcore.testing import assert_same_bytes
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import TrainStep, make_optimizer
@@ -30,12 +30,16 @@ def rows(batch, first, last):
     return {name: value[first:last] for name, value in batch.items()}
 
 
-def step(*, normal=False, knobs=(), dropout=False, **options):
+L2 = keras.regularizers.L2(0.1)
+OF_VALUES = ColumnLasso((NUMERIC,), l1=0.3, bends=[2.0])
+
+
+def step(*, normal=False, knobs=(), dropout=False, head="binary", penalty=L2, **options):
     keras.utils.set_random_seed(4)
     counter = tf.Variable(5, dtype=tf.int64)
     inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
     x = keras.layers.BatchNormalization()(inputs["numeric"]) if normal else inputs["numeric"]
-    x = keras.layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.1))(x)
+    x = keras.layers.Dense(8, "tanh", kernel_regularizer=penalty)(x)
     if dropout:
         x = HashDropout(0.4, seed=1, salt=0, step=counter)(x)
     model = keras.Model(inputs, keras.layers.Dense(1)(x))
@@ -43,15 +47,16 @@ def step(*, normal=False, knobs=(), dropout=False, **options):
     optimizer.build(model.trainable_variables)
     variables = KnobVariables(["learning_rate", *knobs])
     variables.assign({name: tf.constant(2.0) for name in variables.variables_by_name})
-    return TrainStep(model=model, head="binary", optimizer=optimizer, knobs=variables, counter=counter, **options)
+    return TrainStep(model=model, head=head, optimizer=optimizer, knobs=variables, counter=counter, **options)
 
 
 @pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])
 @pytest.mark.parametrize("knobs", [(), ("positive_weight", "regularization")])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs, scaled):
-    """Weights differ from row to row, each part draws the dropout of its own rows, and L2 counts once in all."""
-    it, data = step(knobs=knobs, dropout=True, scaled_penalties=scaled), batch()
+@pytest.mark.parametrize("penalty", [L2, OF_VALUES])
+def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs, scaled, penalty):
+    """Weights differ from row to row, each part draws the dropout of its own rows, and penalties count once in all."""
+    it, data = step(knobs=knobs, dropout=True, scaled_penalties=scaled, penalty=penalty), batch()
     whole = it.part(data)
     total = tf.reduce_sum(it.row_weights(data))
     ends = [0, *cut, B]
@@ -78,10 +83,20 @@ def test_scaled_penalties_count_as_much_as_the_loss_in_units_of_the_label_s_vari
         np.testing.assert_allclose(found, own + (full - own) * done.loss, rtol=1e-4, atol=1e-6)
 
 
+def test_the_penalty_of_values_counts_as_the_error_in_standard_deviations_since_the_slopes_of_noise_grow_so():
+    given = {"head": "regression", "label_std": 3.0, "scaled_penalties": True}
+    (it, bare), data = (step(**given, penalty=penalty) for penalty in (OF_VALUES, None)), batch()
+    sizes = tf.sqrt(it.plain_losses(data)[0]["label"])
+    size = tf.reduce_sum(sizes * data["weight"]) / tf.reduce_sum(data["weight"]) / 3.0
+    penalty = it.part(data).objective - bare.part(data).objective
+    assert np.isclose(penalty, np.sqrt(np.pi / 2) * size * it.model.losses[0], rtol=1e-4)
+
+
 def test_each_member_of_an_ensemble_has_its_own_loss():
     it, data = step(), batch()
     inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
-    apart = MemberOutput(1, seed=2)(Members(4, seed=2)(inputs["numeric"]))
+    repeated = Members(4, seed=2)(inputs["numeric"])
+    apart = member_dense(repeated.shape, 1, seed=2)(repeated)
     it.model = keras.Model(inputs, MeanOfMembers()(apart))
     outputs = keras.Model(inputs, apart)({"numeric": data["numeric"]})[:, :, 0]
     weights = data["weight"] / tf.reduce_sum(data["weight"])
