@@ -35,14 +35,12 @@ class SecondDerivativeError(HeadwayError):
 def pairwise_loss(
     scores: Any,
     labels: Any,
-    row_splits: Any = None,
+    row_splits: Any,
     *,
-    row_lengths: Any = None,
     weights: Any = None,
     kind: Kind = "logistic",
     k: int | None = None,
     reduction: Reduction = "none",
-    max_rows: int | None = None,
     native: bool | None = None,
 ) -> tf.Tensor:
     """The loss of each group [groups], in the dtype of `scores`; it has a gradient by `scores` alone.
@@ -55,14 +53,11 @@ def pairwise_loss(
         scores: float32 or float64 [rows], groups one behind the other. Smaller floats are computed in float32.
         labels: [rows], higher is better; for "lambdarank" not negative.
         row_splits: int [groups + 1]: group g has the rows row_splits[g] to row_splits[g + 1].
-        row_lengths: int [groups], in its place.
         weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
         k: "lambdarank": only the first k ranks count. None: all.
         reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
-        max_rows: no group has more. Under XLA the memory goes with groups * max_rows ** 2, and without `max_rows` with
-            rows ** 2; a group that has more is an InvalidArgumentError, under XLA its loss NaN.
-        native: True: only by the op in C++; False: only without it, which has a second derivative too. None: by the op
-            where it is built and runs.
+        native: True: only by the op in C++; False: only without it, which has a second derivative too, and whose memory
+            under XLA goes with rows ** 2. None: by the op where it is built and runs.
 
     Raises:
         ValueError: an argument that is none of these, or shapes that cannot fit.
@@ -70,16 +65,11 @@ def pairwise_loss(
         SecondDerivativeError: the op's gradient is differentiated once more.
         tf.errors.InvalidArgumentError: (while running) row_splits that are none, a negative weight or gain.
     """
-    _check_settings(kind, k, reduction, max_rows)
-    scores, labels, weights, splits = _flat(scores, labels, weights, row_splits, row_lengths)
-    if max_rows is not None:
-        most = tf.constant(max_rows, tf.int64)
-        fits = tf.debugging.assert_less_equal(splits[1:] - splits[:-1], most, "a group has more rows than max_rows")
-        with tf.control_dependencies([fits] if fits is not None else []):  # eagerly it has been checked
-            scores = tf.identity(scores)
+    _check_settings(kind, k, reduction)
+    scores, labels, weights, splits = _flat(scores, labels, weights, row_splits)
     ops = _ops(scores, native)
     if ops is None:
-        loss, pairs = pairwise_sums(scores, labels, weights, splits, kind=kind, k=k or 0, max_rows=max_rows)
+        loss, pairs = pairwise_sums(scores, labels, weights, splits, kind=kind, k=k or 0)
     else:
         absent = tf.zeros([0], scores.dtype)
         loss, _, pairs = ops.headway_pairwise_loss(
@@ -100,20 +90,16 @@ def pairwise_loss(
     return tf.where(count == 0, total, total / tf.where(count == 0, tf.ones_like(count), count))
 
 
-def _check_settings(kind: str, k: int | None, reduction: str, max_rows: int | None) -> None:
+def _check_settings(kind: str, k: int | None, reduction: str) -> None:
     for name, value, choices in (("kind", kind, get_args(Kind)), ("reduction", reduction, get_args(Reduction))):
         if value not in choices:
             raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
     if k is not None and (kind != "lambdarank" or k < 1):
         raise ValueError(f"k is a whole number from 1 on, and for lambdarank only, not {k!r} for {kind}")
-    if max_rows is not None and max_rows < 1:
-        raise ValueError(f"max_rows is a whole number from 1 on, not {max_rows!r}")
 
 
-def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: Any) -> tuple[Any, Any, Any, tf.Tensor]:
+def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any, Any, Any, tf.Tensor]:
     """Return scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
-    if (row_splits is None) == (row_lengths is None):
-        raise ValueError("say by row_splits or by row_lengths which rows are a group")
     scores = tf.convert_to_tensor(scores)
     if not scores.dtype.is_floating:
         raise ValueError(f"scores are float32 or float64, not {scores.dtype.name}")
@@ -125,11 +111,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any, row_lengths: 
         vectors[name] = tf.cast(value, dtype)
         if not vectors[name].shape.is_compatible_with(scores.shape) or vectors[name].shape.rank not in (None, 1):
             raise ValueError(f"{name} is a vector as long as scores, not of shape {vectors[name].shape}")
-    if row_splits is None:
-        lengths = tf.cast(row_lengths, tf.int64)
-        splits = tf.concat([tf.zeros([1], tf.int64), tf.cumsum(lengths)], 0)
-    else:
-        splits = tf.cast(row_splits, tf.int64)
+    splits = tf.cast(row_splits, tf.int64)
     if splits.shape.rank not in (None, 1) or splits.shape == [0]:
         raise ValueError(
             f"row_splits is a vector of one number more than there are groups, not of shape {splits.shape}"

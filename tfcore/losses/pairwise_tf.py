@@ -1,12 +1,12 @@
 """The pairwise loss in TensorFlow's own ops, used where the C++ op is not available.
 
-    loss, pairs = pairwise_sums(scores, labels, None, row_splits, kind="logistic", k=0, max_rows=None)    # [groups] each
+    loss, pairs = pairwise_sums(scores, labels, None, row_splits, kind="logistic", k=0)    # [groups] each
 
 Ranks, gains and discounts are worked out row by row; then the pairs of each group in blocks of bounded memory. In order of
 falling label within its group, a row's partners are one run that reaches to the group's end. Rows with about as many partners
 make one matrix of at most `BLOCK` pairs, so that memory goes with the rows, and few pairs are there for nothing. The gradient
 is summed up beside the loss, as in the C++ op: no block is kept for it. Under XLA, where no shape may depend on the groups, one
-matrix of all rows with all rows stands in, or with `max_rows` one of that size for each group.
+matrix of all rows with all rows stands in.
 
 As in the op it is all in float64: what a row's gradient sums up may cancel out, and in float32 the rest would be noise.
 """
@@ -33,7 +33,6 @@ def pairwise_sums(
     *,
     kind: str,
     k: int,
-    max_rows: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return (loss, pairs), both [groups]; see `tfcore.losses.pairwise`. k: 0 for all ranks.
 
@@ -74,7 +73,7 @@ def pairwise_sums(
         finite &= held
         columns |= {"gain": gain, "discount": discount}
     if compiling():
-        loss, pairs = _matrix_sums(columns, row_splits, group, groups, max_rows)
+        loss, pairs = _matrix_sums(columns, group, groups)
     else:
         loss, pairs = _Pairs.of(safe_labels, row_splits, group).sums(columns)
     # not a number: the loss of such a group, and its gradient for each row that is there
@@ -134,41 +133,18 @@ def _ndcg(
     return tf.where(tf.gather(held, group), gain / best, 0), discounts(scores), held
 
 
-def _matrix_sums(
-    columns: dict[str, tf.Tensor], splits: tf.Tensor, group: tf.Tensor, groups: tf.Tensor, max_rows: int | None
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _matrix_sums(columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there; all shapes follow
     from those of the arguments."""
-    square = max_rows is None
-    if max_rows is not None:
-        places = splits[:-1, None] + tf.range(max_rows, dtype=splits.dtype)
-        inside = places < splits[1:, None]
-        last = tf.maximum(tf.shape(group, splits.dtype)[0] - 1, 0)
-        columns = {
-            # a row more, so that there is one to take when there is none
-            name: tf.where(
-                inside, tf.gather(tf.pad(column, [[0, 1]]), tf.minimum(places, last)), tf.zeros([], column.dtype)
-            )
-            for name, column in columns.items()
-        }
-    else:
-        columns = {name: column[None] for name, column in columns.items()}
-    first = {name: column[:, :, None] for name, column in columns.items()}
-    second = {name: column[:, None, :] for name, column in columns.items()}
-    counts = first["label"] > second["label"]
-    if square:
-        counts &= group[:, None] == group
+    first = {name: column[:, None] for name, column in columns.items()}
+    second = {name: column[None] for name, column in columns.items()}
+    counts = (first["label"] > second["label"]) & (group[:, None] == group)
     count = tf.where(counts, first["weight"] * second["weight"], 0)
     factor = count
     if "gain" in columns:
         factor *= tf.abs(first["gain"] - second["gain"]) * tf.abs(first["discount"] - second["discount"])
-    loss = tf.reduce_sum(factor * tf.nn.softplus(second["score"] - first["score"]), 2)
-    pairs = tf.reduce_sum(count, 2)
-    both = tf.stack([loss, pairs], -1)
-    if square:
-        sums = tf.math.unsorted_segment_sum(both[0], group, groups)
-    else:
-        sums = tf.where(splits[1:, None] - splits[:-1, None] <= max_rows, tf.reduce_sum(both, 1), math.nan)
+    loss = tf.reduce_sum(factor * tf.nn.softplus(second["score"] - first["score"]), 1)
+    sums = tf.math.unsorted_segment_sum(tf.stack([loss, tf.reduce_sum(count, 1)], -1), group, groups)
     return sums[:, 0], sums[:, 1]
 
 
