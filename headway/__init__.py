@@ -1,17 +1,17 @@
 """The base package: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect.
 
-`headway.open` opens a pipeline from Python (`flows.api`, imported when it is asked for). `headway.run`, `plan`, `predict` and
-`command` call the command line in a process of its own; see `headway.api`.
+`headway.open` opens a pipeline from Python (`flows.api`, imported when it is asked for). `headway.run` and `command` call
+the command line in a process of its own; see `headway.api`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flows.api import Comparison, Pipeline, Run, Table, Version, open
-    from headway.api import command, plan, predict, run
+    from headway.api import command, run
 
-__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "command", "open", "plan", "predict", "run"]
-_COMMANDS = ("command", "plan", "predict", "run")
+__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "command", "open", "run"]
+_COMMANDS = ("command", "run")
 
 
 def __getattr__(name: str) -> Any:

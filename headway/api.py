@@ -4,7 +4,7 @@
 
     record = headway.run("flights", until="2013-03", set={"training.steps": 200})
     record["state"], record["version"]                       # "promoted", 1
-    headway.predict("flights", input="2013-04.parquet", output="scored")
+    headway.command("predict", "flights", input="2013-04.parquet", output="scored")
     headway.command("runs", "flights")                       # any command that has --json
 
 Each call is a process of its own that begins like the `headway` command: the folders and modules of the caller, whatever
@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from headway.errors import KINDS, HeadwayError
 
-__all__ = ["command", "plan", "predict", "run"]
+__all__ = ["command", "run"]
 
 
 def command(name: str, *arguments: str | Path, progress: Callable[[str], None] | None = None, **options: Any) -> Any:
@@ -73,16 +73,6 @@ def command(name: str, *arguments: str | Path, progress: Callable[[str], None] |
 def run(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
     """Bring a pipeline from raw files to a promoted model; return the run's record. See `command` and `headway run -h`."""
     return dict(command("run", pipeline, **options))
-
-
-def plan(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
-    """Return what `run` would do, and why. See `command` and `headway plan -h`."""
-    return dict(command("plan", pipeline, **options))
-
-
-def predict(pipeline: str | Path = ".", **options: Any) -> dict[str, Any]:
-    """Predict raw files with the champion; return what was written. See `command` and `headway predict -h`."""
-    return dict(command("predict", pipeline, **options))
 
 
 def _typed(options: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,6 @@ where they are needed: a help page needs none.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import signal
 import sys
@@ -27,7 +26,6 @@ from flows.cli.options import (
     PipelinePath,
     RunOptions,
     Share,
-    SomeFile,
     WindowOptions,
 )
 from headway.errors import ConfigError, StoreError
@@ -173,30 +171,8 @@ def _stage_command(last: str) -> Callable[..., int]:
     return run_to_stage
 
 
-ingest, stats, train = map(_stage_command, ("ingest", "statistics", "train"))
+ingest, stats, validate, train = map(_stage_command, ("ingest", "statistics", "validate", "train"))
 evaluate, gate, export = map(_stage_command, ("evaluate", "gate", "replay"))
-
-
-def validate(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    serving: SomeFile = None,
-    options: RunOptions = RunOptions(),
-) -> int:
-    """Validate the window.
-
-    Args:
-        serving: logged requests to compare with the train rows.
-    """
-    if serving is not None and not serving.is_file():
-        fix = "name a file of logged requests, JSON lines or tf.Examples; headway serve --log-rate SHARE writes some"
-        raise ConfigError(f"{serving} is not a file", where="--serving", fix=fix)
-    if serving is not None:
-        options = dataclasses.replace(
-            options, set=(*options.set, f"validation.serving={json.dumps(str(serving.absolute()))}")
-        )
-    return _up_to(run_spec_of(pipeline, options, last="validate"), options)
 
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of, summary_text
+from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of
 from flows.cli.options import Columns, ModelName, Options, PipelinePath, Positive, RunOptions, Seconds, Share
-from flows.records import State
 from headway.errors import ConfigError
 from headway.messages import agree, counted, ends, listed, number, signed
 
@@ -60,7 +58,6 @@ def tune(
     *,
     trials: Positive | None = None,
     timeout: Seconds | None = None,
-    promote: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """Try settings of the training and the model.
@@ -68,27 +65,13 @@ def tune(
     Args:
         trials: trials of the whole study, including those of earlier calls (default: tune.trials, 20).
         timeout: start no further trial after this time.
-        promote: then run the pipeline with the best settings, through the gate.
     """
-    from flows.execution.run import execute
     from flows.execution.studies.tune import tune as run_tune
 
     run_spec = run_spec_of(pipeline, options)
-    record, tuned = None, run_spec
     with reporting(options) as report:
         found = run_tune(run_spec, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
-        if promote and found.best is not None:
-            report.note("the whole pipeline with the best settings")
-            tuned = replace(run_spec, loaded=run_spec.loaded.changed(found.best.overrides or {}))
-            record = execute(tuned, report, wait_seconds=options.wait)
-    text = "\n".join(_tune_text(found, str(pipeline)))
-    if not promote:
-        return answer(options, found, text)
-    ending = (
-        "no run was begun: the pipeline's own settings are the best" if record is None else summary_text(record, tuned)
-    )
-    done = record is not None and record.state in (State.PROMOTED, State.ALREADY)
-    return answer(options, {**dict(found), "run": record}, f"{text}\n{ending}", 0 if done else 4)
+    return answer(options, found, "\n".join(_tune_text(found, str(pipeline))))
 
 
 def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:

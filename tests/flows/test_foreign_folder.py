@@ -52,7 +52,7 @@ def test_a_notebook_s_kernel(exported, foreign):
             if message["msg_type"] == "stream":
                 printed.append(message["content"]["text"])
 
-        code = f"import headway\nplan = headway.plan({str(exported)!r}, set={{'training.steps': 61}})\n"
+        code = f"import headway\nplan = headway.command('plan', {str(exported)!r}, set={{'training.steps': 61}})\n"
         code += "print(next(step['step'] for step in plan['steps'] if not step['cached']))"
         reply = client.execute_interactive(code, output_hook=hook)
         assert reply["content"]["status"] == "ok", reply["content"]

@@ -47,8 +47,8 @@ def test_what_goes_wrong_is_raised_as_its_kind(answers):
     error = {"kind": "ConfigError", "problem": "no", "where": "pipeline.yaml", "fix": "yes"}
     answers(f"import json, sys; print(json.dumps({{'error': {error}, 'exit_code': 2}})); sys.exit(2)")
     with pytest.raises(ConfigError) as caught:
-        headway.plan()
+        headway.command("plan")
     assert caught.value.facts == error
     answers("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(HeadwayError, match="headway predict ended with exit code -9"):
-        headway.predict()
+        headway.command("predict")

@@ -4,7 +4,7 @@
     log.add(model, rows, outputs)         # never blocks and never fails
     log.close()                           # what is left is written
 
-Files lie in <store>/requests/<model>/<day>/. A line is a request, in the form that `headway validate --serving` reads: its
+Files lie in <store>/requests/<model>/<day>/. A line is a request, in the form that `validation.serving` reads: its
 "instances" have the columns by their names, and nulls are left out. Beside them stand "predictions", "version",
 "signature_name" and "time", and the client's "keys", by which rows can be found again.
 """

@@ -7,8 +7,7 @@ import json
 import socket
 import sys
 import threading
-import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,6 @@ from flows.cli.options import Count, JsonOption
 from flows.config.extras import require
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import listed, now
-from headway.process import Scratch
 from headway.redaction import redact
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ def ui(
     *pipelines: str,
     store: Annotated[tuple[str, ...], Parameter(metavar="STORE")] = (),
     port: Count | None = None,
-    open: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Show stores until Ctrl-C; on 127.0.0.1 alone. The address holds a token that only whoever sees it here knows.
@@ -40,7 +37,6 @@ def ui(
         pipelines: pipeline.yaml files, or their folders (default: this folder).
         store: show this store, without a pipeline: a folder, s3://..., gs://... (may be repeated).
         port: the port; 0 takes any that is free (default: 8765, or any that is free).
-        open: open the browser.
     """
     require("ui", where="headway ui")
     named = list(pipelines)
@@ -67,25 +63,8 @@ def ui(
         print(json.dumps({"url": url, "stores": places}, indent=1) if options.json else text, flush=True)
         # while its reader reaches for the browser
         threading.Thread(target=_read_ahead, args=(stores,), name="read-ahead", daemon=True).start()
-        with _shown(url) if open else contextlib.nullcontext():
-            run(app, listener)
+        run(app, listener)
     return 0
-
-
-@contextlib.contextmanager
-def _shown(url: str) -> Iterator[None]:
-    """Open the browser on a private file that leads to this address: all users of a machine can read command lines."""
-    with Scratch("ui") as folder:  # only its owner may enter it
-        page = Path(folder) / "headway-ui.html"
-        page.write_text(leading_to(url))
-        # a browser in the terminal would not return before it was left, and until then nobody would answer it
-        threading.Thread(target=webbrowser.open, args=(page.as_uri(),), name="browser", daemon=True).start()
-        yield
-
-
-def leading_to(url: str) -> str:
-    """A page that goes on to an address at once."""
-    return f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Headway</a>\n'
 
 
 def _read_ahead(stores: Mapping[str, OpenedStore]) -> None:

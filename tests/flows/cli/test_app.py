@@ -135,7 +135,6 @@ def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
 
 
 MISSING = {
-    ("validate", "--serving", "gone.jsonl"): ("--serving: gone.jsonl is not a file", "headway serve --log-rate"),
     ("validate", "--set", "validation.serving=gone.jsonl"): (
         "pipeline.yaml: validation.serving: ",
         "leave the key out",

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import pytest
 from PIL import Image
 
-from flows.cli.runs.ui import leading_to
 from flows.progress.step_progress import Progress, RunningStep, as_json
 from flows.records import progress_path
 from headway.registry.registry import Registry
@@ -228,8 +227,9 @@ def test_a_reader_without_the_token_stays_outside(visit, served):
     page.get_by_role("heading", name="3 stores").wait_for()
 
 
-def test_the_file_that_open_shows_leads_inside(visit, served, tmp_path):
-    (tmp_path / "headway-ui.html").write_text(leading_to(served))
+def test_a_page_of_another_origin_leads_inside(visit, served, tmp_path):
+    leading = f'<meta http-equiv="refresh" content="0; url={served}">'
+    (tmp_path / "headway-ui.html").write_text(f"<!DOCTYPE html>{leading}")
     page = visit(tmp_path / "headway-ui.html")
     page.get_by_role("heading", name="3 stores").wait_for()
     assert page.url == served.partition("/?")[0] + "/"
