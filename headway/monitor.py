@@ -29,15 +29,6 @@ class Monitor:
         """Report one line that a person should look at."""
         self.log(f"warning: {line}")
 
-    def part(self, name: str, **facts: Any) -> None:
-        """Report a part of the stage that has ended, in whatever process it ran.
-
-        Args:
-            name: such as "range 3 of 2013-01".
-            facts: JSON values; `span` is the span of data that it is of, `began` and `ended` are seconds since 1970 by the clock
-                of its machine, `process` is "<host>:<pid>".
-        """
-
     def alive(self) -> None:
         """Report that this process still runs, to a process that watches it."""
 

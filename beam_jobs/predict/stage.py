@@ -162,8 +162,7 @@ def predict(
         (outcome,) = run_spans([job], monitor, runner or RunnerConfig())
         assert outcome.result is not None
         if outcome.kept:
-            total = outcome.kept + len(outcome.ranges)
-            monitor.log(f"{outcome.kept} of {total} ranges were finished before")
+            monitor.log(f"{outcome.kept} of {outcome.ranges} ranges were finished before")
         still()
         with writable(place.url):
             place.objects.write(MANIFEST, (json.dumps(outcome.result, indent=1) + "\n").encode())

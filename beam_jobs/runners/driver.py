@@ -47,9 +47,6 @@ def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -
             if outcome is None:
                 raise lost_ranges(job, 0, None, 0)
             ended.append(outcome)
-            for facts in outcome.ranges:
-                name = f"range {facts['index']}" + (f" of {job.span}" if job.span else "")
-                monitor.part(name, span=job.span, **{key: value for key, value in facts.items() if key != "index"})
         return ended
     finally:
         with contextlib.suppress(StoreError):  # what ended the jobs is told, not this

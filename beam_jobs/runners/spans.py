@@ -12,9 +12,6 @@ What a worker makes depends on the request and the range alone. Elements are sma
 from __future__ import annotations
 
 import json
-import os
-import socket
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,8 +57,6 @@ class RangeResult:
     folder: str
     """The name of its folder in the place."""
     files: Files = field(default_factory=dict)
-    ran: Mapping[str, Any] = field(default_factory=dict)
-    """The process, and when the range began and ended in it."""
     kept: bool = False
     """Whether an earlier job had finished it."""
 
@@ -153,10 +148,9 @@ class Outcome:
     result: dict[str, Any] | None = None
     files: Sequence[Mapping[str, Any]] = ()
     """Entries of the output's files; none: its answer has them."""
-    ranges: Sequence[Mapping[str, Any]] = ()
-    """Of each range its index, rows, and where and when it ran; none of a kept one."""
+    ranges: int = 0
     kept: int = 0
-    """How many ranges an earlier job had finished."""
+    """How many of the ranges an earlier job had finished."""
     failure: Failure | None = None
 
     def put(self, job: SpanJob) -> Outcome:
@@ -184,7 +178,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
         HeadwayError: the user's mistake.
         Stopped: the tick asked for it, or the place is another job's by now.
     """
-    place, began = job.place, time.time()
+    place = job.place
     if (key := job.key(piece)) is not None:  # another version of a tool may write other bytes, and one output is of one
         key = fingerprint({"key": key, "tools": tools()})
     name = range_name(piece.index, key or job.id)
@@ -198,8 +192,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
         if not place.belongs(job.id):
             raise Stopped
         place.deliver(folder, name, saved, files, names if job.fresh else {})
-    ran = {"process": f"{socket.gethostname()}:{os.getpid()}", "began": began, "ended": time.time()}
-    return RangeResult(piece, facts, name, files, ran)
+    return RangeResult(piece, facts, name, files)
 
 
 def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:
@@ -242,9 +235,8 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
             result, files = job.finish(whole, Merging(place, scratch, fresh=job.fresh))
     except HeadwayError as error:
         return Outcome(failure=Failure(-1, error.facts)).put(job)
-    ranges = [{"index": r.piece.index, "rows": r.facts["rows"], **r.ran} for r in whole if not r.kept]
     made = [entry.model_dump(mode="json") for entry in files]
-    return Outcome(result, made, ranges, kept=sum(r.kept for r in whole)).put(job)
+    return Outcome(result, made, total, kept=sum(r.kept for r in whole)).put(job)
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:

@@ -8,7 +8,7 @@ docs/observability.md lists the events and their fields.
 import contextlib
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.dag.step import Output, Step, title_of
@@ -101,9 +101,6 @@ class JsonLog(Reporter):
 
     def logged(self, title: str, line: str, level: Level = "info") -> None:
         self._write("stage.log", line, level=level, step=title)
-
-    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
-        self._write("stage.part", f"{title}: {name}", step=title, part=name, **facts)
 
     def output(self, output: Output) -> None:
         facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Reports a run to OpenTelemetry: a span for the run, under it one for each step, under it one for each range; and measurements.
+"""Reports a run to OpenTelemetry: a span for the run, under it one for each step; and measurements.
 
     report = Telemetry(providers)
 
@@ -10,7 +10,6 @@ import contextlib
 import copy
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import Span, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from flows.dag.step import Output, Step, title_of
+from flows.dag.step import Output, Step
 from flows.observability.providers import Providers
 from flows.progress.reporter import Event, Reporter
 from flows.records import RunRecord, State
@@ -48,7 +47,7 @@ class Telemetry(Reporter):
         """What every span of the run has."""
         self._lock = threading.Lock()
         self._open: dict[str, Span] = {}
-        """The spans of the steps that run, by title; steps that run as one have their first one's by their common title, too."""
+        """The spans of the steps that run, by title."""
 
     def run(self, record: RunRecord) -> Reporter:
         facts = {f"headway.{name}": getattr(record, name) for name in ("window", "until", "seed", "force", "last")}
@@ -79,11 +78,9 @@ class Telemetry(Reporter):
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
         stage = steps[0].stage.name
         spans = {step.title: self._start(step.title, stage, step.fingerprint, reused=False) for step in steps}
-        first = spans[steps[0].title]
-        running = {title_of(steps): first, **spans}
         with self._lock:
-            self._open |= running
-        current = context.attach(trace.set_span_in_context(first))
+            self._open |= spans
+        current = context.attach(trace.set_span_in_context(spans[steps[0].title]))
         try:
             yield
         except BaseException as error:
@@ -93,7 +90,7 @@ class Telemetry(Reporter):
         finally:
             context.detach(current)
             with self._lock:
-                for title in running:
+                for title in spans:
                     self._open.pop(title, None)
             for span in spans.values():
                 span.end()
@@ -129,22 +126,6 @@ class Telemetry(Reporter):
         told = {name: value for name, value in event.facts.items() if isinstance(value, str | int | float | bool)}
         about = {"message": event.message, "pipeline": event.pipeline, "run": event.run}
         span.add_event(event.name, _attributes(about | told))
-
-    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
-        """Make the span of a part of a stage that ran in whatever process."""
-        with self._lock:
-            under = self._open.get(f"ingest {facts.get('span')}") or self._open.get(title)
-        if under is None:
-            return
-        began, ended = facts.get("began", time.time()), facts.get("ended", time.time())
-        told = {f"headway.{key}": value for key, value in facts.items() if key not in ("began", "ended")}
-        span = self._tracer.start_span(
-            name,
-            trace.set_span_in_context(under),
-            attributes=_attributes(self._names | told),
-            start_time=int(began * 1e9),
-        )
-        span.end(int(ended * 1e9))
 
 
 def _parent() -> context.Context:

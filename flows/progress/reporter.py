@@ -92,7 +92,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
             yield
 
     def monitor(self, title: str) -> Monitor:
-        """Return the monitor of a step: it reports to `progressed`, `logged` and `part`."""
+        """Return the monitor of a step: it reports to `progressed` and `logged`."""
         if not self._listeners:
             return _StepMonitor(self, title)
         return _Monitors(self.stop, [each.monitor(title) for each in self._listeners])
@@ -102,9 +102,6 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
 
     def logged(self, title: str, line: str, level: Level = "info") -> None:
         """One line for a person, which a step logged."""
-
-    def part(self, title: str, name: str, facts: Mapping[str, Any]) -> None:
-        """Report a part of a step that has ended, as `Monitor.part` has it."""
 
     def check(self) -> None:
         """Raise Cancelled once a stop was asked for; called before a step and before a promotion."""
@@ -154,9 +151,6 @@ class _StepMonitor(Monitor):
     def warn(self, line: str) -> None:
         self._reporter.logged(self._title, line, "warning")
 
-    def part(self, name: str, **facts: Any) -> None:
-        self._reporter.part(self._title, name, facts)
-
 
 class _Monitors(Monitor):
     def __init__(self, stop: threading.Event, monitors: Sequence[Monitor]):
@@ -174,7 +168,3 @@ class _Monitors(Monitor):
     def warn(self, line: str) -> None:
         for monitor in self._monitors:
             monitor.warn(line)
-
-    def part(self, name: str, **facts: Any) -> None:
-        for monitor in self._monitors:
-            monitor.part(name, **facts)

@@ -65,4 +65,4 @@ def test_a_notebook_s_kernel(exported, foreign):
 def test_a_mistake_is_raised_as_what_it_is(project):
     (project / "pipeline.yaml").write_text("name: x\nsoruce: {}\n")
     with pytest.raises(api.errors.ConfigError, match="soruce"):
-        api.plan(project)
+        api.command("plan", project)

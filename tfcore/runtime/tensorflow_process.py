@@ -65,8 +65,6 @@ def relay(answer: Mapping[str, Any], monitor: Monitor) -> None:
             monitor.log(answer["line"])
         case "warn":
             monitor.warn(answer["line"])
-        case "part":
-            monitor.part(answer["name"], **answer["facts"])
 
 
 class Child:

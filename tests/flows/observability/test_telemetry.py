@@ -51,7 +51,7 @@ def _spec(project, last):
     return RunSpec(loaded=loaded, store=loaded.open_store(), window=2, last=last)
 
 
-def test_a_run_is_a_span_with_one_for_each_step_and_range_under_it(project, memory, monkeypatch):
+def test_a_run_is_a_span_with_one_for_each_step_under_it(project, memory, monkeypatch):
     providers, finished, points = memory
     monkeypatch.setenv("TRACEPARENT", f"00-{TRACE}-{PARENT}-01")
     current = []
@@ -81,9 +81,6 @@ def test_a_run_is_a_span_with_one_for_each_step_and_range_under_it(project, memo
         }.items()
     )
     assert march.attributes["headway.bytes"] > 10_000 and len(march.attributes["headway.fingerprint"]) == 32
-    ranges = [span for span in finished() if span.parent.span_id == march.context.span_id]
-    assert ranges and sum(span.attributes["headway.rows"] for span in ranges) == 2000
-    assert all(march.start_time <= span.start_time <= span.end_time <= march.end_time for span in ranges)
     reused = {span.name: span for span in finished() if span.parent.span_id == second.context.span_id}
     assert set(reused) == set(steps) and all(span.attributes["headway.reused"] for span in reused.values())
     # while a stage runs its span is the current one: a child process goes on in it
