@@ -153,7 +153,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
         notes.append(
             f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
-            "are filtered (source.where): too few to learn and to judge"
+            f"{agree(rare.true_count, 'is', 'are')} filtered (source.where): too few to learn and to judge"
         )
         if len(facts.rare) + 2 > statistics.columns[LABEL].distinct:
             raise DataError(

@@ -71,14 +71,16 @@ def choose_split(
         )
     free = {choice.column: choice for choice in choices if choice.use == "feature"}
     columns = {column.name: column for column in seen.schema.columns if column.name in free}
-    for name in _times(columns.values(), seen):
+    times = _times(columns.values(), seen)
+    for name in times:
         if (chosen := _by_time(columns[name], free, seen, facts)) is not None:
             return chosen
+    why = f"; not by {times[0]}, whose later rows are too few, too many or lack a class" if times else ""
     key = choose_key(seen, facts, choices)
     if key is not None and key.columns:
-        return SplitChoice(key.text, {"key": key.config} | _share(len(seen.label)), key.choices)
+        return SplitChoice(key.text + why, {"key": key.config} | _share(len(seen.label)), key.choices)
     chosen = _by_row(look, seen, label, facts)
-    return chosen if key is None else replace(chosen, columns=key.choices)
+    return replace(chosen, text=chosen.text + why, columns=chosen.columns if key is None else key.choices)
 
 
 def _ready(look: Look) -> SplitChoice:

@@ -555,3 +555,16 @@ def test_rows_without_a_label_are_told(drafted):
     columns = table()
     columns["y"] = ["" if place % 4 else int(value) for place, value in enumerate(columns["y"])]
     assert drafted(columns).notes == ("300 of 400 rows have no label and are left out",)
+
+
+def test_a_split_by_row_says_why_it_is_not_by_time(drafted):
+    days = [f"2020-{1 + place // 28:02d}-{1 + place % 28:02d}" for place in range(300)]
+    rows = {
+        "day": days,
+        "x": R.normal(size=300),
+        "y": ["early" if place < 60 and place % 2 else "ab"[place % 2] for place in range(300)],
+    }
+    split = drafted(rows).split
+    assert "mode" not in split.config and split.text.endswith(
+        "; not by day, whose later rows are too few, too many or lack a class"
+    )
