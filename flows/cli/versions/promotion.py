@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -27,8 +28,14 @@ ASKED = "asked for on the command line"
 def registry_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Registry]:
     from headway.registry.registry import Registry
 
+    _check_path(pipeline)
     loaded, store = store_of(pipeline, options)
     return loaded, Registry(store, loaded.pipeline.name)
+
+
+def _check_path(pipeline: str) -> None:
+    if pipeline.isdecimal() and not Path(pipeline).exists():
+        raise ConfigError(f"{pipeline!r} is not a pipeline here", fix=f"a version is named by --to {pipeline}")
 
 
 def said(line: str) -> None:
@@ -113,6 +120,7 @@ def promote(
         event = remove_alias(loaded, registry, alias, reason=reason, note=said)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
+        _check_path(pipeline)
         run_spec = last_candidate(run_spec_of(pipeline, options, alias=alias))
         run_spec = replace(run_spec, reason=None if reason == ASKED else reason)
         record = execute(options, run_spec)

@@ -65,6 +65,8 @@ def test_an_alias_is_set_shown_used_and_removed(registry, capsys):
         (["promote", "--alias", "7", "--to", "1"], "--alias: '7' is not a name for an alias"),
         (["promote", "--remove"], "--remove: it removes the alias that --alias names"),
         (["promote", "--to", "stabel"], "'stabel' names no version"),
+        (["promote", "2"], "a version is named by --to 2"),
+        (["rollback", "1"], "a version is named by --to 1"),
         (["predict", "--version", "stabel", "--input", "a", "--output", "b"], "--model: 'stabel' is neither"),
     ],
 )
