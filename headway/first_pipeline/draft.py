@@ -44,6 +44,7 @@ _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
 _FEW_ROWS = 20_000
 WORDS_MODEL: dict[str, float | bool] = {"linear": True, "most_ids": 5000, "l2": 0.0001, "linear_l2": 0.000001}
 """For fewer rows than that hidden layers see no words, and the penalties chosen are of columns, not of a mean of words."""
+RECURRING: dict[str, float | bool] = {"recurring": True}
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         )
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
     has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
+    numbers = {column.name for column in seen.schema.columns if column.type != "bytes" and not column.shape}
+    recur = any(c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices)
     learned = {
         choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
     }
@@ -199,7 +202,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         whole=seen.whole,
         columns=columns,
         only=look.config.format == "images",
-        model=WORDS_MODEL if has_words and seen.read < _FEW_ROWS else {},
+        model={} if seen.read >= _FEW_ROWS else WORDS_MODEL if has_words else RECURRING if recur else {},
         notes=tuple(notes),
         leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )

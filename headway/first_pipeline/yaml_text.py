@@ -62,9 +62,9 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     if draft.validation:
         lines += _nested("validation", draft.validation)
     if draft.model and module != "model":
-        lines.append(
-            _commented(f"model: {flow(draft.model)}", "words: hidden layers see them too, penalties are small")
-        )
+        words = "words: hidden layers see them too, penalties are small"
+        why = "a number whose values recur is a category too" if "recurring" in draft.model else words
+        lines.append(_commented(f"model: {flow(draft.model)}", why))
     if module == "model":
         lines.append('model: {name: "model:build"}       # build in model.py')
     if module == "metric":

@@ -30,7 +30,7 @@ MAX_DISTINCT = 65_536
 """A numeric column with more distinct values keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
 """So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
-_FEW_VALUES, _ROWS_PER_VALUE = 50, 10
+_FEW_VALUES, _ROWS_PER_VALUE, _RECURRING_VALUES = 50, 10, 1000
 _LEAST_DISTINCT, _WIDE = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
@@ -339,6 +339,11 @@ class ColumnStatistics:
     def is_few_values(self) -> bool:
         """Whether there are at most 50 different values, and a tenth of the rows or two: `auto` reads integers as categories."""
         return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
+
+    @property
+    def recurs(self) -> bool:
+        """Whether there are 3 to 1,000 different values, with ten rows each on average."""
+        return self.complete and 3 <= self.distinct <= min(_RECURRING_VALUES, self.present // _ROWS_PER_VALUE)
 
     @property
     def complete(self) -> bool:

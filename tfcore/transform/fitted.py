@@ -12,7 +12,7 @@ from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 
-ROWS_PER_VALUE, MOST_VALUES, MOST_RECURRING = 10, 1000, 32
+MOST_RECURRING = 32
 """For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
 
 
@@ -123,15 +123,13 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
 
 
 def recurring_numbers(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
-    """The numbers whose values may name something, such as a school or a day; none of many, such as pixels."""
+    """The numbers whose values may name something, such as a school or a day, or have an order, such as an age in years; none
+    of many, such as pixels."""
     names, found = {column.name for column in columns}, list[str]()
     for column in columns:
-        stats = statistics.columns[column.name]
-        if column.is_feature and column.type != "bytes" and not column.shape and f"{column.name}__value" not in names:
-            most = min(MOST_VALUES, stats.present // ROWS_PER_VALUE)
-            category_already = column.type == "int64" and stats.is_few_values
-            if stats.complete and not category_already and 3 <= stats.distinct <= most:
-                found.append(column.name)
+        number = column.is_feature and column.type != "bytes" and not column.shape
+        if number and statistics.columns[column.name].recurs and f"{column.name}__value" not in names:
+            found.append(column.name)
     return found if len(found) <= MOST_RECURRING else []
 
 

@@ -267,7 +267,7 @@ def fit_parameters(
     Args:
         labels: the tasks of further labels.
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
-        recurring: numbers whose values recur are categories too, as with `frequent`.
+        recurring: numbers whose values recur are categories too, as with `frequent`, and integers of few values are numbers too.
         counted: the column whose vocabulary is to have the rows of each value.
         weighted: the labels by their stored names, where rows have weights.
 
@@ -292,25 +292,24 @@ def fit_parameters(
                 text = f"no {column.name}__value: it is a date or a time, seen in parts"
                 notes.append(Note(column=column.name, text=text))
             continue
-        fitted_column, note = _fit_column(column, config, stats, bins)
+        fitted_column, note = _fit_column(column, config, stats, bins, recurs=column.name in again_categories)
         if note:
             notes.append(note)
         if fitted_column is not None and column.name == counted and fitted_column.ops[0].op == "vocabulary":
             fitted_column = fitted_column.with_counts(dict(stats.top()), stats.rows)
         if fitted_column is not None:
             fitted.append(fitted_column)
-            if config.frequent is None and column.name not in again_categories:
-                continue
-            if (again := value_category(fitted_column, config.frequent or 0.0, stats)) is None:
-                if config.frequent is None:
-                    continue
+            again = None
+            if config.frequent is not None or column.name in again_categories:
+                again = value_category(fitted_column, config.frequent or 0.0, stats)
+            if again is not None:
+                parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
+                fitted.append(again)
+            elif config.frequent is not None:
                 text = (
                     f"no {column.name}__value: it is not a number, or a category already, or no value of several has "
                 )
                 notes.append(Note(column=column.name, text=text + f"{config.frequent:.1%} of the train rows"))
-                continue
-            parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
-            fitted.append(again)
     if not fitted:
         raise DataError(
             "no feature is left to learn from",
@@ -335,7 +334,7 @@ def fit_parameters(
 
 
 def _fit_column(
-    column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
+    column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int, *, recurs: bool
 ) -> tuple[Fitted | None, Note | None]:
     """A column's transform; a note where it is left out, or cut."""
     chain = config.transform
@@ -359,7 +358,7 @@ def _fit_column(
             if (read := _as_init_reads_it(column, stats)) is not None:
                 return left_out(f"{why}if they are what headway init takes them for, say so ({read})")
             return left_out(why + f"give it a transform to use it ({_use(column)})")
-        chain = (_automatic(column, stats),)
+        chain = (_automatic(column, stats, recurs),)
     where = f"columns.{column.name}"
     check(column, chain, where=where)
     if isinstance(chain[-1], Image):
@@ -479,14 +478,14 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
     )
 
 
-def _automatic(column: Column, stats: ColumnStatistics) -> Op:
+def _automatic(column: Column, stats: ColumnStatistics, recurs: bool) -> Op:
     if column.type == "bytes":
         return Vocabulary(top_k=AUTO_TOP_K)
     if column.names_things:
         return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
     if column.length is not None:  # a place in a vector means something, and ids would lose it
         return Standardize()
-    if column.type == "int64" and stats.is_few_values:
+    if column.type == "int64" and stats.is_few_values and not recurs:
         return Vocabulary()
     return Standardize()
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.first_pipeline.draft import WORDS_MODEL, draft_of, look_at
+from headway.first_pipeline.draft import RECURRING, WORDS_MODEL, draft_of, look_at
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 from headway.first_pipeline.look import typed
@@ -568,3 +568,9 @@ def test_a_split_by_row_says_why_it_is_not_by_time(drafted):
     assert "mode" not in split.config and split.text.endswith(
         "; not by day, whose later rows are too few, too many or lack a class"
     )
+
+
+def test_numbers_whose_values_recur_are_named_to_the_model(drafted):
+    ages, prices = R.integers(20, 50, ROWS).tolist(), R.normal(size=ROWS).tolist()
+    assert drafted(table(age=ages, price=prices)).model == RECURRING
+    assert drafted(table(price=prices)).model == {}

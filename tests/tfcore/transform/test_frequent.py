@@ -85,12 +85,19 @@ def test_of_a_number_that_recurs_each_value_but_single_ones_is_a_category_where_
     assert _fitted(values, kind, frequent=None)[0].parts == ()
 
 
-@pytest.mark.parametrize(
-    "values", [[*range(60)] * 9, [0, 1] * 60, [*range(20)] * 20], ids=["rare", "two", "a category"]
-)
-def test_a_number_of_few_rows_per_value_or_that_is_a_category_has_no_second_one(values):
+@pytest.mark.parametrize("values", [[*range(60)] * 9, [0, 1] * 60], ids=["rare", "two"])
+def test_a_number_of_few_rows_per_value_or_of_two_values_has_no_second_one(values):
     parameters, notes = _fitted(values, "int64", frequent=None, recurring=True)
     assert parameters.parts == () and notes == []
+
+
+def test_an_integer_of_few_values_keeps_its_order_where_a_model_asks():
+    values = [*range(20)] * 20
+    alone, both = (_fitted(values, "int64", frequent=None, recurring=asked)[0] for asked in (False, True))
+    assert alone.numeric == () and [category.name for category in alone.categorical] == ["wait"]
+    assert both.numeric == ("wait",) and [category.name for category in both.categorical] == ["wait__value"]
+    given = _fitted(values, "int64", frequent=None, transform="vocabulary", recurring=True)[0]
+    assert given.numeric == () and given.parts == (), "what the user says counts"
 
 
 def test_many_numbers_that_recur_are_no_categories_such_as_pixels():
