@@ -268,6 +268,7 @@ class WarmChild:
         child = next((child for other, child in self.children if other == place), None)
         if child is None:
             child = Child(on_line=lambda line: self.listener(line))
+            child.let_go = lambda: None
         self.children = [entry for entry in self.children if entry[1] is not child] + [(place, child)]
         while len(self.children) > 3:
             self.children.pop(0)[1].close()

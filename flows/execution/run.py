@@ -6,9 +6,11 @@ Used by the command line, which calls stages one after the other without a serve
 between the DAG and the engine.
 """
 
+import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from importlib import import_module
 from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
@@ -35,6 +37,7 @@ from headway.storage.atomic_io import storage_error
 from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
+from tfcore.transform.parameters import TransformRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 _UNRECORDED_SECONDS = 86_400.0
@@ -141,7 +144,8 @@ class _Run:
                     retries=self.run_spec.loaded.pipeline.retries,
                 )
                 run_result = run_dag(self.run_spec, wrap(engine), window=window)
-            self._finish(run_result)
+                child.let_go()  # it takes a while to give its memory back
+                self._finish(run_result)
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
                 self.report.note(f"note: {note}")
@@ -189,6 +193,8 @@ class _Run:
 
     def _output(self, output: Output[Any]) -> None:
         self.report.output(output)
+        if output.stage == TransformRequest.name and not output.hit:
+            threading.Thread(target=_import_later_ones, name="later-imports", daemon=True).start()
         ran = Ran(
             stage=output.stage,
             title=output.title,
@@ -304,6 +310,13 @@ class _Run:
 
         folder = self.run_spec.store.local(self.run_spec.store.output(trained.stage, trained.fingerprint))
         return recorded(folder / "history.json")
+
+
+def _import_later_ones() -> None:
+    """Import what judges and draws, while the model trains."""
+    with suppress(Exception):  # the import of whoever needs it fails, too
+        for name in ("headway.evaluation.results.stage", "headway.evaluation.gate.stage", "flows.tell.report_page"):
+            import_module(name)
 
 
 def _measured(run_result: RunResult) -> dict[str, Any]:

@@ -192,6 +192,12 @@ class Child:
                     raise error_of(answer["error"], function, self._title)
                 relay(answer, monitor)
 
+    def let_go(self) -> None:
+        """Let the child and `plain` end by themselves; `close` waits for that."""
+        for process in (self._process, self._plain and self._plain._process):
+            if process is not None:
+                process.let_go()
+
     def close(self, timeout: float = 5.0) -> None:
         """Let the child and `plain` go, and kill what that does not end in `timeout` seconds; a child that was never called at
         once, since it may be importing TensorFlow."""

@@ -76,6 +76,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a supervisor: the parent decides, and ends this one itself
     answers = os.fdopen(os.dup(1), "w")  # what else prints to stdout must not be taken for the answer
     os.dup2(2, 1)
+    begin()
     line = sys.stdin.readline()
     if not line.strip():
         return 0  # the parent went away, or had nothing to ask
@@ -87,6 +88,15 @@ def main():
     answers.write(json.dumps(answer) + "\n")
     answers.close()
     return 0
+
+
+def begin():
+    """Do what TensorFlow does once: its devices and threads, the first call of a function, the first dataset. Nobody waits for it
+    as long as the model trains."""
+    once = tf.function(lambda texts: tf.strings.length(texts), input_signature=[tf.TensorSpec([None], tf.string)])
+    once(tf.constant([""]))
+    for _ in tf.data.TFRecordDataset([]):
+        pass
 
 
 def _foreign():
