@@ -22,7 +22,9 @@ _PASSING = {
 _PASSING_WORDS = re.compile(
     r"NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|HTTP (status )?(500|502|503|504|429)|"
     r"curlCode: (6|7|28|35|52|55|56)\b|timed out|connection (reset|refused|aborted)|input/output error|stale file handle|"
-    r"network is unreachable|temporary failure in name resolution",
+    r"network is unreachable|temporary failure in name resolution|failed to lookup address|no answer for|body error|"
+    r"SlowDown|ServiceUnavailable|InternalError|\b(UNAVAILABLE|DEADLINE_EXCEEDED)\b|status code: (5\d\d|408|429)|"
+    r"connection broke",
     re.IGNORECASE,
 )
 

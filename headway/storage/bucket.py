@@ -14,19 +14,21 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from headway.errors import StoreError
-from headway.storage import manifest
+from headway.storage import filesystem, manifest
 from headway.storage.clock import Offset
-from headway.storage.filesystem import client_of, reason_of, resolve
+from headway.storage.filesystem import client_of, refusal_or_fault, resolve
 from headway.storage.objects import Found, Stored, each
 
-TRIES = 3
 ORPHAN_SECONDS = 24 * 3600.0
 """Objects of an attempt that no manifest names are swept once all are older than this."""
 LAST = ("saved_model.pb", "checkpoint.json")
@@ -35,7 +37,6 @@ _LISTING_SECONDS = 2.0
 _WAIT_SECONDS = 0.2
 _PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-_FIX = "check the bucket's name, the credentials and the network; running again goes on from what is whole"
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -43,6 +44,10 @@ Item = TypeVar("Item")
 
 class _Damaged(OSError):
     """An object whose bytes are wrong, perhaps only in this transfer."""
+
+
+class _Broken(OSError):
+    """A connection of pyarrow's that broke, which it does not make again."""
 
 
 class Bucket:
@@ -227,14 +232,14 @@ class Bucket:
                 try:
                     _, actual = manifest.crc32c(manifest.blocks(file, out.write))
                 except ValueError:  # so pyarrow calls a connection to Cloud Storage that broke
-                    raise OSError("the connection broke") from None
+                    raise _Broken("the connection broke") from None
                 if actual != crc32c:
                     raise StoreError(
                         "changed on the disk before it was in the bucket", where=str(path), fix="run again"
                     )
 
         try:
-            self._call(key, action)
+            self._call(key, action, retried=True)
         except FileNotFoundError as error:
             if error.filename is not None:  # on the disk
                 raise
@@ -287,8 +292,10 @@ class Bucket:
             StoreError: it is gone, or the bucket does not take the copy.
         """
         names = f"{self._base}/{key}", f"{self._base}/{other}"
-        if self._ask(key, lambda client: self._files.copy_file(*names) or True) is None:
-            raise StoreError("is gone", where=self.name(key), fix="run again")
+        try:
+            self._call(key, lambda client: self._files.copy_file(*names), retried=True)
+        except FileNotFoundError:
+            raise StoreError("is gone", where=self.name(key), fix="run again") from None
 
     def move(self, key: str, other: str) -> None:
         """Give an object another name, by a copy."""
@@ -383,27 +390,35 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def _call(self, key: str, action: Callable[[Any], Result]) -> Result:
-        """Call `action` with the client, again where that may help; the disk's errors pass."""
+    def _call(self, key: str, action: Callable[[Any], Result], *, retried: bool = False) -> Result:
+        """Call `action` with the client, again where that may help; the disk's errors pass.
+
+        Args:
+            retried: its requests are: pyarrow sends them.
+        """
         from obstore import exceptions
 
-        hopeless = exceptions.InvalidPathError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
-        for remaining in reversed(range(TRIES)):
+        for remaining in reversed(range(filesystem.TRIES)):
             try:
                 return action(self._client)
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
                 raise FileExistsError(str(error)) from None
             except (FileNotFoundError, FileExistsError):
                 raise
-            except (exceptions.BaseError, OSError) as error:
+            except (exceptions.BaseError, OSError, ValueError, pa.ArrowException) as error:
                 if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
                     raise
-                fix = "delete it: headway run makes it again" if isinstance(error, _Damaged) else _FIX
-                if isinstance(error, exceptions.InvalidPathError):
-                    fix = "delete this object: it is not Headway's"
-                if not remaining or isinstance(error, hopeless):
-                    raise StoreError(reason_of(error)[:300], where=self.name(key), fix=fix) from None
-                time.sleep(_WAIT_SECONDS * 4 ** (TRIES - remaining - 1))
+                if isinstance(error, _Damaged):
+                    problem, fix, refused = str(error), "delete it: headway run makes it again", False
+                elif isinstance(error, exceptions.InvalidPathError) or "Could not parse path" in str(error):
+                    listed = isinstance(error, exceptions.InvalidPathError)
+                    fix = "delete this object: it is not Headway's" if listed else "name it without control characters"
+                    problem, refused = repr(str(error).partition("\n\nDebug")[0])[1:-1], True
+                else:
+                    problem, fix, refused = refusal_or_fault(self.url, error)
+                if refused or not remaining or (retried and not isinstance(error, _Broken)):
+                    raise StoreError(problem, where=self.name(key), fix=fix) from None
+                time.sleep(_WAIT_SECONDS * 4 ** (filesystem.TRIES - remaining - 1) * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
 
 

@@ -31,10 +31,35 @@ from headway.storage.manifest import blocks, crc32c
 
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
-_ATTEMPTS = 4
+TRIES = 4
+"""Of each request, whichever client sends it; docs/storage.md says how long they take."""
 _CONNECT_SECONDS = 10.0
-_SILENT_SECONDS = 60.0
+_SILENT_SECONDS = 30.0
 _GCS_RETRY_SECONDS = 15.0
+_SAID = (
+    r"<Code>(?P<code>.*?)</Code>.*?<Message>(?P<message>.*?)</Message>",
+    r"AWS Error (?P<message>[^\n]*)",
+    r"Status\((?P<message>.*?)( error_info=|\)$)",
+    r"(message|error)\"?: ?\"(?P<message>[^\"]+)\"",
+    r"kind: (?P<message>Timeout)",
+)
+"""How the clients wrap what a server or the network said."""
+_REFUSALS = {
+    r"Request_?Time_?Too_?Skewed": "set this machine's clock, which is too far from the bucket's",
+    r"Invalid_?Access_?Key_?Id|Signature_?Does_?Not_?Match|Expired_?Token|Invalid_?Token|401 Unauth|UNAUTHENTICATED|"
+    r"lacked valid auth": "check the credentials: {keys}",
+    r"AuthorizationHeaderMalformed|PermanentRedirect|HTTP status 301|redirect without LOCATION": "set AWS_REGION to the "
+    "region of the bucket",
+    r"403 Forbidden|Access_?Denied|PERMISSION_DENIED|HTTP status 403": "give the user of these credentials {right} on "
+    "the bucket, or use other credentials",
+    r"status code: 4(?!08|29)|HTTP status 4(?!08|29)": "check the bucket's name and the credentials",
+}
+_RIGHTS = {
+    "list request|ListObjects": ("s3:ListBucket", "storage.objects.list"),
+    "performing (POST|DELETE)|Delete": ("s3:DeleteObject", "storage.objects.delete"),
+    "performing PUT|Upload|Copy|Rewrite": ("s3:PutObject", "storage.objects.create"),
+    "": ("s3:GetObject and s3:ListBucket", "storage.objects.get"),
+}
 
 
 def is_remote(name: str) -> bool:
@@ -60,7 +85,7 @@ def _filesystem(scheme: str) -> Any:
         return pafs.S3FileSystem(
             **options,
             **({"region": region} if region else {}),
-            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=TRIES),
             connect_timeout=_CONNECT_SECONDS,
             request_timeout=_SILENT_SECONDS,
         )
@@ -92,7 +117,7 @@ def client_of(url: str) -> Any:
             "read_timeout": datetime.timedelta(seconds=_SILENT_SECONDS),
             "timeout": datetime.timedelta(days=1),  # a large object takes its time
         },
-        "retry_config": {"max_retries": _ATTEMPTS - 1},
+        "retry_config": {"max_retries": 0},  # Bucket tries again, also what the client would not
     }
     config: Any = {}
     if url.startswith("s3://"):
@@ -142,11 +167,13 @@ def reading(name: str) -> Iterator[None]:
     """Raise the storage's errors on reading a file as DataErrors that name it."""
     try:
         yield
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
+        if not isinstance(error, OSError) and "google::cloud::Status" not in str(error):  # of what is in the file
+            raise
         raise unreadable(name, error) from None
 
 
-def unreadable(name: str, error: OSError) -> DataError:
+def unreadable(name: str, error: Exception) -> DataError:
     """The error of a file that cannot be read, with its fix."""
     remote = is_remote(name)
     if isinstance(error, FileNotFoundError):
@@ -154,11 +181,32 @@ def unreadable(name: str, error: OSError) -> DataError:
         return DataError("there is no such file", where=name, fix=fix)
     if not remote and Path(name).is_dir():
         return DataError("is a folder, not a file", where=name, fix="name a file in it")
+    if remote:
+        problem, fix, _ = refusal_or_fault(name, error)
+        return DataError(f"cannot be read: {problem}", where=name, fix=fix)
     if isinstance(error, PermissionError):
         fix = "let this user read it"
     else:
-        fix = "check the name, the network and the credentials" if remote else "check the file and its disk"
+        fix = "check the file and its disk"
     return DataError(f"cannot be read: {reason_of(error)}", where=name, fix=fix)
+
+
+def refusal_or_fault(name: str, error: Exception) -> tuple[str, str, bool]:
+    """What a bucket's client raised: (the problem, its fix, whether it is a refusal, which another try does not change)."""
+    text = str(error)
+    found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in _SAID)), None)
+    said = ": ".join(filter(None, found.groupdict().values())) if found else text.partition("\n")[0]
+    said = f"no answer for {_SILENT_SECONDS:g} s" if said == "Timeout" else said[:300]
+    cloud = name.startswith("gs://")
+    for pattern, fix in _REFUSALS.items():
+        if re.search(pattern, text, re.IGNORECASE):
+            rights = next(rights for asked, rights in _RIGHTS.items() if re.search(asked, text))
+            keys = (
+                "GOOGLE_APPLICATION_CREDENTIALS" if cloud else "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE"
+            )
+            return f"the bucket refuses it: {said}", fix.format(right=rights[cloud], keys=keys), True
+    endpoint = os.environ.get("STORAGE_EMULATOR_HOST") or "Cloud Storage" if cloud else _s3_endpoint() or "Amazon S3"
+    return said, f"check the bucket's name, the network, and that {endpoint} is up; then run again", False
 
 
 def reason_of(error: Exception) -> str:

@@ -68,7 +68,7 @@ class Proxy:
 @pytest.fixture
 def impatient(monkeypatch):
     """Buckets that cannot be reached are given up sooner, after as many tries of ours."""
-    monkeypatch.setattr(filesystem, "_ATTEMPTS", 2)
+    monkeypatch.setattr(filesystem, "TRIES", 2)
     monkeypatch.setattr(filesystem, "_GCS_RETRY_SECONDS", 0.1)
     monkeypatch.setattr(bucket, "_WAIT_SECONDS", 0.01)
     filesystem._filesystem.cache_clear()
