@@ -14,6 +14,7 @@ from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Registry, Version
 from headway.registry.standing import Reference
 from headway.stages.refs import Ref
+from headway.tabular.label import LabelConfig
 from tfcore.evaluation.request import SavedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.request import Exported, ExportRequest
@@ -47,15 +48,17 @@ def judges_of(data: Data, champion: Version | None) -> list[Judge]:
     run_spec, task, evaluation = data.window.run_spec, data.label.task, data.window.parts["eval"]
     early = reference_version(run_spec, champion, task=task, evaluation=evaluation, split=data.window.split_digest)
     judges = [Judge("champion", champion)] + ([] if early is None else [Judge("reference", early[0], early[1])])
-    return [replace(judge, reason=other_task(judge.version, task)) for judge in judges]
+    return [replace(judge, reason=other_label(judge.version, task, data.pipeline.label)) for judge in judges]
 
 
-def other_task(champion: Version, task: str | None) -> str | None:
-    """Why a version of another task cannot be compared."""
-    theirs = champion.facts.get("task")
-    if None in (theirs, task) or theirs == task:
-        return None
-    return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
+def other_label(champion: Version, task: str | None, label: LabelConfig) -> str | None:
+    """Why a version of another task or label cannot be compared; versions of an earlier Headway do not say their label."""
+    facts = champion.facts
+    if None not in (facts.get("task"), task) and facts["task"] != task:
+        return f"it was trained for a {facts['task']} label, and this pipeline's label is {task}"
+    if (theirs := facts.get("label", label.meaning)) != label.meaning:
+        return f"it was trained for the label {theirs}, and this pipeline's label is {label.meaning}"
+    return None
 
 
 def repeats_of(data: Data, judge: Judge) -> list[tuple[dict[str, object], SavedModel]]:

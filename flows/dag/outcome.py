@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flows.dag.fitted_data import Data
-from flows.dag.judging import other_task
+from flows.dag.judging import other_label
 from flows.dag.model_requests import Candidate
 from flows.dag.references import check_metrics, data_of, trained_parts
 from flows.dag.run_spec import ALREADY, RunResult
@@ -39,7 +39,7 @@ def check_task(data: Data, champion: Version | None) -> list[Note]:
     """Check the task, once the train labels are known, against the metrics that the pipeline names and the champion's task."""
     task = data.label.task
     check_metrics(data.window.run_spec.loaded, (task,), {of.name: (of.task,) for of in data.label.further})
-    if champion is None or not (reason := other_task(champion, task)):
+    if champion is None or not (reason := other_label(champion, task, data.pipeline.label)):
         return []
     return [Note(text=f"the champion, version {champion.number}, cannot be compared: {reason}")]
 
@@ -151,6 +151,7 @@ def facts_of(
         "eval_parts": [list(part) for part in window.parts["eval"]],
         "split": window.split_digest,
         "task": data.label.task,
+        "label": data.pipeline.label.meaning,
         "train": candidate.trained.fingerprint,
         "statistics": data.statistics.fingerprint,
         "reference": reference,

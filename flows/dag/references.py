@@ -147,6 +147,7 @@ def reference_version(
     """An early champion that can score these rows fairly, and how those since stood to it; None: there is but the present one."""
     config = run_spec.loaded.pipeline.gate
     known_task: Any = task or champion.facts.get("task")
+    label = run_spec.loaded.pipeline.label.meaning
     if config.reference_champions < 2 or known_task is None:
         return None
     registry = run_spec.registry
@@ -161,7 +162,8 @@ def reference_version(
     barred = set()
     for number, details in facts.items():
         parts = trained_parts(versions[number])
-        if details.get("task") != known_task or trained_on(parts, details.get("split", ""), evaluation, split):
+        other = details.get("task") != known_task or details.get("label", label) != label
+        if other or trained_on(parts, details.get("split", ""), evaluation, split):
             barred.add(number)
     found = reference_of(history, facts, most=config.reference_champions, barred=barred)
     return None if found is None else (versions[found.version], found)

@@ -155,6 +155,11 @@ class Expression:
     _tree: ast.expr
 
     @property
+    def plain(self) -> str:
+        """The text in Python's own way of writing it: the same of any blanks and quotes."""
+        return ast.unparse(self._tree)
+
+    @property
     def decides(self) -> bool:
         """Whether its values are truths by its form, whatever the columns are."""
         match self._tree:

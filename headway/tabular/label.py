@@ -56,6 +56,11 @@ class LabelConfig(Frozen):
         """The raw columns that the label is computed from; they are not features by themselves."""
         return frozenset({self.column}) if self.column is not None else self._parsed().columns
 
+    @property
+    def meaning(self) -> str:
+        """The column, or the expression in one way of writing: what a model of this label predicts."""
+        return self.column if self.column is not None else self._parsed().plain
+
     def _parsed(self) -> Expression:
         assert self.expression is not None
         return parse(self.expression)

@@ -247,7 +247,7 @@ class AgainstChampion:
         request, name = self.request, f"{role}, version {champion.version},"
         if champion.incompatible is not None or champion.predictions is None:
             why = champion.incompatible or "it has no predictions"
-            return "incompatible champion", f"{name} cannot score these rows", why
+            return "incompatible champion", f"{name} cannot be compared: {why}", ""
         spans = trained_on(champion.train, champion.split, request.eval, request.split)
         if spans:
             return "not comparable", f"{name} was trained on evaluation rows of this run", f"spans {some(spans, 5)}"

@@ -201,6 +201,16 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     assert "evaluate champion 1" not in titles
 
 
+def test_a_champion_of_another_label_is_not_compared(run):
+    run("2024-01", 0.10, label="x > 1")
+    end, _, _ = run("2024-02", 0.10, label="x>1")
+    assert end.verdict.verdict == "promote"
+    end, titles, registry = run("2024-03", 0.05, label="x < 1")
+    assert end.verdict.verdict == "incompatible champion" and registry.champion().number == 2
+    assert "was trained for the label x > 1, and this pipeline's label is x < 1" in end.verdict.sentences[0]
+    assert "evaluate champion 2" not in titles and "evaluate reference 1" not in titles
+
+
 def test_a_verdict_does_not_promote_against_a_champion_that_it_did_not_compare_with(run, tmp_path):
     def another(registry):
         registry.publish(tmp_path / "saved_model", {"train": "other"})
