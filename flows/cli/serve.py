@@ -23,7 +23,6 @@ def serve(
     port: Count = 8501,
     version: str | None = None,
     max_batch: Positive = 1024,
-    max_wait_ms: Annotated[Limit, Parameter(metavar="MS")] = 0.0,
     max_queue: Positive = 16_384,
     max_request_mib: Annotated[Limit, Parameter(metavar="MIB")] = 32.0,
     max_rows: Positive = 16_384,
@@ -42,7 +41,6 @@ def serve(
         port: the port; 0 takes any that is free.
         version: serve this version and no other: a number, previous or an alias (default: always the champion).
         max_batch: the most rows of one call of the model.
-        max_wait_ms: how long a batch waits for more rows.
         max_queue: the most rows that wait; requests beyond that are answered 503.
         max_request_mib: the largest request; a larger one is answered 413.
         max_rows: the most rows of one request; a larger one is answered 413.
@@ -80,7 +78,6 @@ def serve(
         log = RequestLog(store, loaded.pipeline.name, rate=log_rate, say=_say)
         limits = ServeOptions(
             max_batch=max_batch,
-            max_wait_seconds=max_wait_ms / 1000,
             max_queue=max_queue,
             max_request_bytes=int(max_request_mib * MIB),
             limits=RequestLimits(rows=max_rows, cells=max_cells),

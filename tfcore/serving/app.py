@@ -48,8 +48,6 @@ class ServeOptions:
 
     max_batch: int = 1024
     """Rows of one call of the model."""
-    max_wait_seconds: float = 0.0
-    """How long a batch may wait to fill up."""
     max_queue: int = 16_384
     """Rows that may wait for the model; more are answered 503."""
     max_request_bytes: int = 32 * MIB
@@ -72,7 +70,6 @@ class Answers:
     def __init__(self, watch: ChampionWatch, log: RequestLog, options: ServeOptions, say: Callable[[str], None]):
         self.batcher = MicroBatcher(
             max_batch=options.max_batch,
-            max_wait_seconds=options.max_wait_seconds,
             max_queue=options.max_queue,
             max_cells=options.limits.cells,
         )

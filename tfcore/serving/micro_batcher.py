@@ -1,11 +1,11 @@
 """Joins requests that come at the same time in one call of the model.
 
-    batcher = MicroBatcher(max_batch=1024, max_wait_seconds=0.0, max_queue=16_384)
+    batcher = MicroBatcher(max_batch=1024, max_queue=16_384, max_cells=1_000_000)
     outputs = await batcher.predict(model, rows)          # the outputs of these rows alone
 
 A model's signature has one call under way at a time. What comes meanwhile waits and goes together in the next, so that batches
-grow with the load and a lone request waits for nobody. `max_wait_seconds` lets a batch that is not full wait for more. A
-call that fails is made again for each of its requests alone: one bad row costs its own request.
+grow with the load and a lone request waits for nobody. A call that fails is made again for each of its requests alone: one bad
+row costs its own request.
 """
 
 import asyncio
@@ -38,7 +38,6 @@ class Model(Protocol):
 class _Waiting:
     rows: Rows
     answer: asyncio.Future[Arrays]
-    since: float
 
 
 @dataclass
@@ -47,8 +46,6 @@ class _Lane:
 
     model: Model
     waiting: deque[_Waiting] = field(default_factory=deque)
-    rows: int = 0
-    full: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class MicroBatcher:
@@ -56,14 +53,12 @@ class MicroBatcher:
 
     Args:
         max_batch: rows of one call; a request of more rows goes alone.
-        max_wait_seconds: how long a batch waits to fill up.
         max_queue: rows that may wait.
         max_cells: values of the joined arrays of one call; twice as many may wait.
     """
 
-    def __init__(self, *, max_batch: int, max_wait_seconds: float, max_queue: int, max_cells: int):
-        self.max_batch, self.max_wait_seconds, self.max_queue = max_batch, max_wait_seconds, max_queue
-        self.max_cells = max_cells
+    def __init__(self, *, max_batch: int, max_queue: int, max_cells: int):
+        self.max_batch, self.max_queue, self.max_cells = max_batch, max_queue, max_cells
         self.batches = 0
         self._queued = {True: 0, False: 0}
         """Rows that wait, in requests of more than a batch and in others: neither takes the other's place."""
@@ -88,7 +83,7 @@ class MicroBatcher:
             problem = f"{cells:,} values wait already, and the limit is {2 * self.max_cells:,}"
             raise Busy(problem, fix="send the request again later")
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(rows, loop.create_future(), loop.time())
+        waiting = _Waiting(rows, loop.create_future())
         key = (id(model), alone, *_key(rows))
         lane = self._lanes.get(key)
         if lane is None:
@@ -97,11 +92,8 @@ class MicroBatcher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         lane.waiting.append(waiting)
-        lane.rows += rows.count
         self._queued[alone] += rows.count
         self._cells[alone] += rows.cells
-        if lane.rows >= self.max_batch:
-            lane.full.set()
         return await waiting.answer
 
     def close(self) -> None:
@@ -111,7 +103,6 @@ class MicroBatcher:
     async def _serve(self, key: Hashable, lane: _Lane) -> None:
         """Call the model until no request waits in the lane."""
         while lane.waiting:
-            await self._fill(lane)
             batch = self._take(lane)
             self.batches += 1
             try:
@@ -128,18 +119,6 @@ class MicroBatcher:
                     waiting.answer.set_result(output)
         del self._lanes[key]
 
-    async def _fill(self, lane: _Lane) -> None:
-        """Wait for more rows, at most as long as the first request may wait."""
-        lane.full.clear()
-        if not self.max_wait_seconds or lane.rows >= self.max_batch:
-            return
-        left = lane.waiting[0].since + self.max_wait_seconds - asyncio.get_running_loop().time()
-        if left > 0:
-            try:
-                await asyncio.wait_for(lane.full.wait(), left)
-            except TimeoutError:
-                return
-
     def _take(self, lane: _Lane) -> list[_Waiting]:
         batch = [lane.waiting.popleft()]
         rows, cells = batch[0].rows.count, batch[0].rows.cells
@@ -149,7 +128,6 @@ class MicroBatcher:
                 break
             batch.append(lane.waiting.popleft())
             rows, cells = rows + more.count, cells + more.cells
-        lane.rows -= rows
         alone = self._is_large(batch[0].rows)
         self._queued[alone] -= rows
         self._cells[alone] -= cells

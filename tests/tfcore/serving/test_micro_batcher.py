@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ def rows(*values, **arguments):
 
 
 def batcher(**changes):
-    return MicroBatcher(**{"max_batch": 8, "max_wait_seconds": 0.0, "max_queue": 100, "max_cells": 1000} | changes)
+    return MicroBatcher(**{"max_batch": 8, "max_queue": 100, "max_cells": 1000} | changes)
 
 
 async def all_at_once(model, requests, **changes):
@@ -81,24 +80,6 @@ def test_what_is_beyond_the_queue_is_refused_at_once_and_the_rest_is_answered():
     model = Doubles(threading.Event())
     answers = asyncio.run(all_at_once(model, [rows(1, 2), rows(3, 4), rows(5)], max_queue=4))
     assert answers[:2] == [[2, 4], [6, 8]] and isinstance(answers[2], Busy) and answers[2].status == 503
-
-
-def test_a_batch_waits_for_others_no_longer_than_it_may():
-    async def ask():
-        one, model = batcher(max_wait_seconds=0.2), Doubles()
-        began = time.monotonic()
-        alone = asyncio.create_task(one.predict(model, rows(1)))
-        await asyncio.sleep(0.05)
-        await asyncio.gather(alone, one.predict(model, rows(2)))
-        waited = time.monotonic() - began
-        one.close()
-        patient, full = batcher(max_wait_seconds=1000), Doubles()
-        await asyncio.gather(*(patient.predict(full, rows(i)) for i in range(8)))
-        patient.close()
-        return model.sizes, full.sizes, waited
-
-    sizes, full, waited = asyncio.run(ask())
-    assert sizes == [2] and full == [8] and waited >= 0.2
 
 
 def test_a_client_that_leaves_costs_nobody_else():
