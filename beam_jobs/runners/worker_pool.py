@@ -52,11 +52,6 @@ def serve(host: str, port: int) -> None:
             worker_pool_main.kill_process_gracefully(worker)
 
 
-def _is_python(path: Path) -> bool:
-    """Whether a file is this interpreter."""
-    return path.exists() and path.samefile(sys.executable)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=50000, help="0 takes a free one")
@@ -68,7 +63,7 @@ def main() -> int:
         os.environ["PYTHONSAFEPATH"] = "1"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if _is_python(folder / "python"):
+        if (folder / "python").exists() and (folder / "python").samefile(sys.executable):
             try:
                 load_beam()
                 for name in _TRIED:

@@ -69,7 +69,8 @@ def _watch(
         except HeadwayError:
             raise
         except Exception as error:
-            shapes = ", ".join(_described(tensor) for tensor in _tensors((arguments, keywords))) or "nothing"
+            given = _tensors((arguments, keywords))
+            shapes = ", ".join(f"{tf.as_dtype(each.dtype).name} {each.shape}" for each in given) or "nothing"
             first = (str(error).strip().splitlines() or ["no message"])[0]
             raise HeadwayError(
                 f"raised {type(error).__name__}: {first}", where=f"layer {operation.name!r}, given {shapes}"
@@ -110,7 +111,3 @@ def _dead(outputs: list[Any]) -> float | None:
         return None
     values = np.asarray(output).reshape(-1, output.shape[-1])
     return float(np.mean((values == 0).all(axis=0))) if values.size else None
-
-
-def _described(tensor: Any) -> str:
-    return f"{tf.as_dtype(tensor.dtype).name} {tensor.shape}"

@@ -55,7 +55,9 @@ class Guard:
             await send(message)
 
         refused = self.refusal(scope["method"], headers)
-        app = self._app if refused is None else _error(*refused)
+        app = self._app
+        if refused is not None:
+            app = Response(json.dumps({"error": refused[1]}), refused[0], media_type="application/json")
         await app(scope, received, sent)
 
     def refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
@@ -66,7 +68,3 @@ class Guard:
         if of_another_site(method, headers, schemes=("http", "https"), names=self._given):
             return 403, "a page of another site sent this request; ask through a server of that site"
         return None
-
-
-def _error(status: int, text: str) -> Response:
-    return Response(json.dumps({"error": text}), status, media_type="application/json")

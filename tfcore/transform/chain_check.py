@@ -6,6 +6,7 @@ check(Column(name="origin", type="bytes", nullable=True), (Standardize(),), wher
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ConfigError
+from headway.messages import listed
 from headway.schema.calendar_days import CLOCK
 from headway.schema.columns import Column
 from tfcore.transform.config import CATEGORICAL, OPS, ColumnTransform, DateParts, Hash, Image, Op, Vocabulary
@@ -28,7 +29,7 @@ def check(column: Column, chain: Sequence[Op], *, where: str) -> None:
         _check_parts(column, chain[-1], where)
         return
     holds = f"column {column.name!r} holds {'lists of ' * bool(column.shape)}{_HOLDS[column.type]}"
-    fix = f"use {_either(fitting(column))}"
+    fix = f"use {listed(fitting(column), 'or')}"
     if isinstance(chain[-1], Image):
         if column.type != "bytes" or column.shape or len(chain) > 1:
             raise ConfigError(
@@ -73,7 +74,3 @@ def fitting(column: Column) -> list[str]:
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]
     return numeric if column.type == "float32" else [*numeric, *_WORDS]
-
-
-def _either(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -51,7 +51,7 @@ class Vocabularies(tf.Module):
             for name, op in self._ops.items()
             if name not in self._places and name not in self._prefixes and _keys(op)
         }
-        keys = [self._prefixes[name].encode() + _text(key) for name in shared for key in _keys(self._ops[name])]
+        keys = [self._prefixes[name].encode() + str(key).encode() for name in shared for key in _keys(self._ops[name])]
         ids = [np.arange(len(_keys(self._ops[name]))) for name in shared]
         self._shared = _table(keys, np.concatenate(ids)) if keys else None
 
@@ -100,10 +100,6 @@ def _range(op: FittedOp) -> range:
 
 def _keys(op: FittedOp) -> Sequence[str] | Sequence[int]:
     return op.words if op.words is not None else op.integers or ()
-
-
-def _text(key: str | int) -> bytes:
-    return str(key).encode()
 
 
 def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:

@@ -23,7 +23,10 @@ def environment(*folders: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"anchor": _anchor, "cell": lambda value: value if isinstance(value, Markup) else cell(value)}
+    made.filters |= {
+        "anchor": lambda title: title.lower().replace(" ", "-"),
+        "cell": lambda value: value if isinstance(value, Markup) else cell(value),
+    }
     return made
 
 
@@ -38,8 +41,3 @@ def script() -> tuple[str, str]:
     text = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"sha256-{digest}"
-
-
-def _anchor(title: str) -> str:
-    """The name of a part within the page."""
-    return title.lower().replace(" ", "-")
