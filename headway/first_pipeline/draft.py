@@ -187,7 +187,10 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
     has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
     numbers = {column.name for column in seen.schema.columns if column.type != "bytes" and not column.shape}
-    recur = any(c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices)
+    timed = split.config.get("mode") in ("time", "column")  # numbers that count time lead beyond what train has of them
+    recur = not timed and any(
+        c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices
+    )
     learned = {
         choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
     }
