@@ -78,8 +78,8 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
         message += f"{agree(len(lacking), 'the label', 'one of the labels')} {listed(lacking, len(lacking))} "
         message += f"of train: metrics of {split} say nothing about "
         message += f"{agree(len(lacking), 'this class', 'these classes')}"
-        fix = "give eval a larger share (split.eval), split by a key of many values (split.key) or by a column that is "
-        fix += "stratified by the label (split.mode: column), or widen the window"
+        fix = "give eval more rows (split.eval, split.eval_spans), split by a key of many values (split.key) or by a "
+        fix += "column that is stratified by the label (split.mode: column), or widen the window"
         yield finding(
             "error" if split == "eval" and (expected >= 1 or len(ours) == 2) else "warning",
             "missing class",
