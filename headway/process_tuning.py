@@ -39,9 +39,9 @@ _kept = False
 """Whether `uncollected` has kept what was there, and nothing may be unfrozen."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _IMPORTLIB = ("importlib", "importlib._bootstrap", "importlib._bootstrap_external")
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of malloc.h."""
-_KEEPING = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 1 << 25, _ARENA_MAX: 1}
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -3, -4, -8
+"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of malloc.h."""
+_KEEPING = {_TRIM_THRESHOLD: 1 << 30, _MMAP_THRESHOLD: 1 << 25, _MMAP_MAX: 0, _ARENA_MAX: 1}
 
 
 @contextlib.contextmanager
@@ -167,6 +167,7 @@ def freed_kept() -> Iterator[None]:
     finally:
         if mallopt is not None:
             mallopt(_TRIM_THRESHOLD, _KEEPING[_MMAP_THRESHOLD])
+            mallopt(_MMAP_MAX, 1 << 16)
         give_back()
 
 
@@ -261,14 +262,17 @@ def around_import(package: str, block: Callable[[], contextlib.AbstractContextMa
 def one_blas_thread() -> None:
     """Let NumPy, if not imported yet, multiply in the thread that asks. For a process that sums millions of rows by products
     of a vector: threads of OpenBLAS wait for each other in a loop, half of the time that measuring takes, and the last digits
-    depend on their number. Processes that this one starts are left as they are."""
+    depend on their number. From then on all threads take memory from one heap, too: glibc gives each thread one of its own, and
+    what is freed in one is not there for others. Processes that this one starts are left as they are."""
     if "numpy" not in sys.modules:
         around_import("numpy", _one_thread)
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Set OpenBLAS's variable, which it reads when NumPy is imported, unless the user has."""
+    """Set OpenBLAS's variable, which it reads when NumPy is imported, unless the user has; and one heap."""
+    if (mallopt := _of_glibc("mallopt")) is not None:
+        mallopt(_ARENA_MAX, 1)
     if _BLAS_THREADS in os.environ:
         yield
         return

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, Rows
+from headway.metrics.base import Draws, Floats, Metric, Rows, unit_weights
 from headway.metrics.ranking import NO_GROUP
 from headway.tabular.list_arrays import value_numbers
 
@@ -287,8 +287,7 @@ def effective_groups(rows: Rows) -> float:
     codes, units = drawn_units(rows)
     if codes is None or not rows.total > 0:
         return math.inf
-    weight = np.bincount(codes, rows.weight, units)
-    return float(rows.total**2 / (weight**2).sum())
+    return float(rows.total**2 / (unit_weights(rows, codes, units) ** 2).sum())
 
 
 def _difference(name: str, values: Sequence[float | None], error: float | None, units: float) -> Difference:

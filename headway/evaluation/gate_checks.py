@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.evaluation.metrics import OWN
+from headway.evaluation.metrics import OWN, UNIT
 from headway.evaluation.slices import parts_of, slice_columns, slice_rows
 from headway.messages import agree, counted, listed
 from headway.tabular.hashing import U64, hash_texts, mix64
-from headway.tabular.list_arrays import is_text
+from headway.tabular.list_arrays import is_text, whole
 
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
@@ -28,13 +28,16 @@ _BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
 
 
-def read_predictions(path: Path, columns: Collection[str] | None = None, *, group: str | None = None) -> pa.Table:
+def read_predictions(
+    path: Path, columns: Collection[str] | None = None, *, group: str | None = None, unit: bool = True
+) -> pa.Table:
     """The predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for every model, whatever
     it predicts. `unusable` knows those of all rows.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
         group: the column whose equal values are a group, which a sample has whole, if it is not a large part of it.
+        unit: read what the split kept together, too.
 
     Raises:
         DataError: the file cannot be read, or has no rows.
@@ -44,8 +47,10 @@ def read_predictions(path: Path, columns: Collection[str] | None = None, *, grou
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             wanted = None if columns is None else {*OWN, *columns}
             names = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
+            names = [name for name in names if unit or name != UNIT]
             rows = file.metadata.num_rows
             table = file.read(names) if rows <= MOST_ROWS else _sample(file, names, group, MOST_ROWS / rows)
+            table = table.combine_chunks()  # once, where every look at a column would
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise DataError(f"predictions cannot be read: {error}", where=str(path)) from None
     if not len(table):
@@ -78,8 +83,8 @@ def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: fl
         keys = np.arange(begin, begin + len(batch), dtype=U64)
         if large is not None:
             hashes = _hashes(batch.column(group))
-            whole = batch.column(group).is_valid().to_numpy(zero_copy_only=False) & ~large[_cell(hashes)]
-            keys = np.where(whole, hashes, keys)
+            together = batch.column(group).is_valid().to_numpy(zero_copy_only=False) & ~large[_cell(hashes)]
+            keys = np.where(together, hashes, keys)
         parts.append(batch.filter(pa.array(mix64(keys, _SALT) < limit)))
         places = np.flatnonzero(~_finite(batch.column("prediction")))
         first = begin + int(places[0]) if len(places) and not bad else first
@@ -119,7 +124,7 @@ def unusable(rows: pa.Table) -> str | None:
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
     else:
-        finite = _finite(rows.column("prediction").combine_chunks())
+        finite = _finite(whole(rows.column("prediction")))
         bad, first = len(rows) - int(finite.sum()), int(finite.argmin())
     if not bad:
         return None
@@ -146,5 +151,5 @@ def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str
     for name in ("row", "label", "weight"):
         if name in candidate.column_names and name in other.column_names:
             left, right = candidate.column(name), other.column(name)
-            if not left.combine_chunks().equals(right.combine_chunks().cast(left.type)):
+            if not left.equals(right.cast(left.type)):
                 raise DataError(f"{whose} predictions are of other rows: column {name!r} differs", where=where)

@@ -21,7 +21,7 @@ from headway.metrics.ranking import NO_GROUP, RANKED, GroupMetric, ItemCoverage,
 from headway.metrics.retrieval import retrieval_metrics
 from headway.metrics.user_metric import MetricSpec
 from headway.schema.columns import UNIT as UNIT
-from headway.tabular.list_arrays import value_numbers
+from headway.tabular.list_arrays import value_numbers, whole
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -81,7 +81,7 @@ def rows_of(
     Raises:
         DataError: the columns do not agree or break the task's rules, or there is no such group column.
     """
-    prediction = table.column("prediction").combine_chunks()
+    prediction = whole(table.column("prediction"))
     kind = prediction.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         flat = prediction.flatten().to_numpy(zero_copy_only=False)
@@ -112,13 +112,16 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
     """What the split kept together, [rows]; None where that is each row by itself, or where it cuts through groups."""
     if UNIT not in table.column_names:
         return None
-    units = table.column(UNIT).fill_null(NO_GROUP).to_numpy()
+    column = table.column(UNIT)
+    units = (column.fill_null(NO_GROUP) if column.null_count else column).to_numpy()
     shared = units != NO_GROUP
     codes, count = value_numbers(units[shared])
     if count == len(codes):
         return None
-    numbered = count + np.arange(len(units))
-    numbered[shared] = codes
+    numbered = codes
+    if len(codes) < len(units):
+        numbered = count + np.arange(len(units))
+        numbered[shared] = codes
     if groups is None:
         return numbered
     grouped = groups[shared] != NO_GROUP

@@ -102,7 +102,9 @@ def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.i
         return None, int(weighty.sum())
 
     def found() -> tuple[NDArray[np.int64], int]:
-        some = codes if weighty.all() else codes[weighty]
+        if weighty.all():
+            return codes, units
+        some = codes[weighty]
         return some, int(np.count_nonzero(np.bincount(some, minlength=units)))
 
     return rows.once("weighty_units", found)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.evaluation.metrics import OWN
 from headway.messages import number
-from headway.tabular.list_arrays import decoded, value_numbers
+from headway.tabular.list_arrays import decoded, value_numbers, whole
 
 _BINS = re.compile(r"(?P<column>.*\S)\s*:\s*(?P<bins>\d+)")
 MOST_BINS = 100
@@ -109,7 +109,7 @@ def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[st
         raise DataError(
             f"the predictions have no column {part.column!r} to slice by", fix=f"there is: {columns or 'none'}"
         )
-    column = table.column(part.column).combine_chunks()
+    column = whole(table.column(part.column))
     if part.bins is not None:
         return _binned(decoded(column), part)
     if not pa.types.is_dictionary(column.type) or column.null_count:

@@ -65,10 +65,15 @@ class Rows:
         """What is resampled together, [rows]; None: rows are drawn one by one."""
         return self.groups if self.units is None else self.units
 
-    @property
+    @cached_property
     def known(self) -> bool:
         """Whether every prediction is a number."""
         return not np.isnan(self.prediction).any()
+
+    @property
+    def alike(self) -> bool:
+        """Whether each row weighs 1."""
+        return self.once_for_all("alike", lambda: bool((self.weight == 1.0).all()))
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:
         """What `make` returns, computed once for these rows."""
@@ -83,7 +88,9 @@ class Rows:
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
         units = None if self.units is None else self.units[rows]
-        return Rows(self.label[rows], self.prediction[rows], self.weight[rows], groups, columns, units)
+        label, shared = self.label[rows], {"alike": True} if self.alike else {}
+        weight = self.weight[: len(label)] if self.alike and len(label) <= len(self) else self.weight[rows]
+        return Rows(label, self.prediction[rows], weight, groups, columns, units, shared=shared)
 
     def predicted(self, prediction: Floats) -> Rows:
         """The same rows with the predictions of another model, without the columns that this one's brought."""
@@ -133,40 +140,45 @@ Better = Literal["higher", "lower", "neither"]
 class OfOnePart:
     """A derivative [rows, parts]: a row moves one part by a number of its own, and each part as every other row does."""
 
-    part: NDArray[np.int64]
+    part: NDArray[Any]
+    """[rows], integers."""
     own: Floats
     """[rows]"""
     common: Floats
     """[parts]"""
 
 
-def by_unit(derivative: Floats | OfOnePart, weight: Floats, codes: NDArray[np.int64] | None, units: int) -> Floats:
+def by_unit(derivative: Floats | OfOnePart, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
     """How much each unit moves something, [units] or [units, parts], by the derivative by the weight of each row.
 
     Args:
         codes: the unit of each row, [rows]; None: each row is one.
     """
 
-    def total(of: NDArray[np.int64], values: Floats, count: int) -> Floats:
-        return np.asarray(np.bincount(of, values, count), np.float64)
+    def moved(of: Floats) -> Floats:
+        return of if rows.alike else of * rows.weight
 
     if isinstance(derivative, OfOnePart):
         parts = len(derivative.common)
         cells = (np.arange(units) if codes is None else codes) * parts + derivative.part
-        own = total(cells, weight * derivative.own, units * parts).reshape(units, parts)
-        return own + np.multiply.outer(weight if codes is None else total(codes, weight, units), derivative.common)
-    moved: Floats = derivative * (weight if derivative.ndim == 1 else weight[:, None])
+        own = np.asarray(np.bincount(cells, moved(derivative.own), units * parts), np.float64).reshape(units, parts)
+        return own + np.multiply.outer(unit_weights(rows, codes, units), derivative.common)
     if codes is None:
-        return moved
-    columns = [total(codes, column, units) for column in moved.reshape(len(moved), -1).T]
-    return np.stack(columns, 1) if moved.ndim > 1 else columns[0]
+        return moved(derivative) if derivative.ndim == 1 else moved(derivative.T).T
+    if derivative.ndim == 1:
+        return np.asarray(np.bincount(codes, moved(derivative), units), np.float64)
+    found = np.empty((units, derivative.shape[1]))
+    for column, of in zip(found.T, derivative.T, strict=True):
+        column[:] = np.bincount(codes, moved(of), units)
+    return found
 
 
 def unit_weights(rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
     """The summed weight of each unit, [units]; `codes` as in `by_unit`."""
     kept = rows.memo.get("unit weights")
     if kept is None or kept[0] is not codes:
-        weights = rows.weight if codes is None else np.asarray(np.bincount(codes, rows.weight, units), np.float64)
+        weight = None if rows.alike else rows.weight
+        weights = rows.weight if codes is None else np.asarray(np.bincount(codes, weight, units), np.float64)
         kept = rows.memo["unit weights"] = codes, weights
     found: Floats = kept[1]
     return found
@@ -230,7 +242,7 @@ class Metric(ABC):
             codes: the unit of each row, [rows]; None: each row is one.
         """
         influence = self.influence(rows)
-        return None if influence is None else by_unit(influence, rows.weight, codes, units)
+        return None if influence is None else by_unit(influence, rows, codes, units)
 
     def parts(self, rows: Rows) -> Floats | None:
         """The parts of a metric that is the sum of |parts|, [parts]; None of others, and where it has no value."""
@@ -337,7 +349,7 @@ class MomentMetric(Metric):
         sums, weights = self._kept(
             rows,
             "moments by unit",
-            lambda: (by_unit(self._moments_of(rows), rows.weight, codes, units), unit_weights(rows, codes, units)),
+            lambda: (by_unit(self._moments_of(rows), rows, codes, units), unit_weights(rows, codes, units)),
             codes,
         )
         found: Floats = sums @ slope

@@ -25,9 +25,9 @@ from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7
 BINS = 10
+_LEAST = 5e-324
 ORDER = "order"
 """What `Rows.once` calls the order of the rows by prediction."""
-ByScore = tuple[NDArray[np.int64], Floats, Floats]
 
 
 def log_loss(label: Floats, prediction: Floats) -> Floats:
@@ -36,7 +36,8 @@ def log_loss(label: Floats, prediction: Floats) -> Floats:
         likelihood = prediction[np.arange(len(label)), label.astype(np.int64)]
     else:
         likelihood = np.where(label > 0.5, prediction, 1.0 - prediction)
-    return -np.log(np.clip(likelihood, EPSILON, 1.0 - EPSILON))
+    np.clip(likelihood, EPSILON, 1.0 - EPSILON, out=likelihood)
+    return np.negative(np.log(likelihood, out=likelihood), out=likelihood)
 
 
 def correct(label: Floats, prediction: Floats) -> Floats:
@@ -70,7 +71,7 @@ class Auc(Metric):
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        _, positive, negative = by_score(rows)
+        positive, negative = by_score(rows)
         pairs = positive.sum() * negative.sum()
         if not pairs > 0:
             return None
@@ -84,25 +85,32 @@ class Auc(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:
             return None
-        run, positive, negative = by_score(rows)
+        run, (positive, negative) = _run_of_row(rows), by_score(rows)
         below = (np.cumsum(negative) - 0.5 * negative) / negative.sum()  # the share of negatives below a positive there
         above = 1.0 - (np.cumsum(positive) - 0.5 * positive) / positive.sum()
         return np.where(rows.label > 0.5, (below[run] - value) / positive.sum(), (above[run] - value) / negative.sum())
 
 
-def by_score(rows: Rows) -> ByScore:
-    """Return (which distinct score each row has, the lowest first; the weight of the positive rows at each distinct score;
-    that of the negative ones). There is at least one row, and every prediction is a number."""
+def by_score(rows: Rows) -> tuple[Floats, Floats]:
+    """Return (the weight of the positive rows at each distinct score, the lowest first; that of the negative ones). There is at
+    least one row, and every prediction is a number."""
 
-    def made() -> ByScore:
+    def made() -> tuple[Floats, Floats]:
         ranked = _ranked(rows)
         first = np.flatnonzero(ranked.starts)
-        run = np.empty(len(rows), np.int64)
-        run[ranked.order] = ranked.run
-        positive = np.add.reduceat(ranked.weight * ranked.label, first)
-        return run, positive, np.add.reduceat(ranked.weight * (1.0 - ranked.label), first)
+        positive = ranked.label if rows.alike else ranked.weight * ranked.label
+        negative = 1.0 - ranked.label
+        negative *= ranked.weight
+        return np.add.reduceat(positive, first), np.add.reduceat(negative, first)
 
     return rows.once("by_score", made)
+
+
+def _run_of_row(rows: Rows) -> NDArray[np.int64]:
+    """Which distinct score each row has, the lowest first."""
+    ranked, run = _ranked(rows), np.empty(len(rows), np.int64)
+    run[ranked.order] = ranked.run
+    return run
 
 
 def scores(rows: Rows) -> Floats:
@@ -131,7 +139,8 @@ def _ranked(rows: Rows) -> _Ranked:
         order = rows.once(ORDER, lambda: order_of(rows.prediction))
         ranked = rows.prediction[order]
         starts = run_starts(ranked)
-        return _Ranked(order, ranked, rows.label[order], rows.weight[order], starts, np.cumsum(starts) - 1)
+        weight = rows.weight if rows.alike else rows.weight[order]
+        return _Ranked(order, ranked, rows.label[order], weight, starts, np.cumsum(starts) - 1)
 
     return rows.once("ranked", made)
 
@@ -187,11 +196,11 @@ class AveragePrecision(Metric):
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
             return None
-        positive, negative = (weights[::-1] for weights in by_score(rows)[1:])
+        positive, negative = (weights[::-1] for weights in by_score(rows))
         if not positive.sum() > 0:
             return None
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
-        precision = np.divide(caught, flagged, out=np.zeros_like(caught), where=flagged > 0)
+        precision = caught / np.maximum(flagged, _LEAST)  # where nothing is flagged, nothing is caught
         return finite(float(np.dot(positive, precision) / caught[-1]))
 
     def replicated(self, rows: Rows) -> Replicate:
@@ -213,8 +222,7 @@ class AveragePrecision(Metric):
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:
             return None
-        run, *weights = by_score(rows)
-        positive, negative = (weight[::-1] for weight in weights)
+        run, (positive, negative) = _run_of_row(rows), (weights[::-1] for weights in by_score(rows))
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
         some = np.where(flagged > 0, flagged, 1.0)
         # a row counts in the precision at its own score and at every lower one
@@ -276,22 +284,25 @@ class CalibrationError(Metric):
         ranked, which = _bins(rows)
         total = ranked.weight.sum()
         # rows without weight move nothing, whatever their bin
-        of_row, own = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+        of_row, own = np.zeros(len(rows), which.dtype), np.zeros(len(rows))
         of_row[ranked.order], own[ranked.order] = which, (ranked.prediction - ranked.label) / total
-        return by_unit(OfOnePart(of_row, own, -parts / total), rows.weight, codes, units)
+        return by_unit(OfOnePart(of_row, own, -parts / total), rows, codes, units)
 
 
-def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.int64]]:
+def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
     """Return (the rows of positive weight and known prediction, by that; the bin of each)."""
 
-    def made() -> tuple[_Ranked, NDArray[np.int64]]:
-        kept = (rows.weight > 0) & ~np.isnan(rows.prediction)
-        ranked = _ranked(rows if kept.all() else rows.at(kept))
-        if not kept.all():
+    def made() -> tuple[_Ranked, NDArray[np.uint8]]:
+        kept = None if rows.alike and rows.known else (rows.weight > 0) & ~np.isnan(rows.prediction)
+        if kept is None or kept.all():
+            ranked = _ranked(rows)
+        else:
+            ranked = _ranked(rows.at(kept))
             ranked = ranked._replace(order=np.flatnonzero(kept)[ranked.order])
         mass = ranked.weight
-        below = (np.cumsum(mass) - mass)[ranked.starts][ranked.run]  # the mass below each row's value
-        return ranked, np.minimum((below / mass.sum() * BINS).astype(np.int64), BINS - 1)
+        below = (np.cumsum(mass) - mass)[ranked.starts]  # each distinct value
+        of_value = np.minimum((below / mass.sum() * BINS).astype(np.int64), BINS - 1).astype(np.uint8)
+        return ranked, of_value[ranked.run]
 
     return rows.once("bins", made)
 
@@ -324,8 +335,10 @@ def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
 def _outcomes(rows: Rows) -> Floats:
     """Whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
     flagged, positive = decided(rows.prediction), rows.label > 0.5
-    counts = np.stack([flagged & positive, flagged & ~positive, ~flagged & positive], axis=1).astype(np.float64)
-    counts[np.isnan(rows.prediction)] = np.nan
+    counts = np.empty((len(rows), 3))
+    counts[:, 0], counts[:, 1], counts[:, 2] = flagged & positive, flagged & ~positive, ~flagged & positive
+    if not rows.known:
+        counts[np.isnan(rows.prediction)] = np.nan
     return counts
 
 

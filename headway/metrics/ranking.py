@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows
-from headway.tabular.list_arrays import run_starts
+from headway.tabular.list_arrays import run_starts, whole
 
 RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
 COVERAGE = "item_coverage"
@@ -144,7 +144,7 @@ class ItemCoverage(Metric):
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """A number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = whole(column) if isinstance(column, pa.ChunkedArray) else column
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return encoded.indices.cast(pa.int64()).fill_null(NO_GROUP).to_numpy(zero_copy_only=False)
 

@@ -87,38 +87,45 @@ def _lift(rows: Rows) -> Columns:
     }
 
 
-def _falling(rows: Rows) -> tuple[Floats, Floats, Floats]:
-    """(distinct scores, the highest first; the weight of positives at or above each; that of negatives)"""
-    _, positive, negative = by_score(rows)
-    return scores(rows)[::-1], np.cumsum(positive[::-1]), np.cumsum(negative[::-1])
+def _falling(rows: Rows) -> list[Floats]:
+    """[the weight of positives at or above each distinct score, the highest first; that of negatives]"""
+    return [np.cumsum(weight[::-1]) for weight in by_score(rows)]
 
 
 def _roc(rows: Rows) -> Columns:
-    score, caught, wrong = _falling(rows)
-    caught, wrong = np.append(0.0, caught), np.append(0.0, wrong)
-    rates = _divided(wrong, wrong[-1]), _divided(caught, caught[-1])
-    at = _along(*(np.nan_to_num(rate) for rate in rates))
-    return {
-        "threshold": np.append(np.nan, score)[at],  # nothing reaches the first one
-        "false_positive_rate": rates[0][at],
-        "true_positive_rate": rates[1][at],
-    }
+    rates = [_divided(np.append(0.0, of), of[-1]) for of in _falling(rows)]
+    at = _along(*(rate if np.isfinite(rate[-1]) else np.zeros_like(rate) for rate in rates[::-1]))
+    caught, wrong = (rate[at] for rate in rates)
+    threshold = np.append(np.nan, scores(rows)[::-1])[at]  # nothing reaches the first one
+    return {"threshold": threshold, "false_positive_rate": wrong, "true_positive_rate": caught}
 
 
 def _precision_recall(rows: Rows) -> Columns:
-    score, caught, wrong = _falling(rows)
+    caught, wrong = _falling(rows)
     precision, recall = _divided(caught, caught + wrong), _divided(caught, caught[-1])
-    at = _along(np.nan_to_num(recall), np.cumsum(np.abs(np.diff(precision, prepend=precision[:1]))))
-    return {"threshold": score[at], "precision": precision[at], "recall": recall[at]}
+    del caught, wrong
+    at = _along(recall if np.isfinite(recall[-1]) else np.zeros_like(recall), np.cumsum(_steps(precision)))
+    return {"threshold": scores(rows)[::-1][at], "precision": precision[at], "recall": recall[at]}
 
 
 def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
     """Places of at most POINTS points of a curve, at about equal steps along it."""
     if len(x) <= POINTS:
         return np.arange(len(x))
-    moved = np.cumsum(np.abs(np.diff(x, prepend=x[0])) + np.abs(np.diff(y, prepend=y[0])) * (x[-1] or 1) / (y[-1] or 1))
+    moved = _steps(y)
+    moved *= x[-1] or 1
+    moved /= y[-1] or 1
+    moved += _steps(x)
+    np.cumsum(moved, out=moved)
     places = np.searchsorted(moved, np.linspace(0, moved[-1], POINTS))
     return np.unique(np.append(places[:-1], [0, len(x) - 1]))
+
+
+def _steps(values: Floats) -> Floats:
+    """How far each value is from the one before it."""
+    found = np.zeros(len(values))
+    np.subtract(values[1:], values[:-1], out=found[1:])
+    return np.abs(found, out=found)
 
 
 def _classes(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from headway.schema.columns import Column
 
+_FEW, _SIGN = 1 << 13, np.uint64(1 << 63)
 _TEXTS = frozenset(kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()))
 
 
@@ -65,6 +66,11 @@ def escaped(array: pa.Array) -> pa.Array:
     return pc.take(pa.array(words, pa.string()), encoded.indices)
 
 
+def whole(column: pa.ChunkedArray) -> Any:
+    """A column as one array, by reference where it is one chunk, which Arrow would copy."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The memory of an array of numbers, by reference; nulls hold any number."""
     buffer = array.buffers()[1]
@@ -81,27 +87,39 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
-    """The stable order of numbers, none of them NaN. NumPy's unstable sort takes a fifth of the time, and few numbers are
-    equal; those are put in order behind it."""
-    order = np.argsort(values)
-    starts = run_starts(values[order])
-    tied = ~starts
-    tied[:-1] |= tied[1:]
-    if tied.any():
-        places = np.cumsum(starts)[tied] * len(values) + order[tied]
-        order[tied] = np.sort(places) % len(values)
+    """The stable order of values, none of them NaN; of many numbers by radix, in half the time of NumPy's sort."""
+    if len(values) < _FEW or values.dtype.kind not in "if":
+        return np.argsort(values, kind="stable")
+    if values.dtype.kind == "f":
+        keys = (values + 0.0).astype(np.float64, copy=False).view(np.uint64)  # 0.0 for -0.0
+        keys ^= (keys.view(np.int64) >> 63).view(np.uint64) | _SIGN
+    else:
+        keys = values.astype(np.int64).view(np.uint64) ^ _SIGN
+    varying = int(np.bitwise_or.reduce(keys ^ keys[0]))
+    order = np.arange(len(keys))
+    for shift in range(0, 64, 16):
+        if varying >> shift & 0xFFFF:
+            digits = (keys >> np.uint64(shift)).astype(np.uint16)
+            order = order[np.argsort(digits[order], kind="stable")]
     return order
 
 
 def value_numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """(which distinct value each of these integers is, the least first; how many there are)"""
-    if (
-        len(values) and values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 2 * len(values)
-    ):  # nothing to sort
-        there = np.bincount(values) > 0
-        return (np.cumsum(there) - 1)[values], int(there.sum())
-    found, codes = np.unique(values, return_inverse=True)
-    return codes.reshape(-1), len(found)
+    """(which distinct value each of these is, the least first, which may be the values themselves; how many there are)"""
+    if not len(values):
+        return np.zeros(0, np.int64), 0
+    if values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 16 * len(values):  # nothing to sort
+        there = np.zeros(int(values.max()) + 1, np.bool_)
+        there[values] = True
+        if there.all():
+            return values.astype(np.int64, copy=False), len(there)
+        numbers = np.cumsum(there)
+        return numbers[values] - 1, int(numbers[-1])
+    order = order_of(values)
+    numbers = np.cumsum(run_starts(values[order]))
+    codes = np.empty(len(values), np.int64)
+    codes[order] = numbers - 1
+    return codes, int(numbers[-1])
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -167,7 +167,10 @@ def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | No
     size = next((entry.bytes for entry in files if entry.path == found.predictions), 0)
     path = material.file(title, found.predictions) if size <= _MOST_BYTES else None
     try:
-        return None if path is None else metrics.rows_of(read_predictions(path, ()), task)
+        group = material.key("measure").get("group")  # else a sample of many rows would be another than was measured
+        if path is None:
+            return None
+        return metrics.rows_of(read_predictions(path, (group,) if group else (), group=group, unit=False), task)
     except HeadwayError:
         return None
 

@@ -8,7 +8,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -129,10 +129,9 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
         np.sqrt((moved**2).sum(1)), (effective - 1) * float(values.sum() ** 2 / (values**2).sum()) + 1
     )
     freedom = math.inf if likely is None else likely.freedom
-    random = np.random.default_rng(seed)
     # the symmetric root: the vectors' signs, and their rotation where values are equal, hang on the last bit of a sum
     root = vectors * np.sqrt(values) @ vectors.T
-    drawn = np.stack([random.permutation(_normal_scores()) for _ in parts], 1) @ root
+    drawn = _normal_scores(len(parts), seed) @ root
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:
@@ -163,10 +162,12 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     return low, max(true(error, 1 - probability), seen + reach(signs))
 
 
-@cache
-def _normal_scores() -> Floats:
-    score = NormalDist()
-    return np.array([score.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS)])
+@lru_cache(8)
+def _normal_scores(parts: int, seed: int) -> Floats:
+    """A normal distribution of each part, in a random order, [draws, parts]."""
+    of, random = NormalDist(), np.random.default_rng(seed)
+    scores = np.array([of.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS)])
+    return np.stack([random.permutation(scores) for _ in range(parts)], 1)
 
 
 def _quantile_of(values: Floats, at: float) -> float:

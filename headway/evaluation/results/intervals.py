@@ -94,7 +94,7 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 def spread_of(rows: Rows, influence: Floats) -> Spread | None:
     """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
     sample = _Sample(rows, 0)
-    moved = by_unit(influence, rows.weight, sample.codes, sample.units)
+    moved = by_unit(influence, rows, sample.codes, sample.units)
     return spread_of_sum(widened(moved, sample.effective), sample.effective)
 
 

@@ -25,7 +25,7 @@ from headway.evaluation.results.threshold import Decided, decide
 from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.metrics.base import Floats, Made, Metric, Rows
+from headway.metrics.base import Made, Metric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.tables import CONFUSION, Table
@@ -108,7 +108,8 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     rows, drawn_by = drawn_together(request.clusters, table, rows, None, loss, group=request.group)
     models = {"": rows.keeping()}
     if theirs is not None:
-        models[CHAMPION] = replace(rows.predicted(theirs[0]), memo=theirs[1])
+        models[CHAMPION] = replace(rows.predicted(theirs.prediction), memo=theirs.memo)
+        del theirs  # with what is computed of them
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
@@ -116,13 +117,11 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     def of_all(model: str) -> tuple[dict[str, Any], Rows]:
         """(what is told of one model on all rows; these with their order by prediction, which that of slices follows from)"""
         rows = models.pop(model)  # what is computed of them goes
+        shown = _confusion(request, task, rows, decided) if model else _tables(request, task, rows, decided)
         facts: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
-        if model:
-            facts |= _confusion(request, task, rows, decided)
-        else:
+        if not model:
             facts |= {"few_rows": few_rows(rows, metrics), "metrics": measured(metrics, rows)}
-            facts["tables"] = _tables(request, task, rows, decided)
-        return facts, rows.keeping(ORDER)
+        return facts | shown, rows.keeping(ORDER)
 
     names = [*models]
     facts, kept = zip(*_each(request, of_all, names, len(rows), monitor), strict=True)
@@ -214,6 +213,7 @@ def _by_slice(
             between = _intervals(request, some, metrics) if len(at) >= least else None
             of: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})
             found |= {model: of} if model else of
+            some.memo.clear()
         return found
 
     found = _each(request, facts, range(len(parts)), max(sizes, default=0), monitor)
@@ -245,28 +245,28 @@ def _baselines(
     rows: Rows,
     monitor: Monitor,
     of: str | None,
-) -> tuple[dict[str, Any], list[Any] | None]:
+) -> tuple[dict[str, Any], Rows | None]:
     """The metrics of the constant, and of other models on the same rows, as far as they predict the label; and the champion's
-    predictions, with their order as `Rows.memo` has it."""
+    rows, with their order by prediction."""
     found: dict[str, Any] = {}
     champion = None
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
 
-    def of_other(name: str) -> tuple[dict[str, Any], Floats, dict[Any, Any]] | None:
+    def of_other(name: str) -> tuple[dict[str, Any], Rows | None] | None:
         ref = others[name]
-        theirs = read_predictions(ref.file, request.columns_of_others, group=request.group)
+        theirs = read_predictions(ref.file, request.columns_of_others, group=request.group, unit=False)
         if of is not None and (theirs := part_of(theirs, of)) is None:
             return None
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))
-        their_rows = _rows(request, task, theirs, metrics)
-        return measured(metrics, their_rows), their_rows.prediction, their_rows.keeping(ORDER).memo
+        their_rows = replace(_rows(request, task, theirs, metrics), label=rows.label, weight=rows.weight)
+        del theirs
+        return measured(metrics, their_rows), their_rows.keeping(ORDER) if name == CHAMPION else None
 
     for name, other in zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True):
         if other is not None:
-            found[name], *of_champion = other
-            champion = of_champion if name == CHAMPION else champion
+            found[name], champion = other[0], other[1] or champion
     return found, champion
 
 
@@ -290,10 +290,8 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
     }
 
 
-def _tables(
-    request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None
-) -> dict[str, dict[str, list[Any]]]:
-    return {table.name: _with_names(request, table, rows, decided) for table in task.tables_for(rows)}
+def _tables(request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None) -> dict[str, Any]:
+    return {"tables": {table.name: _with_names(request, table, rows, decided) for table in task.tables_for(rows)}}
 
 
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:

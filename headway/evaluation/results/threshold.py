@@ -92,7 +92,7 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
     if not (rows.total > 0 and rows.known):
         return None
     weighty = rows if rows.weight.min() > 0 else rows.at(rows.weight > 0)
-    _, positive, negative = by_score(weighty)
+    positive, negative = by_score(weighty)
     falling = scores(weighty)[::-1]
     # flagged are the rows of so many of the highest scores: none, one, ..., all
     right, wrong = (np.append(0.0, np.cumsum(weights[::-1])) for weights in (positive, negative))

@@ -34,15 +34,17 @@ class RowsByLoss:
 
     def __init__(self, table: pa.Table, rows: Rows, losses: Floats):
         self._table, self._rows = table, rows
-        self._losses = np.where(rows.weight > 0, losses, -np.inf)
+        self._losses = losses if rows.alike else np.where(rows.weight > 0, losses, -np.inf)
         self._mean = float(rows.weight @ losses / rows.total)
         # of many rows the table has a sample
         self._numbers = table.column("row").to_numpy() if "row" in table.column_names else np.arange(len(rows))
 
     def excess(self, at: NDArray[np.int64]) -> float:
         """By how much the losses of some rows exceed the mean of all, summed."""
-        counted = at[self._rows.weight[at] > 0]
-        return float(self._rows.weight[counted] @ (self._losses[counted] - self._mean))
+        weight = self._rows.weight[at]
+        if not self._rows.alike:
+            at, weight = at[weight > 0], weight[weight > 0]
+        return float(weight @ (self._losses[at] - self._mean))
 
     def numbers(self, at: NDArray[np.int64] | None = None) -> list[int]:
         """The rows of the greatest losses, the greatest first: of all, or of some."""

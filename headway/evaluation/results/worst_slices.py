@@ -89,9 +89,7 @@ def worst(
 
     def of_pair(pair: tuple[Cut, Cut]) -> tuple[Cut, Means]:
         a, b = pair
-        values = _crossed(a, b)
-        codes = a.codes.astype(np.min_scalar_type(len(values))) * len(b.values) + b.codes
-        cut = Cut(f"{a.name} x {b.name}", codes, values, pair)
+        cut = Cut(f"{a.name} x {b.name}", None, _crossed(a, b), pair)
         return cut, measure(cut)
 
     found: list[tuple[Cut, int, Means]] = []

@@ -251,8 +251,8 @@ def test_what_a_row_of_weight_0_holds_changes_no_metric(task):
 @pytest.mark.parametrize("codes", [None, np.array([2, 0, 2, 2, 1])])
 def test_a_derivative_by_one_part_is_added_up_by_unit_as_the_whole_matrix_is(codes):
     part, own, common = np.array([1, 0, 2, 2, 1]), np.array([0.5, -1.0, 0.25, 2.0, 0.0]), np.array([0.1, -0.2, 0.3])
-    weight = np.array([1.0, 2.0, 0.0, 0.5, 1.0])
+    rows = Rows(np.zeros(5), np.zeros(5), np.array([1.0, 2.0, 0.0, 0.5, 1.0]))
     dense = np.tile(common, (5, 1))
     dense[np.arange(5), part] += own
-    found = by_unit(OfOnePart(part, own, common), weight, codes, 5 if codes is None else 3)
-    assert np.allclose(found, by_unit(dense, weight, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)
+    found = by_unit(OfOnePart(part, own, common), rows, codes, 5 if codes is None else 3)
+    assert np.allclose(found, by_unit(dense, rows, codes, 5 if codes is None else 3), rtol=0, atol=1e-15)

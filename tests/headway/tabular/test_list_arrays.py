@@ -93,6 +93,11 @@ def test_an_order_is_the_stable_one_whatever_is_equal():
         np.zeros(5),
         np.zeros(0),
         np.array([1.0, -0.0, 0.0]),
+        np.tile([1.0, -0.0, 0.0, -np.inf, np.inf, -5e-324, 5e-324, -1e300], 3000),
+        np.round(random.normal(size=20_000), 3),
+        random.normal(size=20_000).astype(np.float32),
+        random.integers(-(1 << 62), 1 << 62, 20_000),
+        random.integers(0, 300, 20_000).astype(np.uint16),
     ):
         assert np.array_equal(order_of(values), np.argsort(values, kind="stable"))
 
@@ -101,6 +106,8 @@ def test_values_are_numbered_in_their_order_whether_they_are_small_or_not():
     for values in (
         np.array([5, 2, 5, 0]),
         np.array([1 << 62, -7, 1 << 62]),
+        np.random.default_rng(3).integers(-(1 << 62), 1 << 62, 10_000).repeat(2),
+        np.arange(5)[::-1],
         np.zeros(0, np.int64),
         np.array([b"b", b"a"]),
     ):
