@@ -32,6 +32,7 @@ from flows.dag.model_requests import (
     model_of,
     replay_request,
     train_request,
+    unmeasured_export,
 )
 from flows.dag.outcome import already, by_quality, check_task, facts_of, lacking, other_rows, refuse_errors
 from flows.dag.resolved_window import Window
@@ -169,10 +170,13 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
             if again is None and spec.last not in ("evaluate", "replay"):
                 return
             champion = None  # it is the candidate: it is not compared with itself
-    candidates = [
-        Candidate(seed, out, run(evaluate_request(data, model_of(data, out, seed)), _titled("evaluate", seed, spec)))
-        for seed, out in trained.items()
-    ]
+    candidates = []
+    ahead = len(trained) == 1 and spec.last in (None, "replay")
+    for seed, out in trained.items():
+        # the TensorFlow process has nothing else to do while the predictions are measured
+        exported = unmeasured_export(data, out, seed) if ahead else None
+        request = evaluate_request(data, model_of(data, out, seed))
+        candidates.append(Candidate(seed, out, run(request, _titled("evaluate", seed, spec), then=exported)))
     if len(candidates) > 1:
         # the best would owe its place to the eval rows, and the first may be an outlier that its mean does not show: the
         # median by the primary metric is exported, of two the lower

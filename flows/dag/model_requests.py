@@ -155,6 +155,21 @@ def measure_request(
     )
 
 
+def unmeasured_export(data: Data, trained: Output[Trained], seed: int) -> ExportRequest:
+    """Of the export of a model of which nothing else is known yet."""
+    files = data.window.run_spec.loaded.user_files
+    return ExportRequest(
+        formats=data.pipeline.export.formats,
+        code=data.window.code,
+        trained=trained.ref(),
+        transform=data.fitted,
+        model=data.model,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
+        seed=seed,
+    )
+
+
 def export_request(
     data: Data, candidate: Candidate, measured: Output[Measured] | None, verdict: Verdict | None
 ) -> ExportRequest:
@@ -163,7 +178,7 @@ def export_request(
     Args:
         measured: of the one that is promoted; None: another seed.
     """
-    window, files, pipeline = data.window, data.window.run_spec.loaded.user_files, data.pipeline
+    window, pipeline = data.window, data.pipeline
     found = (measured or candidate.scored).get()
     card = CardFacts(
         model=pipeline.name,
@@ -177,17 +192,7 @@ def export_request(
         threshold=found.get("threshold"),
         verdict=None if verdict is None else verdict.brief,
     )
-    return ExportRequest(
-        formats=pipeline.export.formats,
-        code=window.code,
-        card=card,
-        trained=candidate.trained.ref(),
-        transform=data.fitted,
-        model=data.model,
-        module=files.get("model.name"),
-        preprocess=files.get("preprocess"),
-        seed=candidate.seed,
-    )
+    return unmeasured_export(data, candidate.trained, candidate.seed).model_copy(update={"card": card})
 
 
 def replay_request(data: Data, candidate: Candidate, export: Output[Exported]) -> ReplayRequest:

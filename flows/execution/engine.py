@@ -222,7 +222,8 @@ def run_stage(
 ) -> list[dict[str, Any]]:
     """Call the stage of a step, or of several at once, in a child if one is given; returns their answers."""
     stages, call = [step.stage for step in steps], child.call if child is not None else _call
-    first, settings = stages[0], steps[0].runtime | runtime
+    first = stages[0]
+    settings: dict[str, Any] = steps[0].runtime | runtime
     # fetches what the store has in a bucket only, but for the shards of a stage that streams them
     if remote := store.localize((path for stage in stages for path in stage.paths()), later=first.streams):
         settings["remote"] = remote

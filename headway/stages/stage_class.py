@@ -61,6 +61,8 @@ class Stage(Frozen, Generic[Answer]):
     """"module:function"."""
     runs_many: ClassVar[str | None] = None
     """"module:function" that runs several as one: function(requests, outs, monitor) -> answers."""
+    prepares: ClassVar[str | None] = None
+    """"module:function" that does part of the work ahead in the process of the stage: function(request)."""
     delivers: ClassVar[bool] = False
     """Its workers write to a store in a bucket themselves: the function takes `places`, the folders there; and an answer has
     the entries of the files that are there under "files". Of a store in a folder it goes on with what a killed process left."""

@@ -32,6 +32,7 @@ class ExportRequest(OfTransform[Exported]):
     """A trained model: where its weights are and what it was built from."""
 
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
+    prepares = "tfcore.export.saved_model:prepare"
     formats: Annotated[
         tuple[Format, ...], Key("config", of=lambda names: {"formats": list(names)} if names else {}, always=True)
     ] = ()

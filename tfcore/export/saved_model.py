@@ -52,8 +52,11 @@ from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
 SILENT_SECONDS = 3.0
+MOST_PREPARED = 100
+"""Columns: each takes about ten milliseconds to trace."""
 
 Tensors = dict[str, tf.Tensor]
+Progress = Callable[[str], None]
 Predict = Callable[[Tensors], Tensors]
 """Model inputs {"numeric", "categorical"} -> the named outputs of `headway.tasks.base.Task.outputs`."""
 
@@ -150,6 +153,43 @@ def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.T
     return tf.function(function, input_signature=list(specs.values()), autograph=False)
 
 
+class Traced:
+    """The module that is saved, and the functions of its signatures, traced.
+
+    Raises:
+        HeadwayError: the graph calls Python functions.
+    """
+
+    def __init__(
+        self, served: Served, columns: Sequence[Column], head: Head, index: ItemIndex | None, progress: Progress
+    ):
+        progress("tracing the transform")
+        transform_function = served.transform_function()
+        transformed = transform_function.get_concrete_function().structured_outputs
+        self._outputs = [
+            Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+            for name, tensor in sorted(transformed.items())
+        ]
+        self.served, self._columns, self._head, self._index = served, columns, head, index
+        signatures = self.signatures(None)
+        self.functions = served.functions(signatures) | {"transform": transform_function}
+        self.concrete = {}
+        for name, function in self.functions.items():
+            progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")
+            self.concrete[name] = function.get_concrete_function()
+            refuse_python_nodes(self.concrete[name], where=name)
+
+    def signatures(self, threshold: float | None) -> dict[str, Signature]:
+        """Describe the signatures; `threshold` as of `save`."""
+        head, index = self._head, self._index
+        found = describe(self._columns, head.task, head.classes, self._outputs, threshold, served=head.described())
+        return found | ({} if index is None else describe_towers(self._columns, index.item, index.width, index.texts))
+
+
+_PREPARED: list[tuple[Any, tf.Module, Traced]] = []
+"""A model and its transform that are about to be exported, and what was traced of them."""
+
+
 def save(
     path: Path,
     *,
@@ -158,11 +198,12 @@ def save(
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
     task: Head | Task | str,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step: None,
     images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
     threshold: float | None = None,
     try_requests: bool = True,
+    traced: Traced | None = None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
@@ -172,28 +213,19 @@ def save(
         index: of a model of two towers: for the signatures `embed` and `top_k`.
         threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
         try_requests: whether the graph has code that may refuse a request, and only those that it answers are written.
+        traced: of the same, where that was done before.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
     head = head_of(task)
-    served = Served(transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index)
-    progress("tracing the transform")
-    transform_function = served.transform_function()
-    transformed = transform_function.get_concrete_function().structured_outputs
-    outputs = [
-        Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
-        for name, tensor in sorted(transformed.items())
-    ]
-    signatures = describe(columns, head.task, head.classes, outputs, threshold, served=head.described())
-    if index is not None:
-        signatures |= describe_towers(columns, index.item, index.width, index.texts)
-    functions = served.functions(signatures) | {"transform": transform_function}
-    concrete = {}
-    for name, function in functions.items():
-        progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")
-        concrete[name] = function.get_concrete_function()
-        refuse_python_nodes(concrete[name], where=name)
+    if traced is None:
+        served = Served(
+            transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index
+        )
+        traced = Traced(served, columns, head, index, progress)
+    served, functions, concrete = traced.served, traced.functions, traced.concrete
+    signatures = traced.signatures(threshold)
     # a layer may read a variable that no attribute of the model leads to
     served.captured = _in_order(concrete.values(), served.model_variables)
     for name in functions.keys() - {"transform"}:
@@ -280,6 +312,26 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     } | ({} if formats is None else {"formats": formats.model_dump(mode="json")})
 
 
+def prepare(request: ExportRequest) -> None:
+    """Trace what an export of `request` will save; weights and card are of no matter. Not where the user's code takes part in it,
+    nor for an index or a wide table, since the next call waits."""
+    parameters, weights = request.transform, request.trained.file / WEIGHTS
+    if request.code or request.module or request.preprocess or len(parameters.raw) > MOST_PREPARED:
+        return
+    model = trained(request.model, parameters, seed=request.seed, module=None, weights=weights)
+    if ItemIndex.load(request.trained.file, model.model, request.model, parameters) is not None:
+        return
+    transform, head = transform_of(parameters, None), label_head(parameters.label)
+    served = Served(
+        transform=transform,
+        predict=predictor(model, head),
+        columns=parameters.raw,
+        variables=[variable.value for variable in model.variables],
+        task=head,
+    )
+    _PREPARED[:] = [(model, transform, Traced(served, parameters.raw, head, None, lambda step: None))]
+
+
 def save_model(
     path: Path,
     model: Any,
@@ -288,7 +340,7 @@ def save_model(
     *,
     index: ItemIndex | None = None,
     threshold: float | None = None,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step: None,
     try_requests: bool = True,
 ) -> dict[str, Signature]:
     """Write a Keras model, or a trained one, behind its transform as a SavedModel; see `save`.
@@ -297,6 +349,8 @@ def save_model(
         transform: of `parameters`.
     """
     head = label_head(parameters.label)
+    traced = next((each for of, by, each in _PREPARED if of is model and by is transform and index is None), None)
+    _PREPARED.clear()
     return save(
         path,
         transform=transform,
@@ -311,6 +365,7 @@ def save_model(
         index=index,
         threshold=threshold,
         try_requests=try_requests,
+        traced=traced,
     )
 
 

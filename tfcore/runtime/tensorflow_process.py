@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess
+from headway.stages.stage_class import Stage
 from tfcore.runtime.early_start import PRELOAD, REPLAYS, WORKER, waiting
 
 POLL_SECONDS = 0.1
@@ -147,6 +148,8 @@ class Child:
         request: BaseModel | Mapping[str, Any] | Sequence[BaseModel | Mapping[str, Any]],
         out: Path | Sequence[Path],
         monitor: Monitor | None = None,
+        *,
+        then: Stage[Any] | None = None,
         **runtime: Any,
     ) -> Any:
         """Run "module:function"(request, out, monitor, **runtime) in the child and return its result.
@@ -154,6 +157,9 @@ class Child:
         `request` crosses as JSON and is validated there into the type the function's first parameter is annotated
         with; a function of several requests and folders gets both as lists. Once `monitor` is cancelled the child is
         told to stop; the stage then raises Cancelled in its own time.
+
+        Args:
+            then: a stage that is likely called next: the child prepares it once it has answered.
         """
         monitor = monitor or Monitor()
         with self._one_call:
@@ -167,6 +173,7 @@ class Child:
             outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
             message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
             message["traceparent"] = traceparent()
+            message["then"] = then and {"call": then.prepares, "request": _json(then)}
             process.send(message, default=_plain)
             stopping, silent_until = False, time.monotonic() + SILENT_SECONDS
             while True:

@@ -24,6 +24,7 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from headway.stages.refs import Ref
 from headway.tasks.table import task_of
+from tfcore.export import saved_model
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import replay_main as replay_script
@@ -256,6 +257,26 @@ def test_classify_decides_at_the_chosen_threshold_where_a_request_names_none(tmp
         "Threshold as configured: **0.3**, chosen on no rows: the config names it. `classify` decides at it where a request "
         "names no other." in (path / CARD).read_text()
     )
+
+
+def test_an_export_that_was_prepared_traces_nothing_and_saves_the_same(tmp_path, monkeypatch):
+    config, parameters = ModelConfig(hidden=(4,)), TransformParameters(fitted=FITTED[:2], label=LABELS["binary"])
+    save_weights(build(config, parameters, seed=5), tmp_path / "weights")
+    made, given = [], {}
+    monkeypatch.setattr(saved_model, "Traced", lambda *all, of=saved_model.Traced: made.append(of(*all)) or made[-1])
+    request = ExportRequest(trained=tmp_path, transform=parameters, model=config)
+    for name in ("anew", "prepared"):
+        if name == "prepared":
+            saved_model.prepare(request.model_copy(update={"code": {"model": "f3"}}))
+            assert len(made) == 1, "code of the user's is traced by the export alone"
+            saved_model.prepare(request)
+            save_weights(build(config, parameters, seed=5), tmp_path / "weights")
+        card = CardFacts(model="toy", threshold={"rule": "as configured", "value": 0.3, "chosen_on": "no rows"})
+        answer = export(request.model_copy(update={"card": card}), tmp_path / name, Monitor())
+        loaded = tf.saved_model.load(str(tmp_path / name / "saved_model"))
+        given[name] = answer["signatures"], list(loaded.signatures), loaded.signatures["classify"].structured_outputs
+    assert len(made) == 2 and not saved_model._PREPARED
+    assert str(given["anew"]) == str(given["prepared"])
 
 
 def test_the_transform_is_traced_once_for_all_signatures(tmp_path):
