@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.cli.commands import answer, arranged
-from flows.cli.options import Count, Options, PipelinePath
+from flows.cli.options import Options, PipelinePath
 from flows.cli.versions.promotion import registry_of
 from headway.errors import DataError
 from headway.messages import counted, some, when, window_text
 
 Node = tuple[str, list["Node"]]
 _NOT_KEPT = "not known: the version is older than this record"
+_SHOWN = 12
+"""Spans; the JSON has all of them."""
 
 
 def lineage(
@@ -19,7 +21,6 @@ def lineage(
     /,
     *,
     verify: bool = False,
-    spans: Count = 12,
     options: Options = Options(),
 ) -> int:
     """A version's run, code, config, spans, shards and raw files; with --verify it ends with 3 when one has changed.
@@ -27,7 +28,6 @@ def lineage(
     Args:
         version: the version: its number, champion, previous or an alias.
         verify: read every raw file and compare its checksum; exit code 3 if one has changed.
-        spans: how many spans to show.
     """
     from headway.registry.lineage import look, read
 
@@ -36,11 +36,11 @@ def lineage(
     value = read(registry, registry.named(version))
     found = look(registry.store, value, read_bytes=verify)
     value["today"] = found | {"verified": verify}
-    text = "\n".join(_lines(_tree(value, found, spans, verify)))
+    text = "\n".join(_lines(_tree(value, found, verify)))
     return answer(options, value, text, DataError.exit_code if verify and found["files"] else 0)
 
 
-def _tree(value: dict[str, Any], found: dict[str, Any], most: int, verified: bool) -> Node:
+def _tree(value: dict[str, Any], found: dict[str, Any], verified: bool) -> Node:
     run, code, verdict = value["run"], value["code"], value["verdict"] or {}
     promoted = [f"{e['kind']} on {when(e['time'])} UTC by {e['by'] or 'somebody'}" for e in value["events"]]
     nodes: list[Node] = [
@@ -52,7 +52,7 @@ def _tree(value: dict[str, Any], found: dict[str, Any], most: int, verified: boo
         (f"config: {_config(value)}", []),
         (_judged(value["champion"], verdict), [(reason, []) for reason in verdict.get("reasons", [])]),
         ("outputs", [(_output(stage, found), []) for stage in value["stages"] if stage["stage"] != "ingest"]),
-        (_data(value, found, verified), list(_spans(value, found, most))),
+        (_data(value, found, verified), list(_spans(value, found))),
     ]
     title = f"{value['model']} version {value['version']}, made {when(value['created'])} UTC"
     return title + "".join(f"; {event}" for event in promoted), nodes
@@ -103,9 +103,9 @@ def _data(value: dict[str, Any], found: dict[str, Any], verified: bool) -> str:
     return f"data: {window}, {counted(len(value['spans']), 'span')}, {counted(len(files), 'raw file')}, {state}"
 
 
-def _spans(value: dict[str, Any], found: dict[str, Any], most: int) -> Iterator[Node]:
+def _spans(value: dict[str, Any], found: dict[str, Any]) -> Iterator[Node]:
     spans = value["spans"]
-    shown = spans[-most:] if most else []
+    shown = spans[-_SHOWN:]
     # a span with a problem is shown whatever its place
     for span in spans:
         if span not in shown and not any(file.get("path") in found["files"] for file in span["files"]):
@@ -122,7 +122,7 @@ def _spans(value: dict[str, Any], found: dict[str, Any], most: int) -> Iterator[
             nodes.append((text + (f": {problem}" if problem else ""), []))
         yield f"{span['span']}: {' and '.join(uses) or 'not used'}{rows}", nodes
     if len(shown) < len(spans):
-        yield f"{counted(len(spans) - len(shown), 'earlier span')}: --spans shows them", []
+        yield f"{counted(len(spans) - len(shown), 'earlier span')}: --json has them", []
 
 
 def _lines(node: Node, before: str = "") -> Iterator[str]:

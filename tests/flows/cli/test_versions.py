@@ -307,11 +307,13 @@ def test_a_raw_file_that_changed_ends_a_lineage_with_verify_with_three(registry,
     file = {"path": str(tmp_path / "data.csv"), "bytes": 4, "crc32c": "00000000"}
     span = {"span": "all", "ingest": "i", "rows": {"read": 1, "written": 1}, "files": [file], "shards": []}
     known = {"format": 1, "run": {"run": "r"}, "code": None, "config": None, "schema": None, "champion": None}
-    known |= {"verdict": None, "parts": {"train": [["all", "train"]]}, "spans": [span], "stages": []}
+    known |= {"verdict": None, "parts": {"train": [["all", "train"]]}, "stages": []}
+    known["spans"] = [span, *(span | {"span": f"later-{i}", "files": []} for i in range(12))]
     registry.publish(tmp_path / "model", {}, known)
     assert "1 raw file, all there with their sizes" in typed(capsys, "lineage", "4")
-    assert main(["lineage", "4", "--verify", "--spans", "0"]) == 3
+    assert main(["lineage", "4", "--verify"]) == 3
     said = capsys.readouterr().out
+    assert "1 earlier span: --json has them" in said
     assert (
         "1 of them gone or changed today" in said and "data.csv: 4 bytes, crc32c 00000000: has changed: crc32c" in said
     )
