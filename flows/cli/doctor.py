@@ -4,6 +4,7 @@ for finding in examine(Path("examples/flights"), {"store": "/tmp/store"}):
     finding.ok, finding.what, finding.found, finding.fix
 """
 
+import os
 import platform
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
 from headway.registry.registry import Registry
+from headway.storage.store import Store
 from tfcore.ops.library import SWITCH, enabled, expected
 
 LEAST_FREE_GB = 5.0
@@ -126,10 +128,24 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
         return
     yield Finding(True, "pipeline", str(loaded.file))
     store = loaded.open_store()
+    try:
+        yield from _store(loaded.pipeline.name, store)
+    except StoreError as error:
+        yield Finding(False, "store", f"{error.where}: {error.problem}", error.fix)
+
+
+def _store(name: str, store: Store) -> Iterator[Finding]:
+    """Look at a store and the disk of its working copy.
+
+    Raises:
+        StoreError: the bucket refuses it or cannot be reached, or the champion's file is damaged.
+    """
     folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
-    ok = free >= LEAST_FREE_GB
-    yield Finding(ok, "disk", f"{free:.0f} GB free at {folder}", None if ok else "make room: headway clean")
+    found, fix = f"{free:.0f} GB free at {folder}", None if free >= LEAST_FREE_GB else "make room: headway clean"
+    if not os.access(folder, os.W_OK):
+        found, fix = f"{found}, where this user cannot write", "let this user write there, or name another store"
+    yield Finding(fix is None, "disk", found, fix)
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}", there=False)
         return
@@ -137,11 +153,7 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
     damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
     state = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
     yield Finding(not damaged, "store", state, "the next run makes it again" if damaged else None)
-    try:
-        champion = Registry(store, loaded.pipeline.name).champion()
-    except StoreError as error:
-        yield Finding(False, "champion", error.problem, error.fix)
-        return
+    champion = Registry(store, name).champion()
     yield Finding(
         True, "champion", f"version {champion.number}" if champion else "none yet", there=champion is not None
     )

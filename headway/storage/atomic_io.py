@@ -46,8 +46,7 @@ def writing(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # a failed write names no file
-        path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
-        inside = path.resolve().is_relative_to(root.resolve())
+        inside = Path(_written(error) or root).resolve().is_relative_to(root.resolve())
         refusal = storage_error(error, root)
         if refusal is None or (error.errno in _RIGHTS and not inside):
             raise
@@ -70,11 +69,17 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
             type(error).__module__.partition(".")[0] not in _FOREIGN and not isinstance(error, OSError)
         ):
             return None
-    name = getattr(error, "filename", None)
+    name = _written(error) if isinstance(error, OSError) else None
     named = re.match(r"(?:\{\{.*?\}\} ?)?(/[^;\n]*?); ", str(error))
-    where = os.fsdecode(name) if isinstance(name, str | bytes) else named[1] if named else str(root or Path.cwd())
+    where = name or (named[1] if named else str(root or Path.cwd()))
     reason = os.strerror(number).lower()
     return StoreError(f"cannot be written: {reason}" if root else reason, where=where, fix=FIXES[number])
+
+
+def _written(error: OSError) -> str | None:
+    """The file that a system call failed on; of a copy, the new one."""
+    name = error.filename2 or error.filename
+    return os.fsdecode(name) if isinstance(name, str | bytes) else None
 
 
 def write_synced(path: Path, text: str) -> None:

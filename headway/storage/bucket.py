@@ -76,8 +76,8 @@ class Bucket:
         A server that ignores them would let two machines hold one lock, and lose the commit of one of them.
         """
         key = f".probe-{uuid.uuid4().hex[:12]}"
+        first_tag = self._put(key, b"1", mode="create")
         try:
-            first_tag = self._put(key, b"1", mode="create")
             ignored = [
                 what
                 for what, tag in (

@@ -1,9 +1,12 @@
 """What the doctor says of things that may be missing."""
 
 import re
+import socket
 from pathlib import Path
 
 from flows.cli import doctor
+from headway.storage import filesystem
+from headway.storage.store import Store
 from tfcore.ops.library import sources
 
 
@@ -47,3 +50,22 @@ def test_a_pipeline_that_was_named_and_is_missing_is_a_problem(tmp_path, monkeyp
     assert none.ok and none.word == "absent" and "this folder has no pipeline.yaml" in none.found
     [missing] = doctor._project(Path("gone.yaml"), {})
     assert not missing.ok and missing.found == f"{tmp_path / 'gone.yaml'}: no such file" and missing.fix
+
+
+def test_a_bucket_that_cannot_be_reached_and_a_disk_that_cannot_be_written_are_findings(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    for name, value in {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(filesystem, "TRIES", 1)
+    filesystem._filesystem.cache_clear()
+    (tmp_path / "pipeline.yaml").write_text(
+        "name: a\nsource: {format: csv, path: a.csv}\nlabel: y\nstore: s3://team/store\n"
+    )
+    disk, store = [*doctor._project(tmp_path, {})][1:]
+    filesystem._filesystem.cache_clear()
+    assert disk.what == "disk" and store.word == "PROBLEM" and "refused" in store.found and url in store.fix
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    disk, _ = doctor._store("a", Store(tmp_path / "store"))
+    assert not disk.ok and disk.found.endswith(f"{tmp_path}, where this user cannot write")

@@ -39,6 +39,12 @@ def test_a_full_disk_elsewhere_is_named_too(tmp_path):
     assert error.value.where == "/elsewhere/x"
 
 
+def test_of_a_copy_that_a_full_disk_ends_the_new_file_is_named(tmp_path):
+    with pytest.raises(StoreError) as error, writing(tmp_path / "backup"):
+        raise OSError(errno.ENOSPC, "no", "/store/x", None, str(tmp_path / "backup" / "x"))  # as shutil.copyfile does
+    assert error.value.where == str(tmp_path / "backup" / "x")
+
+
 @pytest.mark.parametrize(
     "other",
     [PermissionError(errno.EACCES, "no", "/somebody/elses/source.csv"), FileNotFoundError(2, "no"), ValueError()],

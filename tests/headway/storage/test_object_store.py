@@ -312,6 +312,8 @@ def test_a_refusal_is_told_at_once_with_the_right_that_is_missing(endpoint, sche
         with pytest.raises(HeadwayError, match=rf"{scheme}://team/.*refuses it: .*Denied.*\n  fix: give .*({right})"):
             ask()
         assert endpoint.requests == 1
+    with pytest.raises(StoreError, match=r"\.probe-.*\n  fix: give .*(s3:PutObject|storage.objects.create)"):
+        bucket.check()
 
 
 @pytest.mark.parametrize(
