@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headway.errors import ConfigError
 from headway.monitor import Monitor
-from headway.registry.leases import lease
+from headway.registry.leases import enter
 from headway.registry.registry import Registry, names
 from headway.registry.versions import numbers
 from headway.storage import manifest as manifests
@@ -59,7 +59,8 @@ def back_up(store: Store, target: Path, monitor: Monitor | None = None) -> BackU
     with writing(target):
         _check_target(target)
     copy = Store(target)
-    with lease(store, _FOLDERS, {"command": "backup"}), writing(target):
+    with contextlib.ExitStack() as stack, writing(target):
+        enter(stack, store, _FOLDERS, {"command": "backup"}, "this store", monitor.warn)
         copy.create()
         pointers = dict[Path, bytes]()
         for path in _files(store):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, StoreError
+from headway.monitor import Monitor
 from headway.registry import backup
 from headway.registry.backup import back_up
 from headway.registry.registry import Registry
@@ -141,3 +142,19 @@ def test_a_file_and_a_folder_of_other_things_are_refused(store, tmp_path):
     with pytest.raises(ConfigError, match="is a file"):
         back_up(store, documents / "letter.txt")
     assert [path.name for path in documents.iterdir()] == ["letter.txt"]
+
+
+def test_a_store_that_cannot_be_written_is_copied_and_that_clean_does_not_know_is_said(
+    store, three, tmp_path, monkeypatch
+):
+    def refuse(*_, **__):
+        raise StoreError("cannot be written: read-only file system", where="locks")
+
+    monkeypatch.setattr("headway.registry.leases.lease", refuse)
+    monitor, said = Monitor(), []
+    monitor.warn = said.append
+    assert back_up(store, tmp_path / "copy", monitor).copied == 3
+    _whole(tmp_path / "copy")
+    assert said == [
+        "headway clean does not know that this store is being read: locks: cannot be written: read-only file system"
+    ]
