@@ -24,6 +24,8 @@ from headway.tabular.list_arrays import is_number
 _BUCKETS = 64
 LEAST_ROWS, LEAST_OF_A_CLASS = 200, 30
 """Below these a column may predict the label by chance."""
+_NEAR = 0.9
+"""What a column explains by its buckets at least, for its order to be looked at."""
 Codes = NDArray[np.int64]
 Item = TypeVar("Item")
 
@@ -44,8 +46,19 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
         return {}
     at = places(rows, names)
     columns = [name for name in train.columns if name != LABEL and name in at]
-    scores = ((name, strength(buckets(rows.column(at[name])), target, task)) for name in columns)
-    return {name: score for name, score in scores if score is not None}
+    found = dict[str, float]()
+    for name in columns:
+        values = rows.column(at[name])
+        if (score := strength(buckets(values), target, task)) is not None:
+            found[name] = max(score, _in_order(values, target)) if task == "regression" and score > _NEAR else score
+    return found
+
+
+def _in_order(values: pa.ChunkedArray, target: NDArray[Any]) -> float:
+    """What the rank of a number explains of the label's: in a small table, buckets blur a copy such as its logarithm."""
+    if values.null_count or not is_number(values.type):
+        return 0.0
+    return round(float(np.corrcoef(ranks(numbers(values)[0]), target)[0, 1] ** 2), 6)
 
 
 def tells(score: float, task: str) -> str:

@@ -81,6 +81,13 @@ def test_columns_that_give_a_number_away(random):
     assert suspects(columns, "regression") == ["total"]
 
 
+def test_the_logarithm_of_the_label_is_a_copy_of_it_in_a_small_table_too(random):
+    salary = np.exp(random.normal(size=300))
+    strong = salary + 0.3 * random.normal(size=300)
+    (found,) = findings({"log": np.log(salary), "strong": strong, "label": salary}, "regression")
+    assert (found.column, found.severity) == ("log", "error")
+
+
 @pytest.mark.parametrize("share", [0.4, 0.02, 0.01, 0.004, 0.002])
 def test_a_rare_label_is_looked_at_as_well_as_a_common_one(random, share):
     label = (random.random(ROWS) < share).astype(np.int64)
