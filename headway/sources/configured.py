@@ -53,7 +53,8 @@ class ConfiguredSource:
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         lacking = self._later and self._later - {*self.names(self._files[piece.file])}
         there = self.source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if self._names else ()
-        raw_of = {self._names.get(name, name): name for name in there}  # a file may have the new name already
+        # a file may have the new name already; of JSON lines and tf.Examples `there` are the first rows' names only
+        raw_of = {new: raw for raw, new in self._names.items() if raw in there or new not in there}
         raw = [raw_of.get(name, name) for name in columns if name not in lacking]
         raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in lacking}
         for chunk in self.source.read(piece, raw, raw_types):

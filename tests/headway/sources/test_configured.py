@@ -7,6 +7,7 @@ from headway.errors import ConfigError, DataError
 from headway.records.tfrecord import frame
 from headway.records.wire import INTS, field
 from headway.sources.config import CsvConfig, SourceConfig
+from headway.sources.text_files import SAMPLE_BYTES
 
 
 def _read(source, found, columns, types=None):
@@ -38,6 +39,13 @@ def test_a_file_that_has_the_new_name_already_is_read_beside_one_that_is_renamed
         source, found = opened(form, text, rename={"town": "city"})
         assert source.names(found[0]) == source.prefix(found, 9).table.column_names == ["city"]
         assert _read(source, found, ["city"], {"city": pa.binary()}) == [{"city": [value]}]
+
+
+def test_a_column_that_json_lines_have_only_late_is_renamed(opened):
+    filler = b'{"c": "%s"}\n' % (b"x" * 1000) * (SAMPLE_BYTES // 1000)
+    source, found = opened("jsonl", filler + b'{"c": "y", "town": "2"}\n', rename={"town": "city"})
+    cities = [value for part in _read(source, found, ["city"], {"city": pa.binary()}) for value in part["city"]]
+    assert cities[-1] == b"2" and {*cities[:-1]} == {None}
 
 
 def test_a_rename_is_part_of_what_ingest_depends_on_and_none_changes_nothing():
