@@ -217,11 +217,11 @@ def summary_text(record: RunRecord, run_spec: RunSpec, *, verbose: bool = False)
 
     places: list[tuple[str, object]] = []
     if verbose and record.state == "promoted" and record.version is not None:
-        places.append(("model", run_spec.registry.version(record.version).saved_model))
-        places.append(("serving", run_spec.registry.serving / str(record.serving)))
+        places.append(("model", run_spec.store.shown(run_spec.registry.version(record.version).saved_model)))
+        places.append(("serving", run_spec.store.shown(run_spec.registry.serving / str(record.serving))))
     if run_spec.last is not None and record.stages:
         last = record.step("export") or record.stages[-1]
-        places.append(("output", run_spec.store.output(last.stage, last.fingerprint)))
+        places.append(("output", run_spec.store.shown(run_spec.store.output(last.stage, last.fingerprint))))
     return summary(record, places, verbose=verbose)
 
 

@@ -86,9 +86,9 @@ def serve(
         )
         app = make_app(watch, log, limits, _say)
         url = f"{address(listener)}/v1/models/{loaded.pipeline.name}"
-        started = {"url": url, "version": watch.model.version, "log": str(log.folder) if log_rate else None}
+        started = {"url": url, "version": watch.model.version, "log": store.shown(log.folder) if log_rate else None}
         text = f"version {watch.model.version} at {url}:predict; Ctrl-C ends it"
-        text += f"; {100 * log_rate:.3g}% of the rows are logged in {log.folder}" if log_rate else ""
+        text += f"; {100 * log_rate:.3g}% of the rows are logged in {store.shown(log.folder)}" if log_rate else ""
         listener.listen(BACKLOG)  # from here on a client may connect
         answer(options, started, text)
         sys.stdout.flush()

@@ -61,7 +61,7 @@ def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Op
         took = "cached" if s.cached else duration(s.seconds)
         why = "" if s.cached else why_it_ran(s.why, s.stage)
         lines.append(f"  {s.title:<22} {took:>8}  {why}".rstrip())
-        lines.append(f"      {store.output(s.stage, s.fingerprint)}")
+        lines.append(f"      {store.shown(store.output(s.stage, s.fingerprint))}")
         sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s.stage)
         if sentences is not None and (manifest := store.find(s.stage, s.fingerprint)) is not None:
             lines += [f"      {sentence}" for sentence in sentences(manifest.result)]

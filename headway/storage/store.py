@@ -201,6 +201,10 @@ class Store:
         inside = "" if path == folder else f"/{path.relative_to(folder).as_posix()}"
         return self.objects.name(self._files(folder) + inside)
 
+    def shown(self, path: Path) -> str:
+        """Where people find a file or a folder: in the bucket, if the store is in one."""
+        return self.url(path) or str(path)
+
     def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
         """Fetch files of outputs and versions to this machine's disk.
 

@@ -59,6 +59,10 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     assert fourth["state"] == "promoted" and fourth["version"] == 2
     if bucket_url.startswith("s3"):
         assert run("b", "rollback", project)["version"] == 1
+        listed = typed("models", project, check=0, env=environment).stdout
+        assert f" {store.url}/models/flights/1/" in listed and str(tmp_path / "c") not in listed, (
+            "where others find them"
+        )
         return  # the endpoint of S3 runs in this process and is slow; what the registry and jobs ask of it: test_remote_store.py
     assert len(run("b", "runs", project)) == 5
     report = run("a", "report", project)["report"]

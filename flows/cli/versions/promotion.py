@@ -60,7 +60,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
             "alarms": None if judged is None else {"run": judged.run, "alarms": found},
             "previous": previous,
             "aliases": aliases,
-            "serving": str(registry.serving / str(history[-1].serving)) if history else None,
+            "serving": store.shown(registry.serving / str(history[-1].serving)) if history else None,
             "versions": [version.model_dump(mode="json") for version in versions],
             "history": [event.model_dump(mode="json") for event in history],
             "alias_history": {a: [e.model_dump(mode="json") for e in registry.alias_history(a)] for a in aliases},
@@ -82,7 +82,7 @@ def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
     created, spans = when(version.created), version.facts.get("spans") or ["?"]
     yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}"
     pair = judged(store, version, whole=False)
-    for line in (pair and pair.text, own_levels(version), version.saved_model):
+    for line in (pair and pair.text, own_levels(version), store.shown(version.saved_model)):
         if line:
             yield f"        {line}"
 
@@ -131,7 +131,7 @@ def promote(
     if alias is not None:
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
-    text = f"version {event.version} is the champion, served as {registry.serving / str(event.serving)}"
+    text = f"version {event.version} is the champion, served as {registry.store.shown(registry.serving / str(event.serving))}"
     return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
 
 
@@ -155,7 +155,7 @@ def rollback(
     loaded, registry = registry_of(pipeline, options)
     event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
-    text += f"; served as {registry.serving / str(event.serving)}"
+    text += f"; served as {registry.store.shown(registry.serving / str(event.serving))}"
     return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
 
 

@@ -52,7 +52,10 @@ def version_page(opened: OpenedStore, model: str, number: int) -> Page | None:
             Part("As champion", tables=[Table("As champion", events)])
             if events
             else Part("As champion", ["It never was the champion."]),
-            Part("Where it lies", commands=[str(version.saved_model), f"headway lineage {number} PIPELINE"]),
+            Part(
+                "Where it lies",
+                commands=[registry.store.shown(version.saved_model), f"headway lineage {number} PIPELINE"],
+            ),
         ],
     )
 
