@@ -68,7 +68,8 @@ def debug(
             checkpoints = _copied(request.checkpoints, scratch) if resumed else None
             debugged = DebugRequest(train=request, checkpoints=checkpoints, steps=steps, profile=not no_profile)
             function, monitor = "tfcore.debug.inspect_step:debug_step", report.monitor("debug")
-            result = child.call(function, debugged, folder, monitor, **({"remote": remote} if remote else {}))
+            runtime: dict[str, Any] = {"remote": remote} if remote else {}
+            result = child.call(function, debugged, folder, monitor, **runtime)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     text = report_text(result)
