@@ -33,9 +33,12 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         )
     try:
         answer = health(url)  # Prefect's client waits minutes for a server that is away
+        if answer.status_code >= 500:  # of a proxy before one
+            answer.raise_for_status()
     except httpx.HTTPError as error:
         fix = "start the server, or correct the address; it ends in /api"
-        raise ConfigError(f"the Prefect server does not answer: {error}", where=url, fix=fix) from None
+        problem = f"the Prefect server does not answer: {(str(error) or type(error).__name__).splitlines()[0]}"
+        raise ConfigError(problem, where=url, fix=fix) from None
     if answer.status_code >= 300:
         problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code}"
         raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")

@@ -1,5 +1,8 @@
 """headway deploy and undeploy without a server: the plain form, and mistakes as sentences."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 import yaml
 
@@ -28,6 +31,24 @@ def test_without_a_server_the_fix_is_named(typed, pipeline, monkeypatch, tmp_pat
         with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}):
             done = typed(command, pipeline, check=2)
         assert "does not answer" in done.stderr and "it ends in /api" in done.stderr
+
+
+def test_a_proxy_whose_server_is_away_is_no_wrong_address(typed, pipeline):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(502)
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{server.server_port}/api"}):
+            done = typed("deploy", pipeline, check=2)
+        server.shutdown()
+    assert "the Prefect server does not answer: Server error '502" in done.stderr and "start the server" in done.stderr
 
 
 def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
