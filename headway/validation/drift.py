@@ -3,7 +3,8 @@
 drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
 Train rows are held against the champion's train rows: text by the greatest change of one value's share (L-infinity),
-numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values.
+numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values. Of a split by
+time, numbers of eval and test are held against those of train, for a unit that changed (`rescaled`).
 
 The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
 quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
@@ -29,6 +30,10 @@ from headway.validation.config import DriftConfig, ValidateConfig
 
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
+RESCALED = 10.0
+"""How many times as large, or as small, the numbers of a split are that may have another unit than train's."""
+_FEWEST = 100
+"""Fewer numbers than these may be ten times as large by chance."""
 INNER = np.linspace(0.05, 0.95, 19)
 
 
@@ -175,10 +180,7 @@ def _flat(column: ColumnStatistics) -> bool:
 
 
 def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bounds: DriftConfig) -> Iterator[Anomaly]:
-    name = ours.name
-    which = "the label" if name == LABEL else f"column {name!r}"
-    if name.startswith(FURTHER):
-        which = f"the label {name.removeprefix(FURTHER)!r}"
+    name, which = ours.name, _called(ours.name)
     now, before = _absent(ours), _absent(theirs)
     if sides.kind == "skew" and ours.missing == ours.rows and theirs.present:
         message = f"none of the {ours.rows:,} logged requests has a value of {name!r}; "
@@ -216,6 +218,37 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bou
             yield sides.found(name, message, "jensen_shannon", divergence, bounds.jensen_shannon)
         else:
             yield sides.found(name, message, "quantile", shift, bounds.quantile)
+
+
+def rescaled(split: str, ours: SplitStatistics, theirs: SplitStatistics) -> Iterator[Anomaly]:
+    """Report numbers of a split by time that are ten times as large as those of train, or a tenth.
+
+    The farther end of the range from 5% to 95% is compared, which numbers that grow with time hardly change.
+    """
+    for name, column in ours.columns.items():
+        other = theirs.columns.get(name)
+        if other is None or "bytes" in (column.type, other.type) or not _flat(column):
+            continue
+        if min(column.finite, other.finite) < _FEWEST:
+            continue
+        now, before = (float(np.abs(side.quantile([0.05, 0.95])).max()) for side in (column, other))
+        if not min(now, before) or max(now, before) < RESCALED * min(now, before):
+            continue
+        ratio = float(f"{max(now, before) / min(now, before):.1g}")  # 1,013 is about 1,000
+        times = f"{ratio:,.0f} times" if now > before else f"1/{ratio:,.0f}"
+        message = (
+            f"{_called(name)} is about {times} as large in the {split} rows as in the train rows: its 5% to 95% range "
+        )
+        message += f"went from {_figures(other, [0.05, 0.95], None)} to {_figures(column, [0.05, 0.95], None)}"
+        fix = "if its unit changed, mend the source, or the model is judged by other numbers than it learned from; if it is "
+        fix += f"right: validation.columns.{name}.severity: {{drift: ignore}}"
+        yield finding("warning", "drift", split, message, fix, column=name, value=now, expected=before)
+
+
+def _called(name: str) -> str:
+    if name.startswith(FURTHER):
+        return f"the label {name.removeprefix(FURTHER)!r}"
+    return "the label" if name == LABEL else f"column {name!r}"
 
 
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sides: _Sides) -> Anomaly:

@@ -27,7 +27,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, skew, vanished
+from headway.validation.drift import drift, rescaled, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels, weights
 from headway.validation.leaks.label_strength import strengths
 from headway.validation.leaks.leakage_hints import constant, duplicates, leakage
@@ -272,6 +272,9 @@ def _content(
             yield from constant(train.columns[name])
     yield from duplicates(train, _features(request, train))
     by_row = request.split is not None and request.split.mode == "hash"
+    if request.split is not None and not by_row:
+        for name in sorted({*splits} - {"train"}):
+            yield from rescaled(name, splits[name], train)
     if train_label is not None:
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage, by_row=by_row)
     if (

@@ -9,7 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.drift import drift
+from headway.validation.drift import drift, rescaled
 from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
 
 ROWS = 4000
@@ -55,6 +55,28 @@ def check(tmp_path):
         return [(a["severity"], a["column"], a["message"]) for a in validate(request, tmp_path, Monitor())["anomalies"]]
 
     return run
+
+
+@pytest.mark.parametrize(("times", "said"), [(1000, "1,000 times"), (0.001, "1/1,000"), (3, None)])
+def test_numbers_of_a_later_span_that_are_a_thousand_times_as_large_are_told(times, said):
+    columns = (
+        *COLUMNS[1:2],
+        Column(name="year", type="int64", nullable=False),
+        Column(name="late", type="int64", nullable=False),
+    )
+
+    def of(year, factor):
+        random = np.random.default_rng(3)
+        statistics = SplitStatistics.create(columns)
+        delay = (random.normal(size=200) * factor).astype(np.float32)
+        late = (random.random(200) < 0.01).astype(np.int64)
+        statistics.update(pa.record_batch([delay, np.full(200, year), late], names=["delay", "year", "late"]))
+        return statistics
+
+    found = list(rescaled("eval", of(2014, times), of(2013, 1)))
+    assert [a.column for a in found] == (["delay"] if said else [])
+    if said:
+        assert found[0].severity == "warning" and f"about {said} as large in the eval rows" in found[0].message
 
 
 def test_drift_of_dates_is_told_in_dates(tmp_path):
