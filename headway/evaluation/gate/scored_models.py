@@ -6,6 +6,7 @@ models.of(request.champion)                      # its predictions of the same r
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +40,25 @@ class ScoredModels:
         """Further labels and their metrics, by name."""
         self._read: dict[Path, pa.Table] = {}
         self._by_value: dict[str, Mapping[str, int]] = {}
-        self._last: tuple[pa.Table, Rows] | None = None
+        self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
         self.candidate = self.table(request.candidate.predictions)
+        self._rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
+        self._last: tuple[pa.Table, Rows] | None = None
         self.seeds = self.repeats(request.candidate.repeats)
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
         """The predictions in a file, read once."""
-        path = predictions.file
+        path, request = predictions.file, self.request
         if path not in self._read:
-            self._read[path] = read_predictions(path, self.request.columns, group=self.request.group)
+            candidate = not self._read  # which is read first
+            columns = request.columns if candidate or self._reads_columns else request.measured_columns
+            self._read[path] = read_predictions(path, columns, group=request.group, unit=candidate)
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
-        """The predictions of a champion, or of the reference."""
+        """The predictions of a champion, or of the reference; what was computed of the last rows goes."""
         assert champion.predictions is not None
+        self._last = None
         return self.table(champion.predictions)
 
     def repeats(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
@@ -69,8 +75,12 @@ class ScoredModels:
         """The rows of a table; those of the last one are kept, with what metrics computed of them."""
         if self._last is None or self._last[0] is not table:
             self._last = None
-            reads_columns = any(metric.reads_columns for metric in self.judging.values())
-            self._last = table, rows_of(table, self.task, self.request.group, columns=reads_columns)
+            rows, ours = replace(self._rows, memo={}), self._rows
+            if table is not self.candidate:  # of what is the same of all models there is one
+                rows = rows_of(table, self.task, columns=self._reads_columns)
+                rows = replace(rows, label=ours.label, weight=ours.weight, groups=ours.groups, units=ours.units)
+                rows = replace(rows, shared=ours.shared)
+            self._last = table, rows
         return self._last[1]
 
     def candidate_rows(self, others: Floats | None) -> Rows:
@@ -131,8 +141,8 @@ class ScoredModels:
         """The metrics of the constant, and of every other baseline on the same rows."""
         baselines: dict[str, Any] = {}
         if self.request.label is not None:
-            rows = self.rows(self.candidate)
-            values = constant(self.task, self.request.label, rows, tuple(self.judging.values()))
+            metrics = tuple(self.judging.values())
+            values = constant(self.task, self.request.label, self.rows(self.candidate), metrics)
             if values is not None:
                 baselines["constant"] = values | self._constants_of_further()
         for name, predictions in self.request.baselines.items():
