@@ -17,6 +17,8 @@ from headway.messages import agree, counted, listed
 from headway.tabular.hashing import U64, hash_texts, mix64
 from headway.tabular.list_arrays import is_text, whole
 
+OF_ROWS = ("row", "label", "weight")
+"""Columns that say which rows predictions are of."""
 MOST_ROWS = 1 << 22
 """More rows are judged by a random sample of about so many, so that memory and time are bounded."""
 _GROUP_SHARE = 64
@@ -148,7 +150,7 @@ def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str
         raise DataError(
             f"the candidate has {counted(len(candidate), 'prediction')}, and {whose} are {len(other):,}", where=where
         )
-    for name in ("row", "label", "weight"):
+    for name in OF_ROWS:
         if name in candidate.column_names and name in other.column_names:
             left, right = candidate.column(name), other.column(name)
             if not left.equals(right.cast(left.type)):

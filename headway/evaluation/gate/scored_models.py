@@ -17,7 +17,7 @@ from headway.evaluation.checks.champion_decay import Worth, worth
 from headway.evaluation.clusters import drawn_together
 from headway.evaluation.further_labels import named, part_of, split_name
 from headway.evaluation.gate.gate_request import Champion, GateRequest, Repeat
-from headway.evaluation.gate_checks import check_same_rows, read_predictions, rows_by_value
+from headway.evaluation.gate_checks import OF_ROWS, check_same_rows, read_predictions, rows_by_value
 from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
@@ -52,7 +52,11 @@ class ScoredModels:
         if path not in self._read:
             candidate = not self._read  # which is read first
             columns = request.columns if candidate or self._reads_columns else request.measured_columns
-            self._read[path] = read_predictions(path, columns, group=request.group, unit=candidate)
+            table = read_predictions(path, columns, group=request.group, unit=candidate)
+            for name in () if candidate else {*OF_ROWS} & {*table.column_names} & {*self.candidate.column_names}:
+                if table[name].equals(self.candidate[name]):  # of what is the same of all models there is one
+                    table = table.set_column(table.column_names.index(name), name, self.candidate[name])
+            self._read[path] = table
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
@@ -76,7 +80,7 @@ class ScoredModels:
         if self._last is None or self._last[0] is not table:
             self._last = None
             rows, ours = replace(self._rows, memo={}), self._rows
-            if table is not self.candidate:  # of what is the same of all models there is one
+            if table is not self.candidate:
                 rows = rows_of(table, self.task, columns=self._reads_columns)
                 rows = replace(rows, label=ours.label, weight=ours.weight, groups=ours.groups, units=ours.units)
                 rows = replace(rows, shared=ours.shared)

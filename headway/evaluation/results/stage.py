@@ -62,6 +62,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
             result["sample_of"] = rows
         for label in request.labels:
             _add(result, label, table, request, monitor)
+        del table  # before memory is given back
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
