@@ -39,8 +39,9 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
         fix = "start the server, or correct the address; it ends in /api"
         problem = f"the Prefect server does not answer: {(str(error) or type(error).__name__).splitlines()[0]}"
         raise ConfigError(problem, where=url, fix=fix) from None
-    if answer.status_code >= 300:
-        problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code}"
+    kind = answer.headers.get("content-type", "")
+    if answer.status_code >= 300 or "json" not in kind:  # as a proxy's page to sign in
+        problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code} {kind}".rstrip()
         raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
     with get_client(sync_client=True) as client:
         try:

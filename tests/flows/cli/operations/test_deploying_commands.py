@@ -33,12 +33,21 @@ def test_without_a_server_the_fix_is_named(typed, pipeline, monkeypatch, tmp_pat
         assert "does not answer" in done.stderr and "it ends in /api" in done.stderr
 
 
-def test_a_proxy_whose_server_is_away_is_no_wrong_address(typed, pipeline):
+@pytest.mark.parametrize(
+    ("status", "problem", "fix"),
+    [
+        (502, "the Prefect server does not answer: Server error '502", "start the server"),
+        (200, "this is not the API of a Prefect server", "it ends in /api"),
+    ],
+)
+def test_a_proxy_whose_server_is_away_is_no_wrong_address_and_a_page_is_one(typed, pipeline, status, problem, fix):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_error(502)
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
 
         def log_message(self, *arguments):
             pass
@@ -48,7 +57,7 @@ def test_a_proxy_whose_server_is_away_is_no_wrong_address(typed, pipeline):
         with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{server.server_port}/api"}):
             done = typed("deploy", pipeline, check=2)
         server.shutdown()
-    assert "the Prefect server does not answer: Server error '502" in done.stderr and "start the server" in done.stderr
+    assert problem in done.stderr and fix in done.stderr
 
 
 def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
