@@ -4,17 +4,18 @@ from types import SimpleNamespace
 
 from flows.cli import commands
 from flows.records import read_record
+from headway.storage.store import Store
 
 
-def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch):
+def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch, tmp_path):
     monkeypatch.setattr("flows.tell.summary.summary", lambda record, places, verbose: str(dict(places)))
     stages = [
         {"stage": stage, "title": stage, "fingerprint": "ab", "cached": False}
         for stage in ("train", "export", "replay")
     ]
-    store = SimpleNamespace(output=lambda stage, fingerprint: f"stages/{stage}/{fingerprint}")
+    store = Store(tmp_path / "store")
     for last, folder in (("replay", "export"), ("train", "train")):
         done = stages[: 3 if last == "replay" else 1]
         record = {"run": "r", "pipeline": "p", "started": "", "state": "done", "stages": done}
         text = commands.summary_text(read_record(record), SimpleNamespace(last=last, store=store))
-        assert text == str({"output": f"stages/{folder}/ab"})
+        assert text == str({"output": str(tmp_path / "store" / "stages" / folder / "ab")})

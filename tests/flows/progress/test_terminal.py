@@ -73,7 +73,7 @@ def test_no_color_leaves_no_colour_and_a_dumb_terminal_gets_plain_lines():
     assert "\x1b" not in in_terminal(80, TERM="dumb")
 
 
-@pytest.mark.long
+@pytest.mark.slow  # types the command
 def test_a_pipe_gets_plain_lines_and_no_control_codes():
     for environment in ({}, {"FORCE_COLOR": "1"}, {"VERBOSE": "1"}):
         done = subprocess.run(

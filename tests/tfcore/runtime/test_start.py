@@ -116,7 +116,7 @@ def test_a_child_takes_the_process_that_the_command_began_unless_its_own_is_anot
         with Child(lean=True) as child:
             assert child.call("looking:look", {}, tmp_path)["one"]
             assert child.pid == process.pid and not early_start.waiting
-    assert process.wait(5.0) == 0 and not Path(scratch.name).exists()
+    assert process.wait(60) == 0 and not Path(scratch.name).exists()
 
 
 def test_a_waiting_replay_that_was_killed_is_told_and_one_whose_parent_was_killed_ends(imported_child, tmp_path):

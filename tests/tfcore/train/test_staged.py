@@ -117,10 +117,10 @@ def same(left, right):
         np.testing.assert_array_equal(value, right[name], err_msg=name)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("bucket_url", "per_record"),
-    [("s3", 64), ("gs", 1)],  # each kind of bucket and of record once: neither knows of the other
+    # each kind of bucket and of record once: neither knows of the other
+    [("s3", 64), pytest.param("gs", 1, marks=pytest.mark.long)],
     indirect=["bucket_url"],
 )
 def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(

@@ -67,6 +67,10 @@ def test_a_study_shares_the_data_resumes_after_a_kill_and_its_best_goes_through_
     assert len(again["trials"]) == 3 and again["trials"][2]["params"]["training.learning_rate"] == rate
     trains = _trains(tuned)
 
+    # what is there already costs nothing
+    done = json.loads(typed("tune", tuned, "--trials", "3", "--json", check=0).stdout)
+    assert done["trials"] == again["trials"] and _trains(tuned) == trains
+
     # the best goes where every candidate goes
     overlay = ("--set", f"@{again['overlay']}")
     promoted = json.loads(typed("run", tuned, *overlay, "--json", check=0).stdout)
