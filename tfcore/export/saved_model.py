@@ -314,9 +314,11 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
 
 def prepare(request: ExportRequest) -> None:
     """Trace what an export of `request` will save; weights and card are of no matter. Not where the user's code takes part in it,
-    nor for an index or a wide table, since the next call waits."""
+    nor for images, whose transform is made anew, an index or a wide table, since the next call waits."""
     parameters, weights = request.transform, request.trained.file / WEIGHTS
     if request.code or request.module or request.preprocess or len(parameters.raw) > MOST_PREPARED:
+        return
+    if any(fitted.pixels is not None for fitted in parameters.fitted):
         return
     model = trained(request.model, parameters, seed=request.seed, module=None, weights=weights)
     if ItemIndex.load(request.trained.file, model.model, request.model, parameters) is not None:

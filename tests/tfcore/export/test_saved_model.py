@@ -268,7 +268,12 @@ def test_an_export_that_was_prepared_traces_nothing_and_saves_the_same(tmp_path,
     for name in ("anew", "prepared"):
         if name == "prepared":
             saved_model.prepare(request.model_copy(update={"code": {"model": "f3"}}))
-            assert len(made) == 1, "code of the user's is traced by the export alone"
+            picture = Column(name="picture", type="bytes", nullable=False)
+            image = Fitted(column=picture, ops=(FittedOp(op="image", pixels=(8, 8, 1), raw=True),))
+            of_images = parameters.model_copy(update={"fitted": (*FITTED[:2], image)})
+            save_weights(build(config, of_images, seed=5), tmp_path / "images" / "weights")
+            saved_model.prepare(ExportRequest(trained=tmp_path / "images", transform=of_images, model=config))
+            assert len(made) == 1, "code of the user's and images are traced by the export alone"
             saved_model.prepare(request)
             save_weights(build(config, parameters, seed=5), tmp_path / "weights")
         card = CardFacts(model="toy", threshold={"rule": "as configured", "value": 0.3, "chosen_on": "no rows"})
