@@ -140,12 +140,9 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     _refuse_too_few(seen, facts)
     notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
     if look.later:
-        which, are, them = (
-            agree(len(look.later), *words) for words in (("column", "columns"), ("is", "are"), ("it", "them"))
-        )
         notes.append(
-            f"{which} {some(look.later, 5, repr)} of span {look.spans[-1]} {are} not in {look.spans[0]} and left out; after "
-            f"the first run 'headway schema --update' proposes {them}"
+            f"columns of span {look.spans[-1]} that {look.spans[0]} lacks are left out: {some(look.later, 5, repr)}; after "
+            "the first run 'headway schema --update' proposes them"
         )
     if facts.rare and (label.column is not None or spellings is not None):
         written = label.expression or as_written(label.column or "")
@@ -186,7 +183,11 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         )
     columns = {choice.column: choice.config for choice in choices if choice.config is not None}
     has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
-    numbers = {column.name for column in seen.schema.columns if column.type != "bytes" and not column.shape}
+    numbers = {
+        column.name
+        for column in seen.schema.columns
+        if column.type != "bytes" and not column.shape and column.temporal is None
+    }
     timed = split.config.get("mode") in ("time", "column")  # numbers that count time lead beyond what train has of them
     recur = not timed and any(
         c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices

@@ -62,8 +62,9 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     if draft.validation:
         lines += _nested("validation", draft.validation)
     if draft.model and module != "model":
-        words = "words: hidden layers see them too, penalties are small"
-        why = "a number whose values recur is a category too" if "recurring" in draft.model else words
+        why = "words: hidden layers see them too, penalties are small"
+        if "recurring" in draft.model:
+            why = "numbers whose values recur are also categories, integers of few values also numbers"
         lines.append(_commented(f"model: {flow(draft.model)}", why))
     if module == "model":
         lines.append('model: {name: "model:build"}       # build in model.py')

@@ -177,7 +177,7 @@ class ModelConfig(Grown):
 
     @property
     def recurring_numbers(self) -> bool:
-        """Whether numbers whose values recur are categories too: of a linear part alone: hidden layers learn their noise."""
+        """Whether numbers whose values recur are categories too: of a linear part alone, as hidden layers learn their noise."""
         wanted = self.name == "stacked" if self.recurring is None else self.recurring
         return wanted and (self.linear or "linear" not in self.model_fields_set)
 

@@ -207,7 +207,7 @@ class TransformRequest(Stage[Transformed]):
     )
     bins: Annotated[int, Key()] = 0
     """Equally full bins of each number, for models that embed numbers by them."""
-    recurring: Annotated[bool, Key()] = False
+    recurring: Annotated[bool, Key(of=lambda asked: 2)] = False  # 2: integers of few values are numbers too
     """Numbers whose values recur are categories too."""
     counted: Annotated[str | None, Key()] = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""

@@ -146,8 +146,9 @@ class AgainstChampion:
             _, summary, detail = why
             self.findings.note(f"{summary}; it is left out", detail)
             return None
+        compared = self._compare(reference, ())  # which looks whether the rows are the same
         self.reference = self.models.measured(self.models.of(reference))
-        return self._compare(reference, ())
+        return compared
 
     def _levels(self, champion: Comparison, reference: Comparison | None) -> dict[str, Levels]:
         """By metric, the champions since the reference, and the candidate, on one scale."""

@@ -79,11 +79,10 @@ class ScoredModels:
         """The rows of a table; those of the last one are kept, with what metrics computed of them."""
         if self._last is None or self._last[0] is not table:
             self._last = None
-            rows, ours = replace(self._rows, memo={}), self._rows
+            rows = replace(self._rows, memo={})
             if table is not self.candidate:
-                rows = rows_of(table, self.task, columns=self._reads_columns)
-                rows = replace(rows, label=ours.label, weight=ours.weight, groups=ours.groups, units=ours.units)
-                rows = replace(rows, shared=ours.shared)
+                theirs = rows_of(table, self.task, columns=self._reads_columns)
+                rows = replace(rows, prediction=theirs.prediction, columns=theirs.columns)
             self._last = table, rows
         return self._last[1]
 

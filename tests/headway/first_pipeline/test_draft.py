@@ -283,9 +283,7 @@ def test_spans_are_judged_on_the_last(tmp_path):
     )
     source, look = look_at(found_source(str(tmp_path)))
     (note,) = draft_of(source, look, label_of("y", look.names)).notes
-    assert note.startswith(
-        "column 'promo' of span 2013-08 is not in 2013-01 and left out; after the first run 'headway schema"
-    )
+    assert note.startswith("columns of span 2013-08 that 2013-01 lacks are left out: 'promo'; after the first run")
     (tmp_path / "sales-2013-03.csv").unlink()
     assert found_source(str(tmp_path))["gaps"] == "allow"
 
@@ -577,3 +575,10 @@ def test_numbers_whose_values_recur_are_named_to_the_model(drafted):
     days = [f"2020-{1 + place // 56:02d}-{1 + place // 2 % 28:02d}" for place in range(ROWS)]
     later = drafted(table(age=ages, day=days))
     assert later.split.config["mode"] == "column" and later.model == {}, "later rows have numbers that train lacks"
+
+
+def test_dates_that_recur_are_not_named_to_the_model(drafted):
+    days = [f"2020-01-{1 + place // 20:02d}" for place in range(300)]
+    labels = ["early" if place < 60 and place % 2 else "ab"[place % 2] for place in range(300)]
+    draft = drafted({"day": days, "x": R.normal(size=300), "y": labels})
+    assert "mode" not in draft.split.config and draft.model == {}

@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 
 from headway.schema.columns import Column
+from headway.stages.refs import Ref
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
+from tfcore.transform.parameters import TransformRequest, fit_parameters
 from tfcore.transform.raw_column import RawColumn
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
@@ -98,6 +99,13 @@ def test_an_integer_of_few_values_keeps_its_order_where_a_model_asks():
     assert both.numeric == ("wait",) and [category.name for category in both.categorical] == ["wait__value"]
     given = _fitted(values, "int64", frequent=None, transform="vocabulary", recurring=True)[0]
     assert given.numeric == () and given.parts == (), "what the user says counts"
+
+
+def test_a_transform_that_an_earlier_headway_made_with_recurring_is_made_anew_and_others_are_not():
+    request = TransformRequest(transforms={}, columns=(LABEL,), statistics=Ref(stage="statistics", fingerprint="a"))
+    earlier = request.key()
+    assert request.model_copy(update={"recurring": True}).key() not in (earlier, earlier | {"recurring": True})
+    assert "recurring" not in earlier
 
 
 def test_many_numbers_that_recur_are_no_categories_such_as_pixels():
