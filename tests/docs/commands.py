@@ -216,7 +216,8 @@ def checked(command, options_of):
     return None
 
 
-NUMBER = re.compile(r"[+-]?\b\d[\d,.:TZ-]*%?\w*|\b[0-9a-f]{7,}\b|\bnan\b")
+NUMBER = re.compile(r"[+-]?\b\d[\d,.:TZ-]*+%?+\w*+(?! (?:features?|classes)\b)|\b[0-9a-f]{7,}\b|\bnan\b")
+"""What differs from machine to machine; how many features and classes a file has does not."""
 
 
 def differs(shown, printed):
