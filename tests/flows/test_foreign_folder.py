@@ -21,7 +21,7 @@ def foreign(tmp_path):
 
 
 @pytest.mark.long
-def test_the_command_line(headway, project, foreign):
+def test_the_command_line_runs_a_pipeline_there(headway, project, foreign):
     (foreign / "headway").mkdir()
     (foreign / "headway" / "__init__.py").write_text("raise RuntimeError('the wrong package')")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -31,7 +31,7 @@ def test_the_command_line(headway, project, foreign):
 
 
 @pytest.mark.long
-def test_pytest(exported, foreign):
+def test_pytest_runs_a_pipeline_there(exported, foreign):
     (foreign / "test_pipeline.py").write_text(
         "import headway\n\n"
         "def test_the_pipeline_promotes_its_model():\n"
@@ -43,7 +43,7 @@ def test_pytest(exported, foreign):
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_notebook_s_kernel(exported, foreign):
+def test_a_notebook_s_kernel_plans_a_pipeline_there(exported, foreign):
     manager, client = start_new_kernel(cwd=str(foreign), kernel_name="python3")
     try:
         printed = []
