@@ -22,11 +22,15 @@ _PASSING = {
 _PASSING_WORDS = re.compile(
     r"NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|HTTP (status )?(500|502|503|504|429)|"
     r"curlCode: (6|7|28|35|52|55|56)\b|timed out|connection (reset|refused|aborted)|input/output error|stale file handle|"
-    r"network is unreachable|temporary failure in name resolution|failed to lookup address|no answer for|body error|"
-    r"SlowDown|ServiceUnavailable|InternalError|\b(UNAVAILABLE|DEADLINE_EXCEEDED)\b|status code: (5\d\d|408|429)|"
-    r"connection broke",
+    r"network is unreachable|temporary failure in name resolution",
     re.IGNORECASE,
 )
+_BUCKETS_WORDS = re.compile(
+    r"failed to lookup address|no answer for|body error|SlowDown|ServiceUnavailable|InternalError|connection broke|"
+    r"\b(UNAVAILABLE|DEADLINE_EXCEEDED)\b|status code: (5\d\d|408|429)",
+    re.IGNORECASE,
+)
+"""Of errors of data and the store alone: TensorFlow and code of the user's say them of other things."""
 
 
 def passing(error: BaseException | None) -> bool:
@@ -38,6 +42,8 @@ def passing(error: BaseException | None) -> bool:
                 return True
             words = "" if error.errno is not None else str(error)  # Arrow's have no number
         if _PASSING_WORDS.search(words):
+            return True
+        if getattr(error, "exit_code", None) != 1 and _BUCKETS_WORDS.search(words):
             return True
         # `raise ... from None` says that what came before is not the reason
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -23,7 +23,7 @@ from headway.stages.stage_class import Key, Stage
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
 from tfcore.runtime.limits import StageLimit, limited, memory_of
-from tfcore.runtime.tensorflow_process import Child
+from tfcore.runtime.tensorflow_process import Child, ChildError
 
 STAGES = """
 import ctypes, errno, os, pathlib, subprocess, time
@@ -237,6 +237,8 @@ def _instead(error, context):
         (DataError("column 'a' has 3 values that are no numbers"), False),
         (ConfigError("training.learning_rate: 'timed out' is not a number"), False),
         (ValueError("timed out"), False),
+        (ChildError("InternalError: Graph execution error:"), False),
+        (ChildError("ValueError: the feature is unavailable"), False),
         (KeyError("x"), False),
     ],
 )
