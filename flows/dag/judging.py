@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from flows.dag.fitted_data import Data
 from flows.dag.model_requests import Candidate, predictions_of
-from flows.dag.references import data_of, reference_version, trained_parts
+from flows.dag.references import data_of, label_of, reference_version, trained_parts
 from flows.dag.step import Output
 from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.gate import Candidate as Judged
@@ -14,7 +14,6 @@ from headway.metrics.ranking import ITEM_BASELINES
 from headway.registry.registry import Registry, Version
 from headway.registry.standing import Reference
 from headway.stages.refs import Ref
-from headway.tabular.label import LabelConfig
 from tfcore.evaluation.request import SavedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.request import Exported, ExportRequest
@@ -48,16 +47,16 @@ def judges_of(data: Data, champion: Version | None) -> list[Judge]:
     run_spec, task, evaluation = data.window.run_spec, data.label.task, data.window.parts["eval"]
     early = reference_version(run_spec, champion, task=task, evaluation=evaluation, split=data.window.split_digest)
     judges = [Judge("champion", champion)] + ([] if early is None else [Judge("reference", early[0], early[1])])
-    return [replace(judge, reason=other_label(judge.version, task, data.pipeline.label)) for judge in judges]
+    return [replace(judge, reason=other_label(data, judge.version)) for judge in judges]
 
 
-def other_label(champion: Version, task: str | None, label: LabelConfig) -> str | None:
-    """Why a version of another task or label cannot be compared; versions of an earlier Headway do not say their label."""
-    facts = champion.facts
-    if None not in (facts.get("task"), task) and facts["task"] != task:
-        return f"it was trained for a {facts['task']} label, and this pipeline's label is {task}"
-    if (theirs := facts.get("label", label.meaning)) != label.meaning:
-        return f"it was trained for the label {theirs}, and this pipeline's label is {label.meaning}"
+def other_label(data: Data, champion: Version) -> str | None:
+    """Why a version of another task or label cannot be compared."""
+    theirs, task, label = champion.facts.get("task"), data.label.task, data.pipeline.label.meaning
+    if None not in (theirs, task) and theirs != task:
+        return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
+    if (before := label_of(data.window.run_spec.registry, champion)) not in (None, label):
+        return f"it was trained for the label {before}, and this pipeline's label is {label}"
     return None
 
 

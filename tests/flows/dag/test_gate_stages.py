@@ -203,12 +203,22 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
 
 def test_a_champion_of_another_label_is_not_compared(run):
     run("2024-01", 0.10, label="x > 1")
-    end, _, _ = run("2024-02", 0.10, label="x>1")
+    end, _, _ = run("2024-02", 0.10, label="(x)>1")
     assert end.verdict.verdict == "promote"
     end, titles, registry = run("2024-03", 0.05, label="x < 1")
     assert end.verdict.verdict == "incompatible champion" and registry.champion().number == 2
     assert "was trained for the label x > 1, and this pipeline's label is x < 1" in end.verdict.sentences[0]
     assert "evaluate champion 2" not in titles and "evaluate reference 1" not in titles
+
+
+def test_a_champion_of_an_earlier_headway_has_its_label_in_its_lineage(run, tmp_path):
+    *_, registry = run("2024-01", 0.10, label="x > 1")
+    facts = {key: value for key, value in registry.champion().facts.items() if key != "label"}
+    lineage = {"config": {"label": {"column": None, "expression": "x > 1", "missing": "filter"}}}
+    registry.promote(registry.publish(tmp_path / "saved_model", facts, lineage).number, reason="by hand")
+    end, *_ = run("2024-02", 0.05, label="x < 1")
+    assert end.verdict.verdict == "incompatible champion" and registry.champion().number == 2
+    assert run("2024-02", 0.05, label="x > 1")[0].verdict.verdict == "promote"
 
 
 def test_a_verdict_does_not_promote_against_a_champion_that_it_did_not_compare_with(run, tmp_path):
