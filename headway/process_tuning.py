@@ -259,20 +259,31 @@ def around_import(package: str, block: Callable[[], contextlib.AbstractContextMa
         sys.meta_path.insert(0, _Around(package, block))
 
 
-def one_blas_thread() -> None:
+def one_blas_thread(*, one_heap: bool = True) -> None:
     """Let NumPy, if not imported yet, multiply in the thread that asks. For a process that sums millions of rows by products
     of a vector: threads of OpenBLAS wait for each other in a loop, half of the time that measuring takes, and the last digits
-    depend on their number. From then on all threads take memory from one heap, too: glibc gives each thread one of its own, and
-    what is freed in one is not there for others. Processes that this one starts are left as they are."""
+    depend on their number. Processes that this one starts are left as they are.
+
+    Args:
+        one_heap: from then on all threads take memory from one heap: glibc gives each thread one of its own, and what is freed
+            in one is not there for others. Not where TensorFlow runs in this process: its threads would wait for each other.
+    """
     if "numpy" not in sys.modules:
-        around_import("numpy", _one_thread)
+        around_import("numpy", _one_thread if one_heap else _one_thread_alone)
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Set OpenBLAS's variable, which it reads when NumPy is imported, unless the user has; and one heap."""
+    """One heap, and one thread of OpenBLAS."""
     if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_ARENA_MAX, 1)
+    with _one_thread_alone():
+        yield
+
+
+@contextlib.contextmanager
+def _one_thread_alone() -> Iterator[None]:
+    """Set OpenBLAS's variable, which it reads when NumPy is imported, unless the user has."""
     if _BLAS_THREADS in os.environ:
         yield
         return

@@ -90,6 +90,8 @@ COMMANDS = {
 """Group, name, the module in which the function lies, and its help."""
 SERVERS = ("serve", "ui", "watch")
 """Commands that go on until they are stopped."""
+CALLING = ("serve", "predict", "predict-spans")
+"""Commands that call a model in this process."""
 TRAINING = ("run", "train", "evaluate", "gate", "export")
 """Commands that train where a store is empty."""
 
@@ -157,7 +159,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     if arguments is None:  # this process is ours
         own()
         quiet_libraries()
-        one_blas_thread()
+        one_blas_thread(one_heap=command not in CALLING)
         if not {*SERVERS} & {*own_tokens}:
             collect_rarely()
     app = application()

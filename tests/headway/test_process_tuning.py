@@ -139,6 +139,27 @@ print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS")
     assert _printed(program).endswith(" 2\n"), "what the user has set stays"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="heaps of glibc")
+def test_threads_have_heaps_of_their_own_only_where_a_model_is_called(tmp_path):
+    program = f"""
+import ctypes, re, threading
+from headway.process_tuning import one_blas_thread
+one_blas_thread(one_heap={{one}})
+import numpy as np
+libc, all_there = ctypes.CDLL(None), threading.Barrier(3)
+def work():
+    libc.malloc(5000)
+    all_there.wait()
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads], [t.join() for t in threads]
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen({str(tmp_path / "heaps").encode()!r}, b"w"))
+libc.malloc_info(0, file), libc.fclose(file)
+print(len(re.findall("<heap ", open({str(tmp_path / "heaps")!r}).read())) > 1)
+"""
+    assert [_printed(program.format(one=one)) for one in (True, False)] == ["False\n", "True\n"]
+
+
 @pytest.mark.parametrize("again", ["", "importlib.reload(mine)"])
 def test_a_block_is_around_the_first_import_that_succeeds_and_around_no_look_for_the_package(tmp_path, again):
     (tmp_path / "mine.py").write_text(
