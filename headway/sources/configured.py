@@ -54,7 +54,8 @@ class ConfiguredSource:
         lacking = self._later and self._later - {*self.names(self._files[piece.file])}
         there = self.source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if self._names else ()
         # a file may have the new name already; of JSON lines and tf.Examples `there` are the first rows' names only
-        raw_of = {new: raw for raw, new in self._names.items() if raw in there or new not in there}
+        already = {new for raw, new in self._names.items() if raw not in there and new in there} - {*self._names}
+        raw_of = {new: raw for raw, new in self._names.items() if new not in already}
         raw = [raw_of.get(name, name) for name in columns if name not in lacking]
         raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in lacking}
         for chunk in self.source.read(piece, raw, raw_types):
@@ -82,7 +83,7 @@ class ConfiguredSource:
         sample = self.source.prefix(files, rows)
         names = sample.table.column_names
         for raw, new in self._names.items():
-            if raw not in names and new not in names:
+            if raw not in names and (new not in names or new in self._names):
                 raise ConfigError(
                     f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, names)
                 )

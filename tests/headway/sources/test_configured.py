@@ -41,6 +41,17 @@ def test_a_file_that_has_the_new_name_already_is_read_beside_one_that_is_renamed
         assert _read(source, found, ["city"], {"city": pa.binary()}) == [{"city": [value]}]
 
 
+def test_of_names_that_are_both_old_and_new_no_column_is_taken_for_another(opened):
+    chain = {"a": "b", "b": "c"}
+    source, found = opened("csv", b"a,b\n1,2\n", rename=chain)
+    assert _read(source, found, ["b", "c"]) == [{"b": [b"1"], "c": [b"2"]}]
+    source, found = opened("csv", b"b,c\n1,2\n", rename=chain)
+    with pytest.raises(ConfigError, match="there is no column 'a'"):
+        source.prefix(found, 9)
+    with pytest.raises(DataError, match="there is no column 'a'"):
+        _read(source, found, ["b", "c"])
+
+
 def test_a_column_that_json_lines_have_only_late_is_renamed(opened):
     filler = b'{"c": "%s"}\n' % (b"x" * 1000) * (SAMPLE_BYTES // 1000)
     source, found = opened("jsonl", filler + b'{"c": "y", "town": "2"}\n', rename={"town": "city"})
