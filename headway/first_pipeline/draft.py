@@ -188,10 +188,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         for column in seen.schema.columns
         if column.type != "bytes" and not column.shape and column.temporal is None
     }
-    timed = split.config.get("mode") in ("time", "column")  # numbers that count time lead beyond what train has of them
-    recur = not timed and any(
-        c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices
-    )
+    recur = any(c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices)
     learned = {
         choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
     }
