@@ -146,7 +146,7 @@ def trained_parts(version: Version) -> Parts:
 def label_of(registry: Registry, version: Version) -> str | None:
     """What a version predicts; None: nothing says it. Versions of an earlier Headway have it in their lineage alone."""
     label: str | None = version.facts.get("label")
-    with contextlib.suppress(StoreError, ValueError):  # a damaged lineage is no reason not to train
+    with contextlib.suppress(StoreError, ValueError):  # a damaged lineage does not stop a training
         if label is None and (config := read(registry, version)["config"]):
             return LabelConfig.model_validate(config["label"]).meaning
     return label

@@ -160,9 +160,7 @@ class Traced:
         HeadwayError: the graph calls Python functions.
     """
 
-    def __init__(
-        self, served: Served, columns: Sequence[Column], head: Head, index: ItemIndex | None, progress: Progress
-    ):
+    def __init__(self, served: Served, progress: Progress = lambda step: None):
         progress("tracing the transform")
         transform_function = served.transform_function()
         transformed = transform_function.get_concrete_function().structured_outputs
@@ -170,7 +168,7 @@ class Traced:
             Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
             for name, tensor in sorted(transformed.items())
         ]
-        self.served, self._columns, self._head, self._index = served, columns, head, index
+        self.served = served
         signatures = self.signatures(None)
         self.functions = served.functions(signatures) | {"transform": transform_function}
         self.concrete = {}
@@ -181,9 +179,9 @@ class Traced:
 
     def signatures(self, threshold: float | None) -> dict[str, Signature]:
         """Describe the signatures; `threshold` as of `save`."""
-        head, index = self._head, self._index
-        found = describe(self._columns, head.task, head.classes, self._outputs, threshold, served=head.described())
-        return found | ({} if index is None else describe_towers(self._columns, index.item, index.width, index.texts))
+        columns, head, index = self.served._columns, self.served._head, self.served._index
+        found = describe(columns, head.task, head.classes, self._outputs, threshold, served=head.described())
+        return found | ({} if index is None else describe_towers(columns, index.item, index.width, index.texts))
 
 
 _PREPARED: list[tuple[Any, tf.Module, Traced]] = []
@@ -223,7 +221,7 @@ def save(
         served = Served(
             transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index
         )
-        traced = Traced(served, columns, head, index, progress)
+        traced = Traced(served, progress)
     served, functions, concrete = traced.served, traced.functions, traced.concrete
     signatures = traced.signatures(threshold)
     # a layer may read a variable that no attribute of the model leads to
@@ -331,7 +329,7 @@ def prepare(request: ExportRequest) -> None:
         variables=[variable.value for variable in model.variables],
         task=head,
     )
-    _PREPARED[:] = [(model, transform, Traced(served, parameters.raw, head, None, lambda step: None))]
+    _PREPARED[:] = [(model, transform, Traced(served))]
 
 
 def save_model(

@@ -170,7 +170,7 @@ def _totals(codes: NDArray[np.intp], values: NDArray[Any], width: int) -> Floats
 
 
 def _sums(values: NDArray[Any], begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[Any]:
-    """The sum of so many values from each beginning on; most are of one value, which is no sum."""
+    """The sum of so many values from each beginning on; most are of one value, which stays as it is."""
     found, several = values[begins], np.flatnonzero(sizes > 1)
     if len(several):
         ends = np.stack([begins[several], begins[several] + sizes[several]], 1).ravel()
