@@ -27,7 +27,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
-VERSION = 11
+VERSION = 12
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 NOTES = "splits"

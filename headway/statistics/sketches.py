@@ -126,13 +126,14 @@ class Size:
     digest: int
     hashes: int
     rank_error: float
-    """Measured: the share of the rows by which a quantile in the middle is off at most."""
+    """The share of the rows by which a quantile in the middle is off at most; measured on uniform, normal and exponential
+    values of 20,000 to a million rows: 0.0051 of 800, 0.0244 of 200."""
     enough: int = 4096
     """Fewer sorted values than this wait for more, so that taking every 8th leaves out no part of a small batch."""
     packed: bool = False
 
 
-USUAL = Size(800, 1024, 0.004)
+USUAL = Size(800, 1024, 0.006)
 """15 kB kept, about 80 in memory."""
 SMALL = Size(200, 256, 0.025, 512, packed=True)
 """5 kB kept, about 10 in memory: for columns by the thousand."""

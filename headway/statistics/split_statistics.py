@@ -270,20 +270,23 @@ def _json(item: Any, margin: str) -> str:
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
     if not column.complete:
         return
-    blocks: Iterable[tuple[Any, NDArray[np.int64]]]
-    if column.text is not None:
-        field, blocks = "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
-    else:
-        assert column.numbers is not None
-        values, counts = column.numbers.sorted()
-        field = "integer" if column.type == "int64" else "number"
-        cuts = range(0, len(counts), BLOCK)
-        blocks = ((pa.array(values[i : i + BLOCK]), counts[i : i + BLOCK]) for i in cuts)
+    field, blocks = _blocks(column)
     for values, counts in blocks:
         n = len(counts)
         arrays = {name: pa.nulls(n, _COUNTS.field(name).type) for name in ("integer", "number", "bytes")}
         arrays |= {"column": pa.array(np.full(n, index, np.int32)), field: values, "count": pa.array(counts)}
         yield pa.record_batch([arrays[name] for name in _COUNTS.names], schema=_COUNTS)
+
+
+def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[np.int64]]]]:
+    """The field of a column's distinct values, and these in rising order with their counts, `BLOCK` at a time."""
+    if column.text is not None:
+        return "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
+    assert column.numbers is not None
+    values, counts = column.numbers.sorted()
+    cuts = [slice(i, i + BLOCK) for i in range(0, len(counts), BLOCK)]
+    field = "integer" if column.type == "int64" else "number"
+    return field, ((pa.array(values[cut]), counts[cut]) for cut in cuts)
 
 
 def _load_counts(
@@ -304,18 +307,21 @@ def _load_counts(
             elif column.text is not None and (rows or 0) > few and not in_memory:
                 column.text.adopt(Run(path, first, count, rows or 0, temporary=False))
             else:
-                for i in range(first, first + count):
-                    _take(reader.get_batch(i), column)
+                read = sum(_take(reader.get_batch(i), column) for i in range(first, first + count))
+                if read != (rows or 0):
+                    raise ValueError(f"{path.name} has {read} distinct values of {column.name!r} in place of {rows}")
             first += count
 
 
-def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> None:
+def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> int:
+    """Add the counts of a batch, and return the number of its distinct values."""
     if column.text is not None:
         column.text.add(batch.column("bytes"), batch.column("count").to_numpy())
     else:
         assert column.numbers is not None
         field = "integer" if column.type == "int64" else "number"
         column.numbers.add_rising(*(np.array(batch.column(name)) for name in (field, "count")))  # not the whole batch
+    return batch.num_rows
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
