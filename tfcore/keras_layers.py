@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from headway.process_tuning import around_import
 
-MODULES = ("layers", "members", "cross_network", "numeric")
+MODULES = ("layers", "members", "numeric")
 """Of `tfcore.models`: those with registered layers."""
 
 

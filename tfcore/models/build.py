@@ -25,11 +25,10 @@ from headway.process import owned
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
 from tfcore.models.config import DECAYS, FOLDS, STACKED, ModelConfig
-from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.inputs import Layout, features, inputs_of, l2
 from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_part import linear_terms
-from tfcore.models.members import MeanOfMembers, MemberDense, Members, Stack, member_dense
+from tfcore.models.members import Stack, member_dense
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
 from tfcore.models.user_model import Builder, made_by, user_model
@@ -90,7 +89,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Hidden layers, with `linear` or as wide_deep added to a linear part over every input (and crosses of categories)."""
+    """Hidden layers, with `linear` or as wide_deep added to a linear part over every input."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
         total = Shift(initializer=_bias(config, layout), dtype="float32", name="output")(
@@ -100,12 +99,10 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
     total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
     if config.linear or config.name == "wide_deep":
         parts = linear_terms(inputs, config, layout, seed)
-        if config.nets is not None:  # all members have it
+        if config.name == "stacked":  # all members have it
             parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
         total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total
-    if config.name == "tabm":
-        total = MeanOfMembers(dtype="float32", name="mean_of_members")(total)
-    elif config.name == "stacked":
+    if config.name == "stacked":
         seen = [inputs[name] for name in ("numeric", "categorical", "lists") if inputs.get(name) is not None]
         total = Stack(len(DECAYS), dtype="float32", name="stack")([total, *seen])
     return keras.Model(inputs, _output(total, layout), name=config.name)
@@ -114,21 +111,18 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
 def _hidden(
     features: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """The hidden layers and the output. [rows, outputs], of `tabm` [rows, members, outputs]"""
+    """The hidden layers and the output. [rows, outputs], of `stacked` [rows, members, outputs]"""
     x, penalty = features, l2(config.l2)
-    if config.name == "tabm":
-        x = Members(config.members, seed=seed, name="members")(x)
-    elif config.name == "stacked":
+    stacked = config.name == "stacked"
+    if stacked:
         if not (layout.numeric or layout.categorical or layout.lists):
             problem = "stacked tells rows apart by their numbers and categories, and there are images alone"
             raise ConfigError(problem, where="model.name", fix="use mlp")
         x = keras.layers.RepeatVector(STACKED, name="members")(x)
     for number, units in enumerate(config.hidden):
         start = seed + 1 + number
-        if config.name == "tabm":
-            x = MemberDense(units, seed=start, regularizer=penalty, name=f"hidden_{number}")(x)
-        elif config.name == "stacked":
-            x = _of_members(x, units, config, seed=start, activation="relu", name=f"hidden_{number}")
+        if stacked:
+            x = _of_members(x, units, seed=start, activation="relu", name=f"hidden_{number}")
         else:
             x = keras.layers.Dense(
                 units,
@@ -142,15 +136,10 @@ def _hidden(
         if isinstance(rate, tf.Variable) or rate:
             x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     outputs = label_head(layout.label).outputs
-    if config.nets is not None:
+    if stacked:
         last = {"kernel_initializer": "zeros"} if config.linear else {}
         last |= {"bias_initializer": _bias(config, layout), "dtype": "float32", "name": "output"}
-        return _of_members(x, outputs, config, seed=seed, kernel_regularizer=l2(config.l2 / config.members), **last)
-    if config.name == "dcn":
-        crossed = CrossNetwork(
-            config.cross_layers, rank=config.cross_rank, seed=seed, regularizer=penalty, name="cross_network"
-        )(features)
-        x = keras.layers.Concatenate(name="crossed_and_deep")([crossed, x]) if config.hidden else crossed
+        return _of_members(x, outputs, seed=seed, **last)
     return keras.layers.Dense(
         outputs,
         kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
@@ -161,12 +150,11 @@ def _hidden(
     )(x)
 
 
-def _of_members(x: Any, units: int, config: ModelConfig, **keywords: Any) -> keras.KerasTensor:
-    """A layer of an ensemble; the training step has a kernel of `stacked` decay at each member's rate."""
+def _of_members(x: Any, units: int, **keywords: Any) -> keras.KerasTensor:
+    """A layer of all members; the training step has its kernel decay at each member's rate."""
     layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
-    if config.name == "stacked":
-        layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
+    layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
     return y
 
 

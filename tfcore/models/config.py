@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Grown
 
-BUILT_IN = ("mlp", "wide_deep", "dcn", "tabm", "stacked", "two_towers")
-BINS = {"tabm": 16, "stacked": 48}
+BUILT_IN = ("mlp", "wide_deep", "stacked", "two_towers")
+STACKED_BINS = 48
 DECAYS = (0.3, 1.0, 3.0, 30.0)
 """Of `stacked`: what a weight loses in a step, times the learning rate. The last leaves little but the linear part."""
 FOLDS = 2
@@ -38,9 +38,6 @@ class ModelConfig(Grown):
         "value_l1",
         "most_ids",
         "bins",
-        "members",
-        "cross_layers",
-        "cross_rank",
         "images",
         "item",
         "scaled_penalties",
@@ -48,7 +45,7 @@ class ModelConfig(Grown):
 
     name: str = Field(
         default="mlp",
-        description="mlp, wide_deep, dcn, tabm, stacked, two_towers, or module:function of a file beside the pipeline",
+        description="mlp, wide_deep, stacked, two_towers, or module:function of a file beside the pipeline",
     )
     hidden: tuple[int, ...] = Field(default=(100, 70, 50, 25), description="units of the hidden layers")
     embedding: int = Field(default=8, ge=1, le=4096, description="width of every categorical column's embedding")
@@ -58,12 +55,6 @@ class ModelConfig(Grown):
     )
     base_rate_bias: bool = Field(
         default=True, description="start the output at the label's base rate in the train split, not at one half"
-    )
-    crosses: tuple[tuple[str, ...], ...] = Field(
-        default=(), description="wide_deep: sets of categorical columns whose combinations get a weight each"
-    )
-    cross_buckets: int = Field(
-        default=10_000, ge=2, le=2**24, description="weights per cross; more combinations share them"
     )
     linear: bool = Field(
         default=False,
@@ -104,11 +95,8 @@ class ModelConfig(Grown):
         ge=0,
         le=1000,
         description="hidden layers see piecewise linear embeddings of numbers, over so many quantile bins of the train rows; "
-        "0: the numbers; null: 16 for tabm, 48 for stacked, 0 for others",
+        "0: the numbers; null: 48 for stacked, 0 for others",
     )
-    members: int = Field(default=8, ge=1, le=256, description="tabm: networks in the ensemble")
-    cross_layers: int = Field(default=2, ge=1, le=16, description="dcn: cross layers")
-    cross_rank: int = Field(default=0, ge=0, description="dcn: rank of a cross layer's matrix; 0: full")
     item: tuple[str, ...] = Field(
         default=(), description="two_towers: the columns of the item; all others are the user's, or the query's"
     )
@@ -132,16 +120,8 @@ class ModelConfig(Grown):
 
     @model_validator(mode="after")
     def _fits_its_name(self) -> Self:
-        if self.crosses and self.name != "wide_deep":
-            raise ValueError(f"crosses: only wide_deep has them, not {self.name}")
-        for field, name in (
-            ("members", "tabm"),
-            ("cross_layers", "dcn"),
-            ("cross_rank", "dcn"),
-            ("item", "two_towers"),
-        ):
-            if not self.user_defined and self.name != name and getattr(self, field) != default_of(field):
-                raise ValueError(f"{field}: only {name} has it, not {self.name}")
+        if self.item and self.name in BUILT_IN and self.name != "two_towers":
+            raise ValueError(f"item: only two_towers has it, not {self.name}")
         if self.most_ids is not None and not (self.linear or self.name == "wide_deep" or self.user_defined):
             raise ValueError(
                 "most_ids: without a linear part no part of the model would see the other columns; set linear: true"
@@ -152,18 +132,15 @@ class ModelConfig(Grown):
             for field in ("linear", "linear_l1", "recurring", "value_l1", "soft_clip", "most_ids", "bins", "dropout"):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: two_towers does not have it")
-        if self.nets is not None and not self.hidden:
-            raise ValueError(f"hidden: the members of {self.name} are told apart by hidden layers; give it one or more")
+        if self.name == "stacked" and not self.hidden:
+            raise ValueError("hidden: the members of stacked are told apart by hidden layers; give it one or more")
         if self.name == "stacked" and self.l2:
             raise ValueError("l2: the members of stacked decay their weights instead")
-        for cross in self.crosses:
-            if len(set(cross)) != len(cross) or len(cross) < 2:
-                raise ValueError(f"crosses: {list(cross)} needs two or more different columns")
         if self.name in BUILT_IN and self.options:
             raise ValueError(f"options: only a user's function takes them, not {self.name}")
         if self.user_defined:
             # compared with the defaults, not with what was written down: a dumped config has every field
-            for field in ("hidden", "embedding", "dropout", "base_rate_bias", "cross_buckets", *self.newer):
+            for field in ("hidden", "embedding", "dropout", "base_rate_bias", *self.newer):
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self
@@ -173,18 +150,13 @@ class ModelConfig(Grown):
         """Bins of the numbers' embeddings; 0: hidden layers see the numbers."""
         if self.bins is not None:
             return self.bins
-        return BINS.get(self.name, 0)
+        return STACKED_BINS if self.name == "stacked" else 0
 
     @property
     def recurring_numbers(self) -> bool:
         """Whether numbers whose values recur are categories too: of a linear part alone, as hidden layers learn their noise."""
         wanted = self.name == "stacked" if self.recurring is None else self.recurring
         return wanted and (self.linear or "linear" not in self.model_fields_set)
-
-    @property
-    def nets(self) -> int | None:
-        """The members of an ensemble, which are trained as one; None: it is a single net."""
-        return {"tabm": self.members, "stacked": STACKED}.get(self.name)
 
     @property
     def user_defined(self) -> bool:

@@ -4,11 +4,10 @@ from typing import Any
 
 import keras
 
-from headway.errors import ConfigError
 from tfcore.heads.table import label_head
 from tfcore.models.config import VALUE_L1, ModelConfig
 from tfcore.models.inputs import Layout, l2, list_embedding
-from tfcore.models.layers import ColumnLasso, Cross, OffsetEmbedding
+from tfcore.models.layers import ColumnLasso, OffsetEmbedding
 
 LINEAR_SPEED = 10.0
 """How much faster the linear part of a model learns than its hidden layers, up to 32 inputs."""
@@ -38,27 +37,20 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
         )
     sizes = [entry.size for entry in layout.categorical]
     if sizes:
-        ids = inputs["categorical"]
-        if config.crosses:
-            cross = Cross(_cross_indices(config, layout), sizes, config.cross_buckets, name="crosses")
-            ids, sizes = keras.layers.Concatenate(name="wide_ids")([ids, cross(ids)]), [*sizes, *cross.sizes]
         of_columns = penalty
         values = layout.value_categories if config.value_l1 else ()
         if config.linear_l1 or values:
             noise = config.value_l1 * NOISE[label_head(layout.label).task.has_classes] / speed
             bends = [
-                noise * size * (entry.name in values) for entry, size in zip(layout.categorical, sizes, strict=False)
+                noise * size * (entry.name in values) for entry, size in zip(layout.categorical, sizes, strict=True)
             ]
-            bends += [0.0] * (len(sizes) - len(bends))
             of_columns = ColumnLasso(
                 sizes, config.value_l1 * speed, config.linear_l2 * speed**2 / 2, bends, config.linear_l1 * speed
             )
         weights = OffsetEmbedding(
             sizes, count, seed=seed, initial="zeros", regularizer=of_columns, name="wide_categorical"
-        )(ids)
+        )(inputs["categorical"])
         parts.append(keras.ops.sum(weights, axis=1))
-    elif config.crosses:
-        _cross_indices(config, layout)
     if layout.lists:
         weights = list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
             inputs["lists"]
@@ -74,16 +66,3 @@ def linear_speed(config: ModelConfig, layout: Layout) -> float:
     if not config.linear:
         return 1.0
     return LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)
-
-
-def _cross_indices(config: ModelConfig, layout: Layout) -> list[list[int]]:
-    names = [entry.name for entry in layout.categorical]
-    for cross in config.crosses:
-        for name in cross:
-            if name not in names:
-                raise ConfigError(
-                    f"crosses: {name!r} is not a categorical input",
-                    where="model",
-                    fix=f"use some of: {', '.join(names) or '(there are none)'}",
-                )
-    return [[names.index(name) for name in cross] for cross in config.crosses]

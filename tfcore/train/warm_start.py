@@ -194,7 +194,7 @@ class _BuiltIn:
             kernel, places = values[path], range(len(names))
             if path.startswith(first):
                 parts = axes(config, self.request.transform, path, kernel.shape)[0]
-                if parts is None or not seen or config.nets is not None:
+                if parts is None or not seen or config.name == "stacked":
                     continue
                 places = range(parts.index(seen[0]), parts.index(seen[0]) + len(names))
             for place, scale, shift in moved:

@@ -8,7 +8,6 @@ So that weights can follow what they are of into a model of other vocabularies, 
 from collections.abc import Sequence
 from typing import Any
 
-from headway.storage.fingerprint import fingerprint
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import head_of, label_task
 from tfcore.models.config import ModelConfig
@@ -77,25 +76,15 @@ def axes(config: ModelConfig, layout: Layout, path: str, shape: Sequence[int]) -
     if layer == "embeddings":
         named[0] = _rows(layout, [layout.categorical[column].name for column in seen_columns(config, layout)])
     elif layer == "wide_categorical":
-        rows = _rows(layout, [entry.name for entry in layout.categorical])
-        # ids of crosses follow from the ids of their columns: they are the same where all vocabularies are
-        same = fingerprint({"of": [str(row) for row in rows], "crosses": [list(cross) for cross in config.crosses]})
-        named[0] = rows + [("cross", same, place) for place in range(shape[0] - len(rows))]
+        named[0] = _rows(layout, [entry.name for entry in layout.categorical])
     elif layer in ("list_embeddings", "wide_lists"):
         named[0] = _rows(layout, [entry.name for entry in layout.lists])
     elif layer in ("wide_numeric", "numeric_embeddings"):
         named[0] = numbers
     else:
         seen = features(config, layout)
-        first = "output/kernel" if not config.hidden and config.name != "dcn" else "hidden_0/kernel"
+        first = "output/kernel" if not config.hidden else "hidden_0/kernel"
         if path == first:
             axis = int(config.name == "stacked")  # behind the members'
             named[axis] = seen + [("image", place) for place in range(shape[axis] - len(seen))]
-        elif layer == "members":
-            named[1] = seen + [("image", place) for place in range(shape[1] - len(seen))]
-        elif path == "output/kernel" and config.name == "dcn":
-            rest = range(shape[0] - len(seen))
-            named[0] = seen + [("unit", place) for place in rest]
-        elif layer == "cross_network":
-            named = [seen if size == len(seen) else None for size in shape]
     return named

@@ -97,7 +97,7 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
     transform = write_examples(tmp_path, {"train": made}, COLUMNS).fit(task="binary")
     work = functools.partial(work_of, config(epochs=2), transform=transform, rows=ROWS)
     assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4), batch=64)
-    assert work(ModelConfig(name="tabm", hidden=(8, 4), members=2, bins=0)).flops == 2 * 6.0 * 64 * 44
+    assert work(ModelConfig(name="stacked", hidden=(8, 4), bins=0)).flops == 8 * 6.0 * 64 * 44
     assert work(ModelConfig(name="mine:net")) is None
     towers = ModelConfig(name="two_towers", item=("delay",), embedding=3, hidden=())
     plain, chosen = (work_of(config(**of), towers, transform, rows=ROWS).flops for of in ({}, {"retrieval": {}}))

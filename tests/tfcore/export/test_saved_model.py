@@ -754,8 +754,8 @@ LABELS = {
         ("binary", "wide_deep"),
         ("regression", "mlp"),
         ("multiclass", "stacked"),
-        ("count", "dcn"),
-        ("quantiles(0.1, 0.5, 0.9)", "tabm"),
+        ("count", "wide_deep"),
+        ("quantiles(0.1, 0.5, 0.9)", "stacked"),
     ],
 )
 def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path, task, name):

@@ -321,7 +321,7 @@ for imports in sys.argv[2:]:
 @pytest.mark.long
 def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(trained, tmp_path):
     orders = "import keras; import tfcore", "import tfcore; from keras import saving; import keras"
-    model = build(ModelConfig(name="tabm", hidden=(8,)), trained.parameters, seed=0)
+    model = build(ModelConfig(name="stacked", hidden=(8,)), trained.parameters, seed=0)
     model.save(tmp_path / "model.keras")
     command = [sys.executable, "-c", LOADS, str(tmp_path / "model.keras"), *orders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,15 +1,13 @@
-"""tfcore.models: cross layers, embeddings of numbers and ensembles, each against what they say they compute."""
+"""tfcore.models: embeddings of numbers and the members of an ensemble, each against what they say they compute."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfcore.heads.table import head_of
 from tfcore.models.config import FOLDS
-from tfcore.models.cross_network import CrossNetwork
 from tfcore.models.layers import row_hash, rows_from
-from tfcore.models.members import LEFT_OUT, MeanOfMembers, MemberDense, Members, Stack, member_dense
+from tfcore.models.members import LEFT_OUT, Stack, member_dense
 from tfcore.models.numeric import PiecewiseLinear
 from tfcore.testing import assert_same_bytes
 
@@ -18,21 +16,10 @@ X = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
 
 def randomized(layer):
     """The layer, built for X and with weights as if it was trained."""
-    layer(X.reshape(5, 2, 3) if isinstance(layer, MemberDense | keras.layers.EinsumDense) else X)
+    layer(X.reshape(5, 2, 3) if isinstance(layer, keras.layers.EinsumDense) else X)
     for variable in layer.variables:
         variable.assign_add(np.random.default_rng(1).normal(0, 0.3, variable.shape).astype("float32"))
     return layer
-
-
-@pytest.mark.parametrize(("rank", "kernels"), [(0, 1), (2, 2), (5, 1)])
-def test_cross_layers_multiply_the_features_by_a_linear_function_of_what_came_before(rank, kernels):
-    layer = randomized(CrossNetwork(2, rank=rank, seed=0))
-    assert all(len(of) == kernels for of in layer.kernels)
-    expected = X.astype(np.float64)
-    for of, bias in zip(layer.kernels, layer.biases, strict=True):
-        whole = np.linalg.multi_dot(of) if len(of) > 1 else np.asarray(of[0])
-        expected = X * (expected @ whole + bias) + expected
-    np.testing.assert_allclose(layer(X), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_embedding_of_a_number_is_linear_within_a_bin_and_bends_at_its_edges():
@@ -46,37 +33,11 @@ def test_an_embedding_of_a_number_is_linear_within_a_bin_and_bends_at_its_edges(
     assert np.abs(far(tf.constant([[1e30]]))).max() <= 4.0
 
 
-def test_members_share_a_matrix_and_differ_in_vectors():
-    layer = randomized(Members(3, seed=0))
-    np.testing.assert_allclose(layer(X), X[:, None, :] * layer.scale.numpy(), rtol=1e-6)
-    hidden = randomized(MemberDense(4, seed=0))
+def test_each_member_has_a_matrix_of_its_own():
     given = X.reshape(5, 2, 3)
-    np.testing.assert_allclose(
-        hidden(given), np.maximum(given @ hidden.kernel.numpy() + hidden.bias.numpy(), 0), rtol=1e-5, atol=1e-6
-    )
     output = randomized(member_dense((5, 2, 3), 2, seed=0))
     expected = [given[:, member] @ output.kernel.numpy()[member] + output.bias.numpy()[member] for member in range(2)]
     np.testing.assert_allclose(output(given), np.stack(expected, 1), rtol=1e-5, atol=1e-6)
-
-
-def test_members_begin_apart_and_as_the_seed_says():
-    first, again, other = (Members(4, seed=seed) for seed in (1, 1, 2))
-    assert_same_bytes(first(X).numpy(), again(X).numpy())
-    assert set(np.unique(first.scale)) == {-1.0, 1.0}
-    assert len({row.tobytes() for row in first.scale.numpy()}) == 4
-    assert (other(X).numpy() != first(X).numpy()).any()
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles(0.1, 0.9)"])
-def test_the_mean_of_members_has_at_most_the_mean_of_their_losses(task):
-    head = head_of(task, ["a", "b", "c"] if task == "multiclass" else ())
-    rng = np.random.default_rng(0)
-    outputs = rng.standard_normal((200, 8, head.outputs)).astype(np.float32)
-    label = tf.cast(tf.constant(rng.integers(0, 2, 200)), head.label_dtype)
-    apart = np.mean([head.loss({"label": label}, outputs[:, member]).numpy() for member in range(8)], axis=0)
-    together = head.loss({"label": label}, MeanOfMembers()(outputs)).numpy()
-    assert np.all(together <= apart + 1e-5)
-    assert MeanOfMembers()(outputs, training=True).shape == outputs.shape
 
 
 def test_stacked_members_learn_nothing_of_rows_that_they_leave_out_and_these_alone_decide_how_much_they_count():
@@ -132,10 +93,7 @@ def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():
 @pytest.mark.parametrize(
     "layer",
     [
-        CrossNetwork(2, rank=2, seed=3, regularizer=keras.regularizers.L2(0.1)),
         PiecewiseLinear([[-1.0, 0.5]] * 6, 4, limit=4.0, seed=3, regularizer=keras.regularizers.L2(0.1)),
-        Members(3, seed=4),
-        MemberDense(4, seed=4, regularizer=keras.regularizers.L2(0.1)),
         member_dense((5, 2, 3), 2, seed=4, bias_initializer=keras.initializers.Constant([1.0, 2.0])),
     ],
     ids=lambda layer: type(layer).__name__,
@@ -143,7 +101,7 @@ def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():
 def test_a_layer_comes_back_from_its_config_and_is_the_same_under_xla(layer):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert type(again) is type(layer) and again.get_config() == layer.get_config()
-    given = tf.constant(X.reshape(5, 2, 3) if isinstance(layer, MemberDense | keras.layers.EinsumDense) else X)
+    given = tf.constant(X.reshape(5, 2, 3) if isinstance(layer, keras.layers.EinsumDense) else X)
     assert_same_bytes(layer(given).numpy(), again(given).numpy())
     compiled = tf.function(layer, jit_compile=True, autograph=False)(given)
     np.testing.assert_allclose(compiled, layer(given), rtol=1e-5, atol=1e-6)

@@ -139,7 +139,7 @@ def test_the_length_of_a_list_does_not_move_with_its_values(tf):
     assert [*_moved(layout(1.0), layout(3.0))] == ["delays__mean"]
 
 
-@pytest.mark.parametrize("name", ["dcn", "tabm", "stacked"])
+@pytest.mark.parametrize("name", ["mlp", "stacked"])
 def test_models_whose_features_meet_begin_exactly_where_only_vocabularies_changed(trained, name):
     config = ModelConfig(name=name, hidden=(8,), embedding=3)
     layout = BEFORE.model_copy(
@@ -186,7 +186,7 @@ def test_other_layers_begin_anew_and_are_named(trained):
     assert report["partly"] == ["embeddings/table"]
     with pytest.raises(ConfigError, match="none of the weights of version 3 fits this model"):
         binary = BEFORE.model_copy(update={"label": LabelParameters(task="regression", type="float32")})
-        _begun(ModelConfig(name="tabm", hidden=(4,), embedding=5), parent, binary)
+        _begun(ModelConfig(name="stacked", hidden=(4,), embedding=5), parent, binary)
 
 
 def test_mistakes_are_named(trained, tmp_path):

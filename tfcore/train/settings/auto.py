@@ -38,7 +38,6 @@ SMALL_BATCH = 32
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
 RATE, WARMUP = 0.002, 0.05
-ENSEMBLE_HIDDEN = (64, 64)
 SOFT_CLIP = 4.0
 ROWS_PER_ID, LEAST_IDS = 20, 50
 """Hidden layers learn columns of fewer rows per id by heart; the linear part shrinks each id by its penalty."""
@@ -176,8 +175,7 @@ def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
     if model.name == "two_towers":  # a product of embeddings: what few rows can tell
         chosen = {"hidden": (), "linear_l2": _rounded(1.0 / rows), "l2": _rounded(5.0 / rows + 3000.0 / rows**2)}
         return _left_out(model, chosen)
-    hidden = ENSEMBLE_HIDDEN if model.name == "tabm" else model.hidden
-    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), hidden)
+    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
     if facts.task == "regression" and squared and not facts.further:
         # a penalty that the user gives keeps the meaning that it has without
@@ -234,8 +232,6 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         model.name,
     ]
     if not model.user_defined:
-        if model.name == "tabm":
-            parts[-1] += f" of {counted(model.members, 'member')}"
         parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
         if model.quantile_bins:
             parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")

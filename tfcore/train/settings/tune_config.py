@@ -63,7 +63,6 @@ REFUSED = {
 RATE_BELOW, RATE_ABOVE, PENALTY_RANGE = 8, 5, 30
 LEAST_BATCH, MOST_DROPOUT = 16, 0.4
 _HIDDEN = ((32,), (64, 32), (128, 64), (256, 128), (100, 70, 50, 25))
-_HIDDEN_OF_MEMBERS = ((32, 32), (64, 64), (128, 64), (128, 128))
 
 
 class TuneConfig(Frozen):
@@ -130,7 +129,7 @@ def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) 
         space["training.batch_size"] = tuple(batches)
     if model is None:
         return space
-    hidden = [list(units) for units in (_HIDDEN_OF_MEMBERS if model["name"] == "tabm" else _HIDDEN)]
+    hidden = [list(units) for units in _HIDDEN]
     if model["hidden"]:
         space["model.hidden"] = tuple(hidden if model["hidden"] in hidden else [model["hidden"], *hidden])
         space["model.dropout"] = Range(low=0.0, high=MOST_DROPOUT)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tfcore.models.config import ModelConfig
+from tfcore.models.config import STACKED, ModelConfig
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.ranking import LARGE_BATCH
 from tfcore.train.steps.xla_choice import repays_compiling
@@ -70,9 +70,9 @@ def work_of(training: TrainingConfig, model: ModelConfig, transform: TransformPa
     width = len(transform.numeric) * (model.embedding if model.quantile_bins else 1)
     most = math.inf if model.most_ids is None else model.most_ids
     width += model.embedding * (len(transform.lists) + sum(entry.size <= most for entry in transform.categorical))
-    sizes = [width] * (1 + model.cross_layers * (model.name == "dcn")) + [*model.hidden, 1]
+    sizes = [width, *model.hidden, 1]
     products = sum(before * after for before, after in itertools.pairwise(sizes))
-    products *= model.nets or 1
+    products *= STACKED if model.name == "stacked" else 1
     if training.retrieval is not None:  # each row's user with each item of the batch
         products += training.batch_size * (model.embedding + 1)
     return Work(

@@ -135,11 +135,6 @@ def test_hidden_layers_of_many_inputs_have_a_larger_penalty():
     assert l2(300, 100) == l2(300, 10)  # few rows have a larger one anyway
 
 
-def test_tabm_has_smaller_hidden_layers_and_keeps_its_name():
-    _, model = resolved(5000, model={"name": "tabm"})
-    assert (model.name, model.hidden, model.quantile_bins) == ("tabm", (64, 64), 16)
-
-
 @pytest.mark.parametrize("rows", [300, 5_000, 50_000])
 def test_stacked_has_decays_in_place_of_the_hidden_layers_penalty_and_the_steps_of_a_penalized_model(rows):
     training, model = resolved(rows, model={"name": "stacked"})

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfcore.graph.knobs import KnobVariables
 from tfcore.models.layers import ColumnLasso, HashDropout
-from tfcore.models.members import MeanOfMembers, Members, member_dense
+from tfcore.models.members import member_dense
 from tfcore.testing import assert_same_bytes
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import TrainStep, make_optimizer
@@ -92,12 +92,19 @@ def test_the_penalty_of_values_counts_as_the_error_in_standard_deviations_since_
     assert np.isclose(penalty, np.sqrt(np.pi / 2) * size * it.model.losses[0], rtol=1e-4)
 
 
+class Mean(keras.layers.Layer):
+    """The members' outputs in training, [rows, members, outputs], and their mean else."""
+
+    def call(self, inputs, training=False):
+        return inputs if training else tf.reduce_mean(inputs, axis=1)
+
+
 def test_each_member_of_an_ensemble_has_its_own_loss():
     it, data = step(), batch()
     inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
-    repeated = Members(4, seed=2)(inputs["numeric"])
+    repeated = keras.layers.RepeatVector(4)(inputs["numeric"])
     apart = member_dense(repeated.shape, 1, seed=2)(repeated)
-    it.model = keras.Model(inputs, MeanOfMembers()(apart))
+    it.model = keras.Model(inputs, Mean()(apart))
     outputs = keras.Model(inputs, apart)({"numeric": data["numeric"]})[:, :, 0]
     weights = data["weight"] / tf.reduce_sum(data["weight"])
     losses = tf.nn.sigmoid_cross_entropy_with_logits(tf.tile(data["label"][:, None], [1, 4]), outputs)
