@@ -166,12 +166,7 @@ def usual(metrics: Mapping[str, Any]) -> list[str]:
     """The names of the most important metrics that have a value, the first one first."""
     first = ("auc", "ndcg", "loss", "accuracy", "calibration", "deviance", "rmse", "mae", "coverage")
     own = [name for name in metrics if ":" in name]  # of the user's
-    further: dict[str, str] = {}  # the first of each further label
-    for name in metrics:
-        label, _, of = name.rpartition("/")
-        if label and of in ("auc", "accuracy", "rmse", "deviance", "miscoverage"):
-            further.setdefault(label, name)
-    return [name for name in (*first, *own, *further.values()) if metrics.get(name) is not None]
+    return [name for name in (*first, *own) if metrics.get(name) is not None]
 
 
 def metrics_line(metrics: Mapping[str, Any] | None, baselines: Mapping[str, Mapping[str, Any]] | None = None) -> str:

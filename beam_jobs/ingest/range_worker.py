@@ -28,7 +28,7 @@ from headway.leakage.keys import unit_codes
 from headway.process_tuning import give_back
 from headway.records.grouping import Rows, one_batch
 from headway.records.shard import Shard
-from headway.schema.columns import FURTHER, LABEL, UNIT, Column
+from headway.schema.columns import LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.config import NAMED
 from headway.sources.formats.parquet import WIDE
@@ -163,10 +163,8 @@ class RangeWork(RangeRows):
             split = replace(split, codes=np.where(unlabelled, np.int8(-1), split.codes))
         self._notes.add(batch, chunk.batch.schema, split)
         with _counted(at):
-            more = {FURTHER + name: config.compute(batch) for name, config in self._request.labels.items()}
-        if self._request.unit:
-            more[UNIT] = unit_codes(batch, self._request.split.key, split.columns)
-        self._write(batch, more, label, split.codes)
+            unit = unit_codes(batch, self._request.split.key, split.columns) if self._request.unit else None
+        self._write(batch, unit, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
         """The rows for which `where` holds. It reads columns in the types of the file, but text meant as a number is
@@ -224,16 +222,14 @@ class RangeWork(RangeRows):
         label = label.dictionary_encode() if self._columns[-1].encoding == "dictionary" else label
         return batch, label, at, missing
 
-    def _write(
-        self, batch: pa.RecordBatch, more: Mapping[str, pa.Array], label: pa.Array, codes: NDArray[np.int8]
-    ) -> None:
+    def _write(self, batch: pa.RecordBatch, unit: pa.Array | None, label: pa.Array, codes: NDArray[np.int8]) -> None:
         names = self._request.split.names()
         rows = [(name, np.flatnonzero(codes == code)) for code, name in enumerate(names)]
         rows = [(name, places) for name, places in rows if len(places)]
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
-        encoded = {column.name for column in self._columns if column.encoding == "dictionary"}
-        arrays |= {name: value.dictionary_encode() if name in encoded else value for name, value in more.items()}
         arrays[LABEL] = label
+        if unit is not None:
+            arrays[UNIT] = unit
         stored_names = [column.name for column in self._record_columns]
         stored = pa.RecordBatch.from_arrays([arrays[name] for name in stored_names], names=stored_names)
         if len(self._columns) >= WIDE and not self._classic:

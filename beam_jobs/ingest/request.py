@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import Field
-
 from headway.errors import ConfigError
 from headway.records.spec import RecordsConfig
-from headway.schema.columns import FURTHER, LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
+from headway.schema.columns import LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
@@ -50,8 +48,6 @@ class IngestRequest(Stage[Ingested]):
     stored: tuple[str, ...]
     """The columns of `read` that go into the shards; the label is added to them."""
     label: LabelConfig
-    labels: dict[str, LabelConfig] = Field(default_factory=dict)
-    """Further labels, by name; a row without one stays."""
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
     """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
@@ -74,10 +70,9 @@ class IngestRequest(Stage[Ingested]):
         return whole_files(ranges) if self.by_place else ranges
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the shards: those that are stored, further labels, and the label last."""
+        """The columns of the shards: those that are stored, and the label last."""
         stored = frozenset(self.stored)
-        further = (config.stored(self.read, FURTHER + name) for name, config in self.labels.items())
-        return (*(column for column in self.read if column.name in stored), *further, self.label.stored(self.read))
+        return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
 
     @property
     def unit(self) -> bool:
@@ -92,7 +87,7 @@ class IngestRequest(Stage[Ingested]):
         """The columns that a split without a key hashes; none with another split."""
         if not self.split.by_row:
             return ()
-        label = self.label.columns().union(*(config.columns() for config in self.labels.values()))
+        label = self.label.columns()
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def file_splits(self, files: Sequence[InputFile]) -> list[int]:
@@ -115,7 +110,6 @@ class IngestRequest(Stage[Ingested]):
         """Raise ConfigError unless every column that is used is read, and the label's name is free."""
         names = [column.name for column in self.read]
         looks = {"columns": frozenset(self.stored), "label": self.label.columns()}
-        looks |= {f"labels.{name}": config.columns() for name, config in self.labels.items()}
         for name in sorted(self.split.columns()):
             looks[self.split.named_by(name)] = looks.get(self.split.named_by(name), frozenset()) | {name}
         if self.source.where is not None:
@@ -123,13 +117,12 @@ class IngestRequest(Stage[Ingested]):
         for what, columns in looks.items():
             for name in sorted(columns - set(names)):
                 raise no_column(name, names, where=what)
-        for taken in (LABEL, *(FURTHER + name for name in self.labels)):
-            if taken in self.stored:
-                raise ConfigError(
-                    f"a column is called {taken!r}, the name that {'the' if taken == LABEL else 'a'} label is stored under",
-                    where="columns",
-                    fix=f"make it the label, rename it in the files, or leave it out: {column_yaml(taken, 'ignore')}",
-                )
+        if LABEL in self.stored:
+            raise ConfigError(
+                f"a column is called {LABEL!r}, the name that the label is stored under",
+                where="columns",
+                fix=f"make it the label, rename it in the files, or leave it out: {column_yaml(LABEL, 'ignore')}",
+            )
 
     def key(self) -> dict[str, Any]:
         """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
@@ -149,6 +142,4 @@ class IngestRequest(Stage[Ingested]):
             **({"hashed": hashed} if hashed else {}),
             **({"unit": UNIT_VERSION} if self.unit else {}),
             **({"by_place": True} if self.by_place else {}),
-            # in the order in which they are stored
-            **({"labels": [[n, c.model_dump(mode="json")] for n, c in self.labels.items()]} if self.labels else {}),
         }

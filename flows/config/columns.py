@@ -20,7 +20,7 @@ from headway.errors import ConfigError
 from headway.evaluation.metrics import OWN
 from headway.evaluation.slices import slice_columns
 from headway.messages import agree, counted, some
-from headway.schema.columns import FURTHER, LABEL, Column, Role, Schema, column_yaml, named_for, suggest
+from headway.schema.columns import LABEL, Column, Role, Schema, column_yaml, named_for, suggest
 from headway.schema.notes import Note
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
@@ -251,8 +251,7 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]
     for column in read:
         if column.name in pipeline.judged_columns or column.role == "group":
             _check_judged(column, loaded)
-    labels = [FURTHER + name for name in pipeline.labels]
-    check_columns(read, where=where, notes=notes, only_named=pipeline.only_named, labels=labels)
+    check_columns(read, where=where, notes=notes, only_named=pipeline.only_named)
     features = [column.name for column in read if column.is_feature]
     for name in pipeline.model.item if pipeline.preprocess is None else ():
         if name not in features:

@@ -42,12 +42,11 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.window import ALL, check_window
 from headway.storage.filesystem import is_remote
 from headway.storage.store import Store, open_store
-from headway.tabular.label import ONE_LABEL, LabelConfig
+from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.config import ExportConfig
-from tfcore.heads.further_label_config import FurtherLabelConfig, named
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.runtime.limits import StageLimit
 from tfcore.train.settings.auto import unscalable
@@ -99,9 +98,6 @@ class Pipeline(Frozen):
     )
     label: LabelConfig = Field(
         description="what is predicted: a column, or an expression over columns such as arr_delay > 15"
-    )
-    labels: dict[str, FurtherLabelConfig] = Field(
-        default={}, description="further labels, each with its own head; the gate judges by label"
     )
     columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
         default="auto",
@@ -197,22 +193,10 @@ class Pipeline(Frozen):
         description="of every random choice of a run: initial weights, the order of rows, samples; --seed overrides it",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_decides(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "labels" in value and "label" not in value:
-            raise ValueError(ONE_LABEL)
-        return value
-
     @field_validator("window", mode="before")
     @classmethod
     def _window(cls, value: Any) -> Any:
         return check_window(value)
-
-    @field_validator("labels", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        return named(value)
 
     @field_validator("queues")
     @classmethod
@@ -261,9 +245,6 @@ class Pipeline(Frozen):
             raise ValueError(f"training.retrieval: only two_towers has vectors of items, not {self.model.name}")
         if (problem := unscalable(self.training, self.model)) is not None:
             raise ValueError(f"model.scaled_penalties {problem}; leave it out")
-        if self.labels and (self.training.ranking is not None or self.model.name == "two_towers"):
-            key = "model: two_towers" if self.training.ranking is None else "training.ranking"
-            raise ValueError(f"{key} knows one label; leave out labels, or write a pipeline of its own for them")
         for key, path in (("watch.done", self.watch.done), ("predictions.path", self.predictions.path)):
             if path is not None and placeholders(path) != placeholders(self.source.path):
                 wanted = " ".join(sorted(placeholders(self.source.path))) or "none"
@@ -282,8 +263,8 @@ class Pipeline(Frozen):
         return None if named == DATA_QUEUE else named
 
     def label_columns(self) -> frozenset[str]:
-        """The raw columns that labels are computed from; they are not features by themselves."""
-        return self.label.columns().union(*(label.label.columns() for label in self.labels.values()))
+        """The raw columns that the label is computed from; they are not features by themselves."""
+        return self.label.columns()
 
     def column_configs(self) -> dict[str, ColumnConfig]:
         """Return the configs of single columns in the file; empty with `columns: auto`."""

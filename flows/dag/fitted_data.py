@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from flows.config.pipeline import Pipeline
-from flows.dag.references import further_labels, label_facts
+from flows.dag.references import label_facts
 from flows.dag.resolved_window import Window
 from flows.dag.step import Output
 from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
-from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.metrics import OWN
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
@@ -55,10 +54,9 @@ class Data:
 
     @cached_property
     def parameters(self) -> TransformParameters:
-        """The fitted transform; a task of the user's own is found by its file, further labels have their weights."""
+        """The fitted transform; a task of the user's own is found by its file."""
         fitted = self.transform.value.parameters
-        further = tuple(each.model_copy(update={"weight": self.weights[each.name]}) for each in fitted.label.further)
-        changes = {"file": self.window.run_spec.loaded.user_files.get("task"), "further": further}
+        changes = {"file": self.window.run_spec.loaded.user_files.get("task")}
         return fitted.model_copy(update={"label": fitted.label.model_copy(update=changes)})
 
     @property
@@ -73,17 +71,8 @@ class Data:
         return self.transform.value.parameters.label
 
     @property
-    def weights(self) -> dict[str, float]:
-        """Of the losses of further labels."""
-        return {name: config.weight for name, config in self.pipeline.labels.items()}
-
-    @property
     def label_facts(self) -> LabelFacts:
         return label_facts(self.label, self.statistics.value)
-
-    @property
-    def further_labels(self) -> tuple[FurtherLabel, ...]:
-        return further_labels(self.label, self.statistics.value)
 
     @cached_property
     def size(self) -> Facts:
@@ -94,7 +83,6 @@ class Data:
             width=len(fitted.numeric) + len(fitted.categorical),
             task=fitted.label.task,
             images=any(column.pixels is not None for column in fitted.fitted),
-            further=bool(self.pipeline.labels),
         )
 
     @cached_property

@@ -36,7 +36,6 @@ def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, l
         model=data.model,
         training=training,
         seed=seed,
-        labels=data.weights,
         code=window.code,
         transform=data.fitted,
         examples=data.examples("train"),
@@ -149,7 +148,6 @@ def measure_request(
         baselines={name: scored.ref(file) for name, file in scored.value.baselines.items()},
         task=label.task,
         label=data.label_facts,
-        labels=data.further_labels,
         classes=label.classes or (),
         spans=tuple(span for span, _ in data.window.parts[split]),
     )
@@ -206,7 +204,6 @@ def replay_request(data: Data, candidate: Candidate, export: Output[Exported]) -
         examples=data.examples("eval"),
         columns=data.parameters.raw,
         task=label.task,
-        labels={each.name: each.task for each in label.further},
         label_std=label.std,
         formats=exported.formats,
     )

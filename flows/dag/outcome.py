@@ -38,7 +38,7 @@ def refuse_errors(validated: Output[Validated]) -> None:
 def check_task(data: Data, champion: Version | None) -> list[Note]:
     """Check the task, once the train labels are known, against the metrics that the pipeline names and the champion's task."""
     task = data.label.task
-    check_metrics(data.window.run_spec.loaded, (task,), {of.name: (of.task,) for of in data.label.further})
+    check_metrics(data.window.run_spec.loaded, (task,))
     if champion is None or not (reason := other_label(data, champion)):
         return []
     return [Note(text=f"the champion, version {champion.number}, cannot be compared: {reason}")]

@@ -7,20 +7,18 @@ An early champion, the data behind a model, the facts of the labels.
 """
 
 import contextlib
-import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
-from headway.evaluation.further_labels import FurtherLabel
 from headway.evaluation.gate import Parts, trained_on
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.lineage import read
 from headway.registry.registry import Registry, Version
 from headway.registry.standing import Reference, reference_of
-from headway.schema.columns import FURTHER, LABEL, Column
+from headway.schema.columns import LABEL, Column
 from headway.statistics.summary import WindowStatistics
 from headway.storage.fingerprint import fingerprint
 from headway.tabular.expressions import parse
@@ -52,15 +50,10 @@ def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -
         return _BY_TYPE["int64"]
 
 
-def check_metrics(
-    loaded: LoadedPipeline, tasks: Sequence[str], labels: Mapping[str, Sequence[str]] = types.MappingProxyType({})
-) -> None:
+def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
     """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
 
     Several tasks are several possibilities: the names have to fit one of them together.
-
-    Args:
-        labels: the tasks that further labels may have.
     """
     pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
     items = pipeline.evaluation.item is not None
@@ -85,7 +78,6 @@ def check_metrics(
                 items=items,
                 retrieval=pipeline.ranks_index,
                 own=loaded.own_metrics,
-                labels=labels,
                 where=f"{loaded.file}: gate",
             )
         except ConfigError as error:
@@ -110,19 +102,6 @@ def data_of(run_spec: RunSpec, parts: Iterable[tuple[str, str]]) -> dict[str, st
     """A digest of the raw files of each span among these parts."""
     spans = dict.fromkeys(span for span, _ in parts)
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in run_spec.files(span)]}) for span in spans}
-
-
-def further_labels(label: LabelParameters, statistics: WindowStatistics) -> tuple[FurtherLabel, ...]:
-    """The further labels of a fitted transform, with their facts."""
-    return tuple(
-        FurtherLabel(
-            name=each.name,
-            task=each.task,
-            facts=label_facts(each, statistics, FURTHER + each.name),
-            classes=each.classes or (),
-        )
-        for each in label.further
-    )
 
 
 def label_facts(label: LabelParameters, statistics: WindowStatistics, column: str = LABEL) -> LabelFacts:

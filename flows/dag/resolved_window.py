@@ -10,7 +10,6 @@ from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
 from headway.errors import ConfigError
-from headway.schema.columns import FURTHER
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Examples
 from headway.storage.fingerprint import fingerprint
@@ -41,8 +40,7 @@ class Window:
         parts = window_splits(pipeline.split, spans) if run_spec.last != "ingest" else {}
         frozen = None if prepared is None else prepared.schema_text
         columns = resolve(loaded, run_spec.files(spans[0]), schema_text=frozen)
-        further = [FURTHER + name for name in pipeline.labels]
-        pipeline.validation.check([*columns.schema.names(), *further], where=str(loaded.file))
+        pipeline.validation.check(columns.schema.names(), where=str(loaded.file))
         serving = loaded.serving_file if prepared is None else None
         if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):
             fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
@@ -51,8 +49,7 @@ class Window:
             with startup():
                 load_task(pipeline.task, task_file)
         read = columns.read
-        labels = {name: possible_tasks(of.task, of.label, read) for name, of in pipeline.labels.items()}
-        check_metrics(loaded, possible_tasks(pipeline.task, pipeline.label, read), labels)
+        check_metrics(loaded, possible_tasks(pipeline.task, pipeline.label, read))
         return cls(run_spec, tuple(spans), {name: tuple(of) for name, of in parts.items()}, columns)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field, computed_field
 
 from flows.dag.model_requests import predictions_of
-from flows.dag.references import further_labels, label_facts
+from flows.dag.references import label_facts
 from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, output_of
@@ -243,7 +243,6 @@ class _Check:
                 version=self._champion.number, model="then", predictions=predictions, worth=facts.get("worth")
             ),
             label=None if known is None else label_facts(label, known),
-            labels=() if known is None else further_labels(label, known),
             metrics=self._spec.loaded.own_metrics,
             group=group,
             ndcg_at=self._pipeline.ndcg_at,

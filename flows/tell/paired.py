@@ -19,7 +19,6 @@ from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
-from headway.evaluation.further_labels import split_name
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
 from headway.messages import between, ends, metric_text, metrics_line, of_window, signed, usual
@@ -40,7 +39,7 @@ def outcome_of(check: Check) -> Outcome:
     low, high = check.interval
     if low <= 0 <= high:
         return UNCLEAR
-    return "better" if (low > 0) == (direction(split_name(str(check.metric))[1], check.better) > 0) else "worse"
+    return "better" if (low > 0) == (direction(str(check.metric), check.better) > 0) else "worse"
 
 
 def change_text(check: Check) -> str:

@@ -54,9 +54,7 @@ def _detail(output: Output) -> str:
             return f"{counted(result['rows'], 'row')}, gives {names}"
         case "transform":
             parameters = result["parameters"]
-            label = parameters["label"]
-            further = [f"{of['name']} {of['task']}" for of in label.get("further", ())]
-            return ", ".join([counted(len(parameters["fitted"]), "column"), label["task"], *further])
+            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
         case "train":
             loss, speed = result.get("final_loss"), result.get("steps_per_second")
             parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired_means
 from headway.evaluation.clusters import NOWHERE, ClusterSources, drawn_together
-from headway.evaluation.further_labels import prefixed, split_name
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
@@ -80,7 +79,6 @@ class Compared:
         return Check(
             name=name,
             metric=measured.metric,
-            label=split_name(measured.metric)[0],
             slice=self.column,
             slice_value=self.value,
             against=against,
@@ -201,25 +199,6 @@ def allowing(comparison: Comparison, lucky: Mapping[str, float], config: GateCon
         return _test(test.measured, test.metric, margin, config, test.rows, test.column, test.value)
 
     return replace(comparison, overall=tuple(map(again, comparison.overall)))
-
-
-def with_further(comparison: Comparison, label: str, further: Comparison, config: GateConfig) -> Comparison:
-    """The comparison with that of a further label, whose metrics are called by it; slices are corrected together."""
-
-    def renamed(compared: Compared) -> Compared:
-        name = prefixed(label, compared.measured.metric)
-        return replace(compared, measured=replace(compared.measured, metric=name))
-
-    slices = [*comparison.slices, *map(renamed, further.slices)]
-    left_out = (
-        entry.model_copy(update={"why": f"{label}: {entry.why}"}) for entry in further.left_out if entry.values is None
-    )
-    return replace(
-        comparison,
-        overall=(*comparison.overall, *map(renamed, further.overall)),
-        slices=tuple(_holm(slices, config)),
-        left_out=(*comparison.left_out, *left_out),
-    )
 
 
 def _left_out(entry: LeftOut) -> str:

@@ -7,15 +7,13 @@ gate:
   hold: true                               # a person promotes
 """
 
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.evaluation.further_labels import split_name
 from headway.evaluation.margins import parse_tolerance
 from headway.evaluation.slices import slice_columns
 from headway.metrics.ranking import COVERAGE, RANKED
@@ -157,8 +155,6 @@ class GateConfig(Frozen):
     @model_validator(mode="after")
     def _known_primary(self) -> Self:
         if self.primary is not None:
-            if split_name(self.primary)[0] is not None:
-                raise ValueError(f"primary is a metric of the label, and {self.primary} is one of a further label")
             _check_metric(self.primary, ALL_COMPARED)
             if self.tolerance is not None and self.primary not in self.tolerance:
                 raise ValueError(f"primary {self.primary!r} is not among the metrics of tolerance: add it there")
@@ -178,7 +174,6 @@ class GateConfig(Frozen):
         items: bool = False,
         retrieval: bool = False,
         own: Sequence[MetricSpec] = (),
-        labels: Mapping[str, Sequence[Task | str]] = types.MappingProxyType({}),
         where: str = "gate",
     ) -> None:
         """ConfigError when a metric that is named does not exist for this task.
@@ -188,10 +183,8 @@ class GateConfig(Frozen):
             items: whether a column names the item of a row.
             retrieval: whether rows are ranked among all items of an index.
             own: metrics of the user's own.
-            labels: further labels and the tasks that each can have.
         """
         task = task_of(task)
-        self._check_further(labels, where)
         ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
         reported = tuple(spec.name for spec in own)
         directed = tuple(spec.name for spec in own if spec.better != "neither")
@@ -205,8 +198,6 @@ class GateConfig(Frozen):
             ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking, *directed)),
         ):
             for name in names:
-                if split_name(name)[0] is not None:
-                    continue
                 if name in RANKED and not ranked:
                     raise ConfigError(
                         f"metric {name!r} judges the order within groups, and this pipeline has no groups to rank",
@@ -238,36 +229,10 @@ class GateConfig(Frozen):
                         fix=f"there is: {', '.join(metrics)}",
                     )
 
-    def _check_further(self, labels: Mapping[str, Sequence[Task | str]], where: str) -> None:
-        """ConfigError for a metric of a further label that does not exist."""
-        for key, names in (("thresholds", self.thresholds), ("tolerance", self.tolerance or {})):
-            for name in names:
-                label, metric = split_name(name)
-                if label is None:
-                    continue
-                if label not in labels:
-                    known = suggest(label, [*labels]) if labels else "name it under labels"
-                    raise ConfigError(
-                        f"{name!r}: there is no further label {label!r}", where=f"{where}.{key}", fix=known
-                    )
-                tasks = [task_of(task) for task in labels[label]]
-                known_names = [task.metric_names if key == "thresholds" else task.compared for task in tasks]
-                if not any(metric in each for each in known_names):
-                    raise ConfigError(
-                        f"metric {metric!r} does not exist for {label}, a {' or '.join(task.name for task in tasks)} label",
-                        where=f"{where}.{key}",
-                        fix=f"there is: {', '.join(dict.fromkeys(n for each in known_names for n in each))}",
-                    )
-
-    def further_tolerances(self, label: str) -> dict[str, float | str]:
-        """The metrics of a further label to compare by: only those that are named."""
-        split = {split_name(name): tolerance for name, tolerance in (self.tolerance or {}).items()}
-        return {metric: tolerance for (of, metric), tolerance in split.items() if of == label}
-
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
         """The metrics of the label to compare by and how much worse is accepted."""
-        if named := {m: t for m, t in (self.tolerance or {}).items() if split_name(m)[0] is None}:
-            return named
+        if self.tolerance:
+            return self.tolerance
         default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
@@ -290,6 +255,5 @@ class GateConfig(Frozen):
 
 
 def _check_metric(name: str, metrics: tuple[str, ...]) -> None:
-    label, metric = split_name(name)
-    if (metric if label else name) not in metrics and ":" not in name:
+    if name not in metrics and ":" not in name:
         raise ValueError(f"unknown metric {name!r}; {suggest(name, [*metrics])}")

@@ -53,9 +53,6 @@ class Check(Result):
     name: str
     """What kind of check: threshold, champion, constant baseline, prediction drift, ..."""
     metric: str | None = None
-    """As it is named beside others: that of a further label begins with the label."""
-    label: str | None = None
-    """The further label that the metric is of."""
     slice: str | None = None
     """The column; None: all rows."""
     slice_value: str | None = None

@@ -47,11 +47,9 @@ def meaning(metric: str, task: str | None = None) -> str:
     """What a metric is; empty of one of the user's own.
 
     Args:
-        metric: its name; that of a further label begins with the label, whose task is not known here.
         task: that it is of; None: not known.
     """
-    label, _, name = metric.rpartition("/")
-    kind = "" if label or task is None else task.partition("(")[0]
-    if (label or task is None) and name in ("loss", "bias"):
+    if task is None and metric in ("loss", "bias"):
         return ""
-    return _MEANINGS.get(f"{name} {kind}") or _MEANINGS.get(name, "")
+    kind = "" if task is None else task.partition("(")[0]
+    return _MEANINGS.get(f"{metric} {kind}") or _MEANINGS.get(metric, "")

@@ -31,8 +31,6 @@ Meaning = Literal["identifier", "category"]
 """What integers or texts that name things are: see `headway.schema_inference.identifiers`."""
 LABEL = "label"
 """The name that the label is stored under."""
-FURTHER = "label."
-"""What the names begin with under which further labels are stored."""
 UNIT = "/unit"
 """int64 code of what the split keeps together, its key's values (a slash is refused in names of the data's columns): rows of
 one code are drawn together. Null: the row belongs to no other. Not there: rows were split one by one."""

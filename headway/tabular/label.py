@@ -17,8 +17,6 @@ from headway.schema.columns import LABEL, Column, StoredType, column_yaml
 from headway.tabular.expressions import Expression, ExpressionText, parse
 from headway.tabular.list_arrays import decoded, is_list
 
-ONE_LABEL = "label is the one that decides; name the others under labels: label: arr_delay > 15, labels: [arr_delay]"
-
 
 class LabelConfig(Frozen):
     """The config of the label: its column or expression, and what happens to rows without one (`missing`)."""
@@ -43,7 +41,7 @@ class LabelConfig(Frozen):
             isinstance(value, dict) and len(value) > 1 and not {"column", "expression", "missing"} & value.keys()
         )
         if several:
-            raise ValueError(f"names several labels: {', '.join(map(str, value))}; {ONE_LABEL}")
+            raise ValueError(f"names several labels: {', '.join(map(str, value))}; name the one that is predicted")
         return value
 
     @model_validator(mode="after")
@@ -83,16 +81,15 @@ class LabelConfig(Frozen):
             return pc.if_else(pc.is_nan(value), pa.scalar(None, pa.float32()), value)
         return decoded(value).cast(pa.binary())
 
-    def stored(self, columns: tuple[Column, ...], name: str = LABEL) -> Column:
-        """The label as a stored column, given the coerced columns it is computed from; a further one, which has another
-        name, may be null."""
+    def stored(self, columns: tuple[Column, ...]) -> Column:
+        """The label as a stored column, given the coerced columns it is computed from."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
         empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in read], names=[c.name for c in read])
         missing = sorted(names - set(empty.schema.names))
         if missing:
-            raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where=name)
+            raise ConfigError(f"the label needs column {missing[0]!r}, which the source does not have", where=LABEL)
         kind = self.compute(empty).type
         stored: StoredType = "int64" if kind == pa.int64() else "float32" if kind == pa.float32() else "bytes"
         encoding: Literal["dictionary", "plain"] = "dictionary" if stored == "bytes" else "plain"
-        return Column(name=name, type=stored, nullable=name != LABEL, role="label", encoding=encoding)
+        return Column(name=LABEL, type=stored, nullable=False, role="label", encoding=encoding)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headway.evaluation.checks.prediction_drift import jensen_shannon as divergence
 from headway.messages import counted
 from headway.schema.calendar_days import Temporal
-from headway.schema.columns import FURTHER, LABEL, column_yaml
+from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.external_sort import paired
 from headway.statistics.split_statistics import SplitStatistics
@@ -246,8 +246,6 @@ def rescaled(split: str, ours: SplitStatistics, theirs: SplitStatistics) -> Iter
 
 
 def _called(name: str) -> str:
-    if name.startswith(FURTHER):
-        return f"the label {name.removeprefix(FURTHER)!r}"
     return "the label" if name == LABEL else f"column {name!r}"
 
 

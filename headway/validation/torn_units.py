@@ -20,7 +20,7 @@ from headway.messages import agree, counted, percent
 from headway.records.decode import decode
 from headway.records.spec import total
 from headway.records.tfrecord import read_records
-from headway.schema.columns import FURTHER, LABEL, Column, column_yaml
+from headway.schema.columns import LABEL, Column, column_yaml
 from headway.stages.refs import Examples, Input
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.list_arrays import as_batch
@@ -129,7 +129,7 @@ def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
     plain = [
         column
         for column in stored
-        if column.name != LABEL and not column.name.startswith(FURTHER) and column.name in train.columns
+        if column.name != LABEL and column.name in train.columns
         if not column.shape and column.temporal is None and column.role != "weight"
     ]
     if len(plain) <= MOST_COLUMNS:

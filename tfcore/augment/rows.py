@@ -59,7 +59,7 @@ class Augment:
             categorical=len(parameters.categorical) + listed,
         )
         head = label_head(parameters.label)
-        self.classes = head.own if head.task.per_class else 0
+        self.classes = head.outputs if head.task.per_class else 0
         self.soft = bool(config.mixup and self.classes)
         """Whether a label is a probability for each class, float32 [rows, classes]."""
         row = sum(math.prod(inputs[name][0]) for name in self._images)

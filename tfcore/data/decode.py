@@ -4,13 +4,12 @@ columns = Decoder(shards.columns, shards.rows_per_record, ["carrier", "label"])(
 label, weight = Labeler(parameters.label)(columns)
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from headway.records.spec import feature_spec
-from headway.schema.columns import FURTHER, LABEL, Column
+from headway.schema.columns import LABEL, Column
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head
 from tfcore.ops.example_parser import parse_examples
@@ -99,22 +98,11 @@ class Labeler:
     ):
         self._label, self._weight, self._values = label, weight, _Values(label)
         self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
-        self._further = {FURTHER + each.name: _Values(each) for each in label.further}
 
     @property
     def needs(self) -> list[str]:
         """The columns that the label and the weights are made of."""
         return [LABEL] + ([self._weight.name] if self._weight else [])
-
-    def further(self, columns: Mapping[str, RawColumn]) -> tf.Tensor | None:
-        """Further labels, float32 [rows, labels], NaN where a row has none; None of a model of one label."""
-        values = []
-        for name, values_of in self._further.items():
-            value, known = values_of(columns[name])
-            if (present := columns[name].present) is not None:
-                known &= present
-            values.append(tf.where(known, tf.cast(value, tf.float32), math.nan))
-        return tf.stack(values, 1) if values else None
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
         """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.

@@ -36,7 +36,6 @@ from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards, kept_rows
 from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
-from tfcore.heads.multi_head import LABELS
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import PackedColumns, RawColumn
@@ -219,13 +218,10 @@ def training_plan(
 
 
 def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:
-    """Add label, weight, and "labels" where there are further ones; remove the transform's "usable": an unusable row gets
-    weight 0."""
+    """Add label and weight; remove the transform's "usable": an unusable row gets weight 0."""
     label, weight = labeler(columns)
     usable = rows.pop("usable", None)
     rows["label"], rows["weight"] = label, weight if usable is None else tf.where(usable, weight, tf.zeros_like(weight))
-    if (further := labeler.further(columns)) is not None:
-        rows[LABELS] = further
     return rows
 
 

@@ -7,7 +7,7 @@ scorer(batch)                                                     # Scores, floa
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from headway.errors import StoreError
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
-from tfcore.export.metadata import ServedLabel, describe_model
+from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import of_companions, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.heads.base import Head
@@ -40,22 +40,13 @@ class Incompatible(Exception):
 class Scores:
     """One batch's `predictions` as the model gave them (float32), `exact` in float64: from the model's outputs where they
     are at hand, so that rows that float32 probabilities cannot tell apart are no ties. `losses` [rows] where predictions do
-    not tell the loss of a row, as those of a task of the user's own. `further`: the exact predictions of further labels by
-    name, as far as the model has them."""
+    not tell the loss of a row, as those of a task of the user's own."""
 
-    def __init__(
-        self,
-        head: Head,
-        predictions: Any,
-        outputs: Any = None,
-        losses: Any = None,
-        further: Mapping[str, Self] | None = None,
-    ):
+    def __init__(self, head: Head, predictions: Any, outputs: Any = None, losses: Any = None):
         self.losses: NDArray[np.float64] | None = None if losses is None else np.asarray(losses, np.float64)
         self.predictions: NDArray[np.float32] = np.asarray(predictions, np.float32)
         exact = None if outputs is None else head.exact(np.asarray(outputs, np.float64))
         self.exact: NDArray[np.float64] = self.predictions.astype(np.float64) if exact is None else exact
-        self.further = {name: scores.exact for name, scores in (further or {}).items()}
 
 
 class TrainedScorer:
@@ -70,7 +61,7 @@ class TrainedScorer:
         self._users: Any = None
         self._head = label_head(parameters.label)
         self._inputs = tuple(parameters.inputs())
-        self._with_losses = isinstance(self._head.main, UserHead)
+        self._with_losses = isinstance(self._head, UserHead)
         weights = trained.path.file / build.WEIGHTS
         self._outputs_of = build.trained(
             trained.config, parameters, seed=trained.seed, module=trained.module, weights=weights
@@ -90,12 +81,7 @@ class TrainedScorer:
             # not compiled: the exported graph is not either, and predictions are compared with its
             self._predict = GraphFunction(self._outputs, {"inputs": specs})
         found = self._predict(inputs=inputs)
-        output = found["outputs"]
-        further = {
-            each.name: Scores(each.head, each.head.predictions(output[:, each.at]), output[:, each.at])
-            for each in self._head.further
-        }
-        return Scores(self._head, found["predictions"], output, found.get("losses"), further)
+        return Scores(self._head, found["predictions"], found["outputs"], found.get("losses"))
 
     def items(self) -> ItemIndex | None:
         """The index of the items that the training left; None where it left none."""
@@ -111,9 +97,7 @@ class TrainedScorer:
     def _outputs(self, inputs: Batch) -> dict[str, tf.Tensor]:
         outputs = self._outputs_of({name: inputs[name] for name in self._inputs})
         found = {"outputs": outputs, "predictions": self._head.predictions(outputs)}
-        return found | (
-            {"losses": self._head.main.loss(inputs, outputs[:, : self._head.own])} if self._with_losses else {}
-        )
+        return found | ({"losses": self._head.loss(inputs, outputs)} if self._with_losses else {})
 
 
 class SavedModelScorer:
@@ -145,12 +129,6 @@ class SavedModelScorer:
             raise Incompatible(f"it has no output {self._output!r} for a {label.task} label; it has {', '.join(names)}")
         width = names[self._output].shape.as_list()[1:]
         classes = len(label.classes or ())
-        described = describe_model(path).labels
-        self._further = [
-            each
-            for each in self._head.further
-            if described.get(each.name) == ServedLabel(task=each.head.task.name, classes=each.head.classes)
-        ]
         if self._task.per_class and width != [classes]:
             raise Incompatible(f"it has {width[0] if width else 1} classes, and the label has {classes}")
 
@@ -171,22 +149,8 @@ class SavedModelScorer:
         predictions = outputs[self._output].numpy()
         if self._task.per_class:
             self._check_classes(predictions, outputs.get("class"), batch["valid"].numpy())
-        further = {
-            each.name: self._scores(each.head, outputs, f"{each.name}/{each.head.task.output}", f"{each.name}/logit")
-            for each in self._further
-        }
-        return self._scores(self._head, outputs, self._output, "logit", further)
-
-    @staticmethod
-    def _scores(
-        head: Head,
-        outputs: Mapping[str, tf.Tensor],
-        name: str,
-        logit: str,
-        further: Mapping[str, Scores] | None = None,
-    ) -> Scores:
-        logits = outputs.get(logit)
-        return Scores(head, outputs[name].numpy(), None if logits is None else logits.numpy()[:, None], further=further)
+        logits = outputs.get("logit")
+        return Scores(self._head, predictions, None if logits is None else logits.numpy()[:, None])
 
     def _check_classes(self, scores: NDArray[np.float32], named: tf.Tensor | None, valid: NDArray[np.bool_]) -> None:
         """Raise Incompatible unless the model names the same class as the label for the most likely probability."""

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.evaluation import metrics
-from headway.evaluation.further_labels import label_column, prediction_column
 from headway.evaluation.gate_checks import read_predictions
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
@@ -46,7 +45,6 @@ from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, Tr
 from tfcore.evaluation.whole_index import KnownItems, WholeIndex
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
@@ -273,7 +271,6 @@ def _write(
             others = {} if items is None else items.predictions(table.column(request.item).combine_chunks())
             if linear is not None:
                 others[NAME] = linear.predict(batch["numeric"].numpy()[:valid], batch["categorical"].numpy()[:valid])
-            table = table.drop_columns([prediction_column(name) for name in scores.further])  # the model's, not theirs
             place = table.schema.get_field_index(PREDICTION)
             for name, predicted in others.items():
                 files.write(_file(name), table.set_column(place, PREDICTION, _predictions(predicted)))
@@ -311,12 +308,6 @@ def _table(
     }
     if scores.losses is not None:
         columns[metrics.ROW_LOSS] = pa.array(scores.losses[:count])
-    for number, each in enumerate(parameters.further):
-        values = batch[LABELS].numpy()[:count, number].astype(np.float64)
-        further = pa.array(values, mask=np.isnan(values))
-        columns[label_column(each.name)] = further.cast(pa.int64()) if label_task(each).has_classes else further
-        if each.name in scores.further:
-            columns[prediction_column(each.name)] = _predictions(scores.further[each.name][:count])
     for name in kept:
         present = batch[f"raw/{name}/present"].numpy()[:count]
         columns[name] = kept_column(batch[f"raw/{name}"].numpy()[:count], present)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen
 from headway.errors import StoreError
 from headway.schema.columns import Column
 from headway.tasks.table import TaskName
@@ -24,17 +24,7 @@ NEEDED: dict[str, tuple[str, ...]] = {"onnx": ("tf2onnx", "onnxruntime")}
 """Packages that a format needs beyond Headway's own."""
 
 
-class ServedLabel(Frozen):
-    """One further label of a model of several heads; its outputs are called `name/output`."""
-
-    task: TaskName
-    classes: tuple[str | int, ...] = ()
-    """In the order of its probabilities."""
-
-
-class ModelMetadata(Grown):
-    newer = ("labels",)
-
+class ModelMetadata(Frozen):
     columns: tuple[Column, ...]
     """The raw columns, as they are coerced before they go in."""
     task: TaskName
@@ -42,8 +32,6 @@ class ModelMetadata(Grown):
     """The names of the signatures' tensors, where they are not those of the columns."""
     classes: tuple[str | int, ...] = ()
     """Of a multiclass model, in the order of its probabilities."""
-    labels: dict[str, ServedLabel] = Field(default={})
-    """Further labels, by name."""
 
 
 class FormatFile(Frozen):

@@ -69,12 +69,7 @@ def _predicts(described: ModelMetadata, facts: CardFacts, signatures: Mapping[st
     outputs = ", ".join(f"`{tensor.name}`" for tensor in signatures[DEFAULT].outputs)
     label = f" of `{facts.label}`" if facts.label else ""
     classes = f" The classes are {some(described.classes, 20, repr)}." if described.classes else ""
-    further = [
-        f" It also predicts `{name}` ({of.task}), as `{name}/...`"
-        + (f"; the classes are {some(of.classes, 20, repr)}." if of.classes else ".")
-        for name, of in described.labels.items()
-    ]
-    return f"A {described.task} model{label}. It gives {outputs} for each row.{classes}{''.join(further)}"
+    return f"A {described.task} model{label}. It gives {outputs} for each row.{classes}"
 
 
 def _data(facts: CardFacts) -> str:

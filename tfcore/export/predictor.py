@@ -80,8 +80,7 @@ class Predictor:
         """Predictions, a row for each row of `batch`.
 
         prediction is the probability (binary), the class (multiclass, string or int64) or the number, float32. Beside it
-        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]), and the same of each further
-        label, `name/prediction`.
+        stand probabilities (multiclass, float32 [classes]) or quantiles (float32 [levels]).
         """
         inputs = [_Input(batch.column(c.name), c, self._names[c.name]) for c in self._described.columns]
         parts = []
@@ -97,26 +96,20 @@ class Predictor:
         shapes = {name: tensor.shape.as_list()[1:] for name, tensor in self._signature.structured_outputs.items()}
         empty = {name: np.zeros((0, *shape), np.float32) for name, shape in shapes.items() if None not in shape}
         values, described = empty | outputs, self._described
-        columns = _columns(values, described.task, described.classes)
-        for name, label in described.labels.items():
-            columns |= _columns(values, label.task, label.classes, f"{name}/")
-        return pa.RecordBatch.from_pydict(columns)
+        return pa.RecordBatch.from_pydict(_columns(values, described.task, described.classes))
 
 
-def _columns(
-    values: dict[str, NDArray[Any]], task: str, classes: Sequence[str | int], before: str = ""
-) -> dict[str, pa.Array]:
-    """The predictions of one label; `before` is what the names of its outputs and columns begin with."""
+def _columns(values: dict[str, NDArray[Any]], task: str, classes: Sequence[str | int]) -> dict[str, pa.Array]:
     output = OWN_OUTPUT if ":" in task else task_of(task).output
-    column = _column(values[before + output])
+    column = _column(values[output])
     if output == "probabilities":
         kind = pa.string() if isinstance(classes[0], str) else pa.int64()
         # the class is looked up here: as text out of TensorFlow it would be a Python object per row
-        best = pa.array(classes, kind).take(pa.array(values[before + output].argmax(1)))
-        return {f"{before}prediction": best, before + output: column}
+        best = pa.array(classes, kind).take(pa.array(values[output].argmax(1)))
+        return {"prediction": best, output: column}
     if output == "quantiles":
-        return {f"{before}prediction": _column(values[f"{before}prediction"]), before + output: column}
-    return {f"{before}prediction": column}
+        return {"prediction": _column(values["prediction"]), output: column}
+    return {"prediction": column}
 
 
 def _column(values: NDArray[Any]) -> pa.Array:

@@ -24,7 +24,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
 from tfcore.export.formats import write_formats
-from tfcore.export.metadata import ModelMetadata, ServedLabel, describe_model, write_description
+from tfcore.export.metadata import ModelMetadata, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import model_card
 from tfcore.export.packed_inputs import packed_specs, unpack
@@ -246,7 +246,6 @@ def save(
         task=head.task.name,
         inputs=renamed,
         classes=head.classes,
-        labels={each.name: ServedLabel(task=each.head.task.name, classes=each.head.classes) for each in head.further},
     )
     write_description(path, described)
     progress("writing requests that warm a server up")

@@ -22,8 +22,6 @@ The signatures, frozen by a golden test:
   the `k` (int32, one number, default 10) best items of the index of train items, `items` [rows, k], with `scores`, the products
   of the vectors. `embed` has the inputs of `serving_nullable`, `top_k` those that are not the item's.
   A row's `exclude`, a list of items, has them left out; by default it is empty, and what is no item is passed over.
-- With further labels `serving_default`, `serving_nullable` and `serve_examples` give the outputs of each by its name too:
-  `arr_delay/prediction`.
 - `transform`: the inputs of `serving_nullable`, the model's inputs as outputs.
 
 A column name that TensorFlow cannot use for a tensor gets one it can, with a part of its hash: "arr delay (min)" becomes

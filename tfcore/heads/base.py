@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -39,23 +39,11 @@ class Head:
     """What a row's outputs are, for messages."""
     degree = 0
     """The loss grows with this power of the label's unit."""
-    further: tuple[FurtherHead, ...] = ()
-    """The heads of further labels over the same body; of one label none."""
     train_step: Callable[..., Any] | None = None
     """Of a user's own task: from (model, batch) to the loss and the gradients."""
 
     def __init__(self, task: Task, classes: Sequence[str | int] = ()):
         self.task, self.classes = task, tuple(classes)
-
-    @property
-    def main(self) -> Head:
-        """The head of the main label."""
-        return self
-
-    @property
-    def own(self) -> int:
-        """Columns of the model's output that are the main label's: the first ones."""
-        return self.outputs
 
     @property
     def label_dtype(self) -> tf.DType:
@@ -70,12 +58,6 @@ class Head:
                 the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
         """
         raise NotImplementedError
-
-    def losses(
-        self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None
-    ) -> dict[str, tf.Tensor]:
-        """The parts that `loss` is the sum of, by label; the main label's is called "label"."""
-        return {"label": self.loss(batch, outputs, smoothing=smoothing)}
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
         """Return the prediction for each row."""
@@ -104,19 +86,6 @@ class Head:
     def start(self, label: Any) -> NDArray[np.float32] | None:
         """The bias of the last layer that predicts the train labels' distribution; None where it is zero."""
         return None
-
-
-class FurtherHead(NamedTuple):
-    """One of the further labels of a model of several heads."""
-
-    name: str
-    head: Head
-    weight: float
-    """Of its loss."""
-    unit: float
-    """What its loss is divided by: the label's deviation, to the loss's degree."""
-    at: slice
-    """Its columns of the model's output."""
 
 
 def label_scale(label: Any) -> tuple[float, float]:

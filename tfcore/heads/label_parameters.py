@@ -25,7 +25,7 @@ AUTO_MOST_CLASSES = 100
 class LabelParameters(Grown):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
 
-    newer: ClassVar[tuple[str, ...]] = ("quantiles", "median", "file", "further")
+    newer: ClassVar[tuple[str, ...]] = ("quantiles", "median", "file")
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]
@@ -41,51 +41,36 @@ class LabelParameters(Grown):
     """Of the train labels where rows have weights; else the statistics have it."""
     file: Path | None = None
     """The Python file of a task of the user's own; a request's to say, not stored."""
-    further: tuple[FurtherLabel, ...] = ()
-    """The other labels of a model of several heads."""
 
 
-class FurtherLabel(LabelParameters):
-    """A further label of a model, which has a head of its own."""
-
-    newer = (*LabelParameters.newer, "weight")
-
-    name: str
-    weight: float = 1.0
-    """Of its loss beside the main label's; a request's to say, not stored."""
-
-
-def fit_label(
-    stats: ColumnStatistics, task: str, where: str = "label", weighted: WeightedLabel | None = None
-) -> LabelParameters:
+def fit_label(stats: ColumnStatistics, task: str, weighted: WeightedLabel | None = None) -> LabelParameters:
     """What a label's task needs of its train statistics.
 
     Args:
-        where: its key in the config.
         weighted: the labels of the rows that count, where rows have weights.
     """
-    key, unweighted = "task" if where == "label" else f"{where}.task", stats
+    unweighted = stats
     if weighted is not None:
         if stats.present and not weighted.statistics.present:
             fix = "check the column of role weight"
-            raise DataError("no train row with a label has a weight above 0", where=where, fix=fix)
+            raise DataError("no train row with a label has a weight above 0", where="label", fix=fix)
         stats = weighted.statistics
     if not stats.present:
-        raise DataError("no train row has a label", where=where)
+        raise DataError("no train row has a label", where="label")
     if stats.distinct < 2:
         value = stats.top(1)[0][0] if stats.complete else stats.minimum
-        raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where=where)
+        raise DataError(f"every train row has the label {value!r}: there is nothing to learn", where="label")
     if task == "auto":
-        task = _infer_task(stats, where)
+        task = _infer_task(stats)
     kind = task_of(task)
     if not kind.has_classes:
         if stats.type == "bytes":
             problem = f"{kind.name} needs a number, and the label is text"
-            raise ConfigError(problem, where=key, fix="task: multiclass")
+            raise ConfigError(problem, where="task", fix="task: multiclass")
         if isinstance(kind, Count) and stats.finite and float(stats.minimum or 0) < 0:
             raise ConfigError(
                 f"a count is not negative, and the smallest train label is {stats.minimum:g}",
-                where=key,
+                where="task",
                 fix="task: regression",
             )
         levels, known = kind.levels if isinstance(kind, Quantiles) else (), weighted or stats
@@ -99,7 +84,7 @@ def fit_label(
         )
     if not stats.complete:
         raise ConfigError(
-            f"the label has about {stats.distinct:,} values, too many for classes", where=key, fix="task: regression"
+            f"the label has about {stats.distinct:,} values, too many for classes", where="task", fix="task: regression"
         )
     pairs = sorted(stats.top())
     values, counts = [value for value, _ in pairs], tuple(count for _, count in pairs)
@@ -110,31 +95,31 @@ def fit_label(
     if not kind.per_class:
         if len(values) != 2:
             raise ConfigError(
-                f"{kind.name} needs two label values, and there are {len(values)}", where=key, fix="task: multiclass"
+                f"{kind.name} needs two label values, and there are {len(values)}", where="task", fix="task: multiclass"
             )
         plain = values == [0, 1] and unweighted.distinct <= 2  # else rows of weight 0 have others, which are no class
-        classes, base_rate = None if plain else _classes(stats, values, where), shares[1]
+        classes, base_rate = None if plain else _classes(stats, values), shares[1]
         return LabelParameters(task=task, type=stats.type, classes=classes, counts=counts, base_rate=base_rate)
-    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values, where), counts=counts)
+    return LabelParameters(task=task, type=stats.type, classes=_classes(stats, values), counts=counts)
 
 
-def _infer_task(stats: ColumnStatistics, where: str) -> str:
+def _infer_task(stats: ColumnStatistics) -> str:
     if stats.complete and stats.distinct == 2:
         return "binary"
     if stats.type == "bytes" or (stats.type == "int64" and stats.complete and stats.distinct <= 20):
         if stats.distinct > AUTO_MOST_CLASSES:
             raise ConfigError(
                 f"the label is text with {stats.distinct:,} values",
-                where=where,
+                where="label",
                 fix="say task: multiclass if that is meant",
             )
         return "multiclass"
     return "regression"
 
 
-def _classes(stats: ColumnStatistics, values: Sequence[Any], where: str) -> tuple[str, ...] | tuple[int, ...]:
+def _classes(stats: ColumnStatistics, values: Sequence[Any]) -> tuple[str, ...] | tuple[int, ...]:
     if stats.type == "bytes":
         return tuple(value.decode("utf-8", "backslashreplace") for value in values)
     if stats.type == "float32" and any(value != int(value) for value in values):
-        raise ConfigError("a label with fractions cannot be a class", where=where, fix="task: regression")
+        raise ConfigError("a label with fractions cannot be a class", where="label", fix="task: regression")
     return tuple(int(value) for value in values)

@@ -9,7 +9,6 @@ from headway.tasks.table import task_of
 from headway.tasks.user_task import UserTask, load_task
 from tfcore.heads.base import Head
 from tfcore.heads.builtin import BinaryHead, CountHead, MulticlassHead, QuantilesHead, RegressionHead
-from tfcore.heads.multi_head import MultiHead
 from tfcore.heads.user_head import UserHead
 
 _HEADS: tuple[tuple[type[Task], Any], ...] = (
@@ -37,11 +36,7 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
 
 def label_head(label: Any) -> Head:
     """The head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
-
-    def one(label: Any) -> Head:
-        return head_of(label_task(label), label.classes)
-
-    return MultiHead(label, one) if getattr(label, "further", ()) else one(label)
+    return head_of(label_task(label), label.classes)
 
 
 def label_task(label: Any) -> Task:

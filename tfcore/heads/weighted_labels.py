@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headway.records.decode import decode
 from headway.records.tfrecord import read_records
-from headway.schema.columns import FURTHER, LABEL, Column
+from headway.schema.columns import LABEL, Column
 from headway.stages.refs import Examples
 from headway.statistics.column_statistics import ColumnStatistics
 
@@ -90,8 +90,8 @@ class WeightedLabel:
         return sums * (self.statistics.present / sums.sum())
 
 
-def read_labels(parts: Sequence[Examples]) -> dict[str, WeightedLabel]:
-    """Every label of the rows by its column's name; none without rows, or where no column is their weight.
+def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
+    """The label of the rows; None without rows, or where no column is their weight.
 
     Raises:
         DataError: a shard is damaged.
@@ -106,20 +106,19 @@ def read_labels(parts: Sequence[Examples]) -> dict[str, WeightedLabel]:
     return _weighted([Column.model_validate(column) for column in first["columns"]], batches)
 
 
-def labels_of(table: pa.Table, columns: Sequence[Column]) -> dict[str, WeightedLabel]:
+def label_of(table: pa.Table, columns: Sequence[Column]) -> WeightedLabel | None:
     """The same of rows in memory."""
     return _weighted(columns, lambda _: table.to_batches())
 
 
 def _weighted(
     columns: Sequence[Column], batches: Callable[[Sequence[Column]], Iterable[pa.RecordBatch]]
-) -> dict[str, WeightedLabel]:
+) -> WeightedLabel | None:
     weight = next((column for column in columns if column.role == "weight"), None)
-    if weight is None:
-        return {}
-    labels = [column for column in columns if column.name == LABEL or column.name.startswith(FURTHER)]
-    found = {label.name: WeightedLabel(label) for label in labels}
-    for batch in batches([*labels, weight]):
-        for name, label in found.items():
-            label.add(batch.column(name), batch.column(weight.name))
+    label = next((column for column in columns if column.name == LABEL), None)
+    if weight is None or label is None:
+        return None
+    found = WeightedLabel(label)
+    for batch in batches([label, weight]):
+        found.add(batch.column(LABEL), batch.column(weight.name))
     return found

@@ -28,7 +28,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from tfcore.data.source import Feed
 from tfcore.distribute.placement import place
-from tfcore.heads.weighted_labels import labels_of
+from tfcore.heads.weighted_labels import label_of
 from tfcore.library.raw_rows import RawRows, Rows
 from tfcore.library.stored_rows import EVAL, TRAIN, Configs, StoredRows
 from tfcore.library.trained import Trained
@@ -137,7 +137,7 @@ def _transform(
     transforms = {name: config.column_transform() for name, config in ingested.configs.items()}
     check_all(ingested.stored.read, transforms, where="fit")
     columns, statistics = ingested.stored.columns, ingested.statistics[TRAIN]
-    weighted = labels_of(ingested.splits[TRAIN], columns)
+    weighted = label_of(ingested.splits[TRAIN], columns)
     return fit_parameters(
         columns,
         transforms,

@@ -10,7 +10,7 @@ model's variables, so that no optimizer trains it, and no checkpoint and no expo
 """
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import keras
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.messages import some
 from headway.user_code.loading import line_of, load_function
 from tfcore.graph.knobs import is_knob
 from tfcore.graph.python_errors import PythonOpError
@@ -50,8 +49,7 @@ Builder = Callable[..., keras.Model]
 
 
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row, or with further labels a
-    dict of each label's by its name, the main one's under "label"."""
+    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row."""
     name = config.name
     if module is None:
         raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
@@ -83,18 +81,6 @@ def made_by(
     return _check(model, name, layout, head)
 
 
-class SideBySide(keras.Model):
-    """A model that gives a dict of outputs as one that gives them side by side, float32 [rows, outputs]."""
-
-    def __init__(self, model: keras.Model, names: Sequence[str]):
-        super().__init__(name=f"{model.name}_labels")
-        self.labelled, self.names = model, tuple(names)
-
-    def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
-        outputs = self.labelled(inputs, training=training)
-        return tf.concat([tf.cast(outputs[name], tf.float32) for name in self.names], axis=1)
-
-
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
     """The checked model, which gives one tensor."""
     check_own_training(model, name)
@@ -118,26 +104,16 @@ def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Mode
     _check_raw_variables(model, name)
     if not model.trainable_variables:
         raise ConfigError("the model has nothing to train", where=name)
-    widths = {"label": head.own} | {each.name: each.head.outputs for each in head.further}
-    if head.further and isinstance(result, dict):
-        if set(result) != set(widths):
-            problem = f"the model's outputs are {some(sorted(result), 5)}"
-            raise ConfigError(problem, where=name, fix=f"give a dict of {', '.join(widths)}")
-        for label, width in widths.items():
-            _check_output(result[label], width, f"output {label!r}", name, f"the outputs of {label}")
-        model = SideBySide(model, [*widths])
-        model(example, training=False)
-        return model
-    _check_output(result, head.outputs, "output", name, head.meaning)
+    _check_output(result, head, name)
     return model
 
 
-def _check_output(result: Any, width: int, called: str, where: str, meaning: str) -> None:
+def _check_output(result: Any, head: Head, where: str) -> None:
     shape = list(getattr(result, "shape", [])) if tf.is_tensor(result) else None
-    if shape != [_ROWS, width] or not result.dtype.is_floating:
+    if shape != [_ROWS, head.outputs] or not result.dtype.is_floating:
         what = f"{result.dtype.name} of shape {['rows', *shape[1:]]}" if shape else f"a {type(result).__name__}"
-        fix = f"give float32 of shape ['rows', {width}]: {meaning} for each row"
-        raise ConfigError(f"the model's {called} is {what}", where=where, fix=fix)
+        fix = f"give float32 of shape ['rows', {head.outputs}]: {head.meaning} for each row"
+        raise ConfigError(f"the model's output is {what}", where=where, fix=fix)
 
 
 def check_own_training(model: keras.Model, where: str) -> None:

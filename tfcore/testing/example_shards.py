@@ -15,7 +15,7 @@ from headway.records.shard import Shard
 from headway.schema.columns import UNIT, Column
 from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.heads.weighted_labels import read_labels
+from tfcore.heads.weighted_labels import read_label
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters
 
@@ -40,7 +40,7 @@ class Written:
     ) -> TransformParameters:
         """Fit transform parameters on the train split's statistics."""
         train = self.statistics["train"]
-        weighted = read_labels([self.part("train")])
+        weighted = read_label([self.part("train")])
         fitted = fit_parameters(
             self.columns, transforms or {}, train, task=task or "auto", counted=counted, weighted=weighted
         )

@@ -108,9 +108,6 @@ class TrainRequest(OfTransform[Trained]):
         ),
     ] = Field(default_factory=TrainingConfig)
     seed: Annotated[int, Key("config", "seed", always=True)] = Field(default=0, ge=0, lt=2**31)
-    labels: Annotated[dict[str, float], Key("config", "labels")] = Field(
-        default={}, description="further labels and the weights of their losses"
-    )
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
         default=(), description="none where the rows come from a feed"
     )

@@ -32,7 +32,6 @@ from tfcore.graph.function import Jit
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
-from tfcore.heads.multi_head import MultiHead
 from tfcore.heads.table import label_head, label_task
 from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
@@ -203,8 +202,7 @@ class TrainingSession:
         request, config, label = self.request, self.request.training, self.request.transform.label
         head = label_head(label)
         if config.loss is not None:
-            change = functools.partial(with_loss, name=config.loss, file=request.loss)
-            head = head.changed(change) if isinstance(head, MultiHead) else change(head)
+            head = with_loss(head, name=config.loss, file=request.loss)
         if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
             problem = "a train_step of a task's own takes whole batches"
             raise ConfigError(problem, where="training", fix="leave out micro_batches, replicas and workers")
@@ -233,7 +231,7 @@ class TrainingSession:
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
             knobs=knobs,
-            label_std=1.0 if head.further else head.units(label)[0],
+            label_std=head.units(label)[0],
             offsets=self._offsets(),
             micro_batches=config.micro_batches > 1,
             scale=LossScale() if config.precision == "float16" else None,
@@ -298,10 +296,8 @@ class TrainingSession:
             return self.learner.evaluate(self.data.holdout())
 
     def record_holdout(self, loss: float) -> None:
-        """Record what `evaluate` returned, and with further labels the part of each."""
-        parts = self.learner.loss_by_label
-        by_label = {f"holdout_loss/{label}": part for label, part in parts.items()} if len(parts) > 1 else {}
-        self.record(holdout_loss=loss, **by_label)
+        """Record what `evaluate` returned."""
+        self.record(holdout_loss=loss)
 
     def record(self, **values: float | None) -> None:
         """Pass figures of the present step to every callback; history and summaries keep them."""

@@ -43,8 +43,6 @@ from tfcore.data.source import Feed
 from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
-from tfcore.heads.label_parameters import LabelParameters
-from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
@@ -124,7 +122,6 @@ class TrainingData:
         self._as_they_are = class_weights is None
         self._group = named_for(self._shards.columns, "group")
         self._unit = (UNIT if self._shards.unit else self._group) if units and self._live is None else None
-        _check_further(parameters.label, training)
         if training.ranking is not None:
             training.ranking.check(
                 parameters.label.task,
@@ -233,8 +230,7 @@ class TrainingData:
     def _row_bytes(self) -> int:
         inputs = self._parameters.inputs().values()
         label = 4 * self._augment.classes if self._augment and self._augment.soft else 4
-        further = 4 * len(self._parameters.label.further)
-        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + further + label + 4
+        return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
 
     @property
     def window_rows(self) -> int:
@@ -260,10 +256,8 @@ class TrainingData:
         if self._augment and self._augment.soft:
             spec = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         place = {PLACE: tf.TensorSpec(shape, tf.int32)} if several else {}
-        further = len(self._parameters.label.further)
-        labels = {LABELS: tf.TensorSpec([*shape, further], tf.float32)} if further else {}
         ranked = {GROUP: tf.TensorSpec(shape, tf.int64)} if self._training.ranking or self._unit else {}
-        return inputs | ranked | labels | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
+        return inputs | ranked | {"label": spec, "weight": tf.TensorSpec(shape, tf.float32)} | place
 
     def stacks(
         self, stack: int, model: keras.Model | None = None, total: int | None = None
@@ -402,18 +396,6 @@ class TrainingData:
                 found[name][~out] = others
                 found[name][out] = np.concatenate([rows[name].numpy() for rows in held_out])[: self.holdout_rows]
         return found
-
-
-def _check_further(label: LabelParameters, training: TrainingConfig) -> None:
-    """ConfigError for what knows one label only."""
-    mixup = training.augment is not None and training.augment.mixup
-    named = {"training.ranking": training.ranking, "training.augment.mixup": mixup or None}
-    for where, value in named.items():
-        if label.further and value is not None:
-            fix = "leave out one of them"
-            raise ConfigError(
-                f"it knows one label, and labels names {label.further[0].name!r} too", where=where, fix=fix
-            )
 
 
 def _check_live(training: TrainingConfig) -> None:

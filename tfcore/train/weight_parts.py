@@ -50,16 +50,10 @@ def features(config: ModelConfig, layout: Layout) -> list[Part]:
 
 def outputs_of(label: LabelParameters) -> list[Part]:
     """What each column of the model's output is: a class of a label, or a number of it."""
-    parts: list[Part] = []
-    for name, each in (("label", label), *((further.name, further) for further in label.further)):
-        width = head_of(label_task(each), each.classes).outputs
-        classes = each.classes or ()
-        parts += (
-            [("class", name, c) for c in classes]
-            if len(classes) == width
-            else [("output", name, k) for k in range(width)]
-        )
-    return parts
+    width = head_of(label_task(label), label.classes).outputs
+    if len(label.classes or ()) == width:
+        return [("class", c) for c in label.classes or ()]
+    return [("output", k) for k in range(width)]
 
 
 def axes(config: ModelConfig, layout: Layout, path: str, shape: Sequence[int]) -> list[list[Part] | None]:

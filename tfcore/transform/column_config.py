@@ -74,15 +74,12 @@ def is_stored(column: Column) -> bool:
     return column.role in STORED_ROLES or column.feature
 
 
-def check_columns(
-    read: Sequence[Column], *, where: str, notes: Sequence[Note], only_named: bool, labels: Sequence[str] = ()
-) -> None:
+def check_columns(read: Sequence[Column], *, where: str, notes: Sequence[Note], only_named: bool) -> None:
     """Check that roles and columns go together, and that there is something to learn from.
 
     Args:
         notes: why columns were left out, for the error that none is left.
         only_named: whether the config takes only the columns that it names.
-        labels: the names under which further labels are stored.
 
     Raises:
         ConfigError: they do not.
@@ -101,10 +98,10 @@ def check_columns(
             )
         if column.role == "weight" and column.type == "bytes":
             raise ConfigError(f"the weight column {column.name!r} holds text", where=where)
-        if column.name in (LABEL, *labels) and column.role in STORED_ROLES:
+        if column.name == LABEL and column.role in STORED_ROLES:
             ignored = column_yaml(column.name, "ignore", auto=not only_named)
             raise ConfigError(
-                f"a column is called {column.name!r}, the name that a label is stored under",
+                f"a column is called {column.name!r}, the name that the label is stored under",
                 where=where,
                 fix=f"leave it out: {ignored}; or rename it in the source",
             )

@@ -11,7 +11,6 @@ and what stands behind an operation is read off 1,001 quantiles.
 """
 
 import math
-import types
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from headway.config import Frozen, Grown, Result
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
-from headway.schema.columns import FURTHER, LABEL, Column, column_yaml, suggest
+from headway.schema.columns import LABEL, Column, column_yaml, suggest
 from headway.schema.notes import Note
 from headway.schema.tensor_name import tensor_name
 from headway.schema_inference.identifiers import MANY_WORDS, MOSTLY
@@ -36,8 +35,8 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import WindowStatistics
 from headway.tasks.table import TaskOrAuto
 from headway.user_code.files import digest
-from tfcore.heads.label_parameters import FurtherLabel, LabelParameters, fit_label
-from tfcore.heads.weighted_labels import WeightedLabel, read_labels
+from tfcore.heads.label_parameters import LabelParameters, fit_label
+from tfcore.heads.weighted_labels import WeightedLabel, read_label
 from tfcore.transform.chain_check import check
 from tfcore.transform.config import (
     Bucketize,
@@ -202,9 +201,6 @@ class TransformRequest(Stage[Transformed]):
     """Of the train split."""
     weighted: Annotated[tuple[Examples, ...], Key("inputs", "weighted")] = ()
     """The train rows, where they have weights: each label counts by them."""
-    labels: Annotated[dict[str, TaskOrAuto], Key(of=lambda labels: [*labels.items()])] = Field(
-        default={}, description="further labels and their tasks"
-    )
     bins: Annotated[int, Key()] = 0
     """Equally full bins of each number, for models that embed numbers by them."""
     recurring: Annotated[bool, Key(of=lambda asked: 2)] = False  # 2: integers of few values are numbers too
@@ -236,11 +232,10 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         transforms,
         statistics,
         task=request.task,
-        labels=request.labels,
         bins=request.bins,
         recurring=request.recurring,
         counted=request.counted,
-        weighted=read_labels(request.weighted),
+        weighted=read_label(request.weighted),
     )
     parameters = parameters.model_copy(update={"derived": request.derived})
     (out / FILE).write_text(parameters.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -256,20 +251,18 @@ def fit_parameters(
     statistics: SplitStatistics,
     *,
     task: TaskOrAuto = "auto",
-    labels: Mapping[str, TaskOrAuto] = types.MappingProxyType({}),
     bins: int = 0,
     recurring: bool = False,
     counted: str | None = None,
-    weighted: Mapping[str, WeightedLabel] = types.MappingProxyType({}),
+    weighted: WeightedLabel | None = None,
 ) -> tuple[TransformParameters, list[Note]]:
     """Parameters, and notes about what was left out or stands out.
 
     Args:
-        labels: the tasks of further labels.
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
         recurring: numbers whose values recur are categories too, as with `frequent`, and integers of few values are numbers too.
         counted: the column whose vocabulary is to have the rows of each value.
-        weighted: the labels by their stored names, where rows have weights.
+        weighted: the labels of the rows that count, where rows have weights.
 
     Raises:
         ConfigError: an operation that does not go with its column.
@@ -316,16 +309,7 @@ def fit_parameters(
             where="columns",
             fix="; ".join(["name feature columns", *map(str, notes)]),
         )
-    label = fit_label(statistics.columns[LABEL], task, weighted=weighted.get(LABEL))
-    further = tuple(
-        FurtherLabel(
-            name=name,
-            **dict(fit_label(statistics.columns[stored], of, f"labels.{name}", weighted.get(stored))),
-        )
-        for name, of in labels.items()
-        for stored in [FURTHER + name]
-    )
-    label = label.model_copy(update={"further": further})
+    label = fit_label(statistics.columns[LABEL], task, weighted=weighted)
     parameters = TransformParameters(fitted=tuple(fitted), label=label, parts=tuple(parts))
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):

@@ -18,7 +18,6 @@ from flows.tell.sections.what_matters import dependence, importance
 from flows.tell.sections.worst_rows import worst_rows
 from headway.errors import HeadwayError
 from headway.evaluation import metrics
-from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate_checks import read_predictions
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
@@ -183,7 +182,7 @@ def _others(measured: Measured, whose: str) -> Iterator[Table]:
     if measured.tables.get(CONFUSION.name):
         yield from confusion_tables(measured, whose)
     for name, columns in measured.tables.items():
-        if not columns or split_name(name)[1] in CURVES or name == CONFUSION.name:
+        if not columns or name in CURVES or name == CONFUSION.name:
             continue
         shown = {key: values for key, values in columns.items() if key != "weight" or weighted(columns)}
         rows = [dict(zip(shown, map(_shown, row), strict=True)) for row in zip(*shown.values(), strict=True)]

@@ -12,8 +12,7 @@ import pyarrow as pa
 from headway.evaluation.checks.champion_decay import decayed, fallen
 from headway.evaluation.checks.prediction_drift import prediction_drift
 from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
-from headway.evaluation.comparison import Comparison, allowing, compare, told, with_further
-from headway.evaluation.further_labels import named, part_of
+from headway.evaluation.comparison import Comparison, allowing, compare, told
 from headway.evaluation.gate.findings import BY_FORCE, Findings
 from headway.evaluation.gate.gate_request import Champion, Repeat, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
@@ -29,7 +28,6 @@ from headway.evaluation.verdict import (
     Metrics,
 )
 from headway.messages import listed, some, window_text
-from headway.tasks.table import task_of
 
 
 class AgainstChampion:
@@ -200,7 +198,7 @@ class AgainstChampion:
             "monitor": models.monitor,
         }
         repeats = [table for _, table in models.seeds], [table for _, table in seeds]
-        compared = compare(
+        return compare(
             models.task,
             models.candidate,
             theirs,
@@ -210,27 +208,6 @@ class AgainstChampion:
             repeats=repeats,
             **shared,
         )
-        for name, (label, metrics) in models.further.items():
-            if not (tolerances := self.config.further_tolerances(name)):
-                continue
-            ours, before = part_of(models.candidate, name), part_of(theirs, name)
-            if before is None:
-                lacks = f"version {champion.version} does not predict {name}"
-                self.findings.note(f"{lacks}, so that {listed([*named(tolerances, name)])} is not compared")
-                continue
-            more = [[part for table in side if (part := part_of(table, name)) is not None] for side in repeats]
-            further = compare(
-                task_of(label.task),
-                ours,
-                before,
-                metrics=metrics,
-                tolerances=tolerances,
-                label=label.facts,
-                repeats=(more[0], more[1]),
-                **shared,
-            )
-            compared = with_further(compared, name, further, self.config)
-        return compared
 
     def _unjudged(self, verdict: str, summary: str, detail: str) -> None:
         """The champion cannot be compared: a person decides, or the thresholds do."""

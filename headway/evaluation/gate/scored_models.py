@@ -15,7 +15,6 @@ import pyarrow as pa
 from headway.evaluation.baseline import constant, constant_predictions
 from headway.evaluation.checks.champion_decay import Worth, worth
 from headway.evaluation.clusters import drawn_together
-from headway.evaluation.further_labels import named, part_of, split_name
 from headway.evaluation.gate.gate_request import Champion, GateRequest, Repeat
 from headway.evaluation.gate_checks import OF_ROWS, check_same_rows, read_predictions, rows_by_value
 from headway.evaluation.metrics import measured, metrics_of, rows_of
@@ -34,10 +33,6 @@ class ScoredModels:
         self.judging = {
             m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics, request.item, request.retrieval)
         }
-        self.further = {
-            label.name: (label, {metric.name: metric for metric in metrics_of(label.task)}) for label in request.labels
-        }
-        """Further labels and their metrics, by name."""
         self._read: dict[Path, pa.Table] = {}
         self._by_value: dict[str, Mapping[str, int]] = {}
         self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
@@ -100,21 +95,12 @@ class ScoredModels:
         return self._by_value[column]
 
     def judged(self, name: str) -> tuple[Rows, Metric]:
-        """A metric by its name, a further label's among them, and the candidate's rows that it is of."""
-        of, metric = split_name(name)
-        if of is None:
-            return self.rows(self.candidate), self.judging[name]
-        label, metrics = self.further[of]
-        return rows_of(part_of(self.candidate, of), label.task, self.request.group), metrics[metric]
+        """The candidate's rows, and a metric by its name."""
+        return self.rows(self.candidate), self.judging[name]
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
-        """Every metric of a model; those of further labels as far as it predicts them."""
-        values = measured(tuple(self.judging.values()), self.rows(table))
-        for name, (label, metrics) in self.further.items():
-            if (part := part_of(table, name)) is not None:
-                found = measured(tuple(metrics.values()), rows_of(part, label.task, self.request.group))
-                values |= named(found, name)
-        return values
+        """Every metric of a model."""
+        return measured(tuple(self.judging.values()), self.rows(table))
 
     def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
         """These metrics of a model, with their standard errors."""
@@ -131,15 +117,6 @@ class ScoredModels:
             check=self.monitor.check,
         )
 
-    def _constants_of_further(self) -> dict[str, float | None]:
-        found: dict[str, float | None] = {}
-        for name, (label, metrics) in self.further.items():
-            rows = rows_of(part_of(self.candidate, name), label.task, self.request.group)
-            if label.facts is not None:
-                values = constant(task_of(label.task), label.facts, rows, tuple(metrics.values()))
-                found |= named(values or {}, name)
-        return found
-
     def baselines(self) -> dict[str, Any]:
         """The metrics of the constant, and of every other baseline on the same rows."""
         baselines: dict[str, Any] = {}
@@ -147,7 +124,7 @@ class ScoredModels:
             metrics = tuple(self.judging.values())
             values = constant(self.task, self.request.label, self.rows(self.candidate), metrics)
             if values is not None:
-                baselines["constant"] = values | self._constants_of_further()
+                baselines["constant"] = values
         for name, predictions in self.request.baselines.items():
             table = self.table(predictions)
             self.check_same(table, f"the baseline {name}'s", predictions)

@@ -65,7 +65,6 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
         items=request.item is not None,
         retrieval=request.retrieval,
         own=request.metrics,
-        labels={label.name: (label.task,) for label in request.labels},
     )
     return _Decision(request, monitor or Monitor()).verdict()
 

@@ -4,7 +4,6 @@ check_thresholds(config, models, values, findings)
 # adds checks, and reasons such as "auc on carrier=UA (812 rows) is 0.61, below the required minimum of 0.7"
 """
 
-from headway.evaluation.further_labels import split_name
 from headway.evaluation.gate.findings import Findings
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_config import Bounds, GateConfig, slice_and_value
@@ -67,7 +66,6 @@ def _sides(findings: Findings, looked: Check, bounds: Bounds) -> None:
             continue
         passed = value is not None and (value >= limit if side == "at least" else value <= limit)
         facts = {
-            "label": split_name(str(metric))[0],
             "allowed": limit,
             "limit": side,
             "passed": passed,

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Generic
 from pydantic import Field
 
 from headway.evaluation.clusters import ClusterSources
-from headway.evaluation.further_labels import FurtherLabel, columns_of
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
@@ -40,14 +39,13 @@ class OfPredictions(Stage[Answer], Generic[Answer]):
     )
     task: TaskName
     label: LabelFacts | None = Field(default=None, description="of the train rows: what the constant baseline predicts")
-    labels: tuple[FurtherLabel, ...] = Field(default=(), description="further labels that the model predicts")
     group: str | None = Field(default=None, description="column whose equal values are resampled together")
 
     @property
     def measured_columns(self) -> tuple[str, ...]:
         """The columns of the predictions that metrics look at, slices apart."""
         single = (name for name in (self.group, self.item) if name)
-        return (*single, *(RETRIEVAL_COLUMNS if self.retrieval else ()), *columns_of(self.labels))
+        return (*single, *(RETRIEVAL_COLUMNS if self.retrieval else ()))
 
 
 class MeasureRequest(OfPredictions[Measured]):

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from headway.evaluation.baseline import constant
 from headway.evaluation.clusters import drawn_together
-from headway.evaluation.further_labels import FurtherLabel, named, part_of
 from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
 from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
 from headway.evaluation.results.intervals import Interval, few_rows, intervals
@@ -60,51 +59,17 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         result = results(table, request, monitor)
         if (rows := sample_of(table)) is not None:
             result["sample_of"] = rows
-        for label in request.labels:
-            _add(result, label, table, request, monitor)
         del table  # before memory is given back
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 
 
-def _add(
-    result: dict[str, Any], label: FurtherLabel, table: pa.Table, request: MeasureRequest, monitor: Monitor
-) -> None:
-    """Add a further label's metrics to the result, each by the label's name: "minutes/rmse"."""
-    own = {"task": label.task, "label": label.facts, "classes": label.classes}
-    mains = {"threshold": None, "ndcg_at": None, "item": None, "metrics": (), "searched": ()}
-    part = part_of(table, label.name)
-    assert part is not None  # the candidate's own
-    found = results(part, request.model_copy(update=own | mains), monitor, label.name)
-    for key in ("metrics", "intervals", "tables"):
-        result[key] |= named(found[key], label.name)
-    result["titles"] |= named({name: f"{label.name}: {title}" for name, title in found["titles"].items()}, label.name)
-    for baseline, values in found["baselines"].items():
-        result["baselines"].setdefault(baseline, {}).update(named(values, label.name))
-    if found["champion"] is not None:
-        result["champion"]["intervals"] |= named(found["champion"]["intervals"], label.name)
-    for slice_, values in found["by_slice"].items():
-        for value, facts in values.items():
-            _merge(result["by_slice"][slice_][value], facts, label.name)
-
-
-def _merge(into: dict[str, Any], facts: Mapping[str, Any], label: str) -> None:
-    """Add the metrics of a further label on one slice, those of the champion among them."""
-    for name, value in facts.items():
-        if name == "intervals":
-            into.setdefault(name, {}).update(named(value, label))
-        elif name == CHAMPION:
-            _merge(into[name], value, label)
-        elif name != "rows":
-            into |= named({name: value}, label)
-
-
-def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str | None = None) -> dict[str, Any]:
-    """The result of `measure` for a predictions table; `of` a further label, whose part the table is."""
+def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
+    """The result of `measure` for a predictions table."""
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
-    baselines, theirs = _baselines(request, task, metrics, table, rows, monitor, of)
+    baselines, theirs = _baselines(request, task, metrics, table, rows, monitor)
     loss = task.metric("loss") if "loss" in task.metric_names else None
     rows, drawn_by = drawn_together(request.clusters, table, rows, None, loss, group=request.group)
     models = {"": rows.keeping()}
@@ -128,7 +93,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor, of: str 
     facts, kept = zip(*_each(request, of_all, names, len(rows), monitor), strict=True)
     models, rows = dict(zip(names, kept, strict=True)), kept[0]
     own = table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None
-    losses = None if of is not None else row_losses(rows, task.row_loss, own)
+    losses = row_losses(rows, task.row_loss, own)
     by_loss = None if losses is None else RowsByLoss(table, rows, losses)
     by_slice = {name: _by_slice(request, table, name, models, metrics, by_loss, monitor) for name in request.slices}
     worst_slices = worst(
@@ -245,9 +210,8 @@ def _baselines(
     table: pa.Table,
     rows: Rows,
     monitor: Monitor,
-    of: str | None,
 ) -> tuple[dict[str, Any], Rows | None]:
-    """The metrics of the constant, and of other models on the same rows, as far as they predict the label; and the champion's
+    """The metrics of the constant, and of other models on the same rows; and the champion's
     rows, with their order by prediction."""
     found: dict[str, Any] = {}
     champion = None
@@ -255,19 +219,16 @@ def _baselines(
         found["constant"] = values
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
 
-    def of_other(name: str) -> tuple[dict[str, Any], Rows | None] | None:
+    def of_other(name: str) -> tuple[dict[str, Any], Rows | None]:
         ref = others[name]
         theirs = read_predictions(ref.file, request.columns_of_others, group=request.group, unit=False)
-        if of is not None and (theirs := part_of(theirs, of)) is None:
-            return None
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))
         their_rows = replace(_rows(request, task, theirs, metrics), label=rows.label, weight=rows.weight)
         del theirs
         return measured(metrics, their_rows), their_rows.keeping(ORDER) if name == CHAMPION else None
 
     for name, other in zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True):
-        if other is not None:
-            found[name], champion = other[0], other[1] or champion
+        found[name], champion = other[0], other[1] or champion
     return found, champion
 
 

@@ -300,19 +300,3 @@ def test_columns_that_only_the_split_reads_cost_no_row_and_may_be_missing(reques
     path.write_text("\n".join(["id,x,y", *(",".join(np.array(line.split(","))[[0, 1, 3]]) for line in lines)]) + "\n")
     gone = ids("gone", few)
     assert sum(map(len, gone.values())) == 300 and gone != every
-
-
-def test_further_labels_are_stored_beside_the_label_and_a_row_without_one_stays(request_for, tmp_path):
-    path = tmp_path / "raw.csv"
-    path.write_text("id,x,s,y\n1,0.5,a,1\n2,,NA,1\n3,2.5,b,0\n")
-    labels = {"x": LabelConfig(column="x"), "word": LabelConfig(column="s"), "big": LabelConfig(expression="x > 1")}
-    request = request_for(path, stored=("id",)).model_copy(update={"labels": labels})
-    facts, splits, rejected = run(request, tmp_path / "out")
-    rows = sorted((row for split in splits.values() for row in split), key=lambda row: row["id"])
-    names = ("label.x", "label.word", "label.big")
-    found = [[row[name] for name in names] for row in rows]
-    assert found == [[0.5, b"a", 0], [None, None, None], [2.5, b"b", 1]] and not rejected and not facts["filtered"]
-    roles = {column.name: (column.role, column.nullable) for column in request.columns()}
-    assert roles == {"id": ("key", False)} | dict.fromkeys(names, ("label", True)) | {"label": ("label", False)}
-    plain = request_for(path, stored=("id",))
-    assert "labels" not in plain.key() and request.key()["labels"][0][0] == "x"

@@ -8,7 +8,6 @@ import pytest
 from headway.evaluation.baseline import beside
 from headway.evaluation.clusters import NOWHERE, ClusterSources
 from headway.evaluation.comparison import compare
-from headway.evaluation.further_labels import part_of
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
@@ -66,7 +65,7 @@ def test_groups_are_drawn_with_their_unit_unless_it_cuts_through_them(units, dra
     assert GroupMetric("ndcg", 2).on(rows) == 1.0
 
 
-def test_comparisons_slices_intervals_and_further_labels_draw_by_the_unit_as_by_a_group():
+def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():
     ours, theirs = tables()
     plain = versus(ours.drop_columns([UNIT]), theirs, slices=("size",))
     by_unit, by_group = (
@@ -93,8 +92,6 @@ def test_comparisons_slices_intervals_and_further_labels_draw_by_the_unit_as_by_
     ):
         for name, interval in one["intervals"].items():
             assert interval == pytest.approx(other["intervals"][name])
-    further = ours.append_column("late/label", ours["label"]).append_column("late/prediction", ours["prediction"])
-    assert rows_of(part_of(further, "late"), "binary").drawn is not None
 
 
 def test_a_baseline_is_told_apart_by_units():

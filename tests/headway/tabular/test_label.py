@@ -101,6 +101,6 @@ def test_a_label_of_several_values_a_row_says_what_to_do():
 def test_several_labels_are_refused_with_what_to_write(value):
     with pytest.raises(
         ValueError,
-        match="names several labels: late, delay; label is the one that decides; name the others under labels",
+        match="names several labels: late, delay; name the one that is predicted",
     ):
         LabelConfig.model_validate(value)

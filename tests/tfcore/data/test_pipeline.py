@@ -15,7 +15,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder, Labeler
 from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.data.shards import Holdout, Shards
-from tfcore.heads.label_parameters import FurtherLabel, LabelParameters
+from tfcore.heads.label_parameters import LabelParameters
 from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fitted import apply_numeric
@@ -404,21 +404,3 @@ def test_a_preprocess_that_fails_on_the_data_is_not_called_a_damaged_shard(tmp_p
         ConfigError, match=r"^preprocess: the function failed on the data: assertion failed: \[too much:\]"
     ):
         list(safe(tf.data.Dataset.range(5).map(derived, num_parallel_calls=2), shards))
-
-
-def test_further_labels_are_numbers_or_class_indices_and_not_a_number_where_a_row_has_none():
-    further = (
-        FurtherLabel(name="minutes", task="regression", type="float32"),
-        FurtherLabel(name="mood", task="binary", type="bytes", classes=("glad", "sad")),
-    )
-    label = LabelParameters(task="binary", type="int64", further=further)
-    columns = {
-        "label": RawColumn(tf.constant([1, 0, 1], tf.int64), None),
-        "label.minutes": RawColumn(tf.constant([2.5, 0.0, np.inf]), tf.constant([True, False, True])),
-        "label.mood": RawColumn(tf.constant([b"sad", b"glad", b"new"]), tf.constant([True, True, True])),
-    }
-    labeler = Labeler(label)
-    expected = [[2.5, 1.0], [np.nan, 0.0], [np.nan, np.nan]]
-    np.testing.assert_array_equal(labeler.further(columns), np.asarray(expected, np.float32))
-    assert [part.numpy().tolist() for part in labeler(columns)] == [[1, 0, 1], [1, 1, 1]]
-    assert Labeler(label.model_copy(update={"further": ()})).further(columns) is None

@@ -425,12 +425,6 @@ def scaled(layout, options):
     inputs = good(layout, {"width": 4}).input
     return keras.Model(inputs, keras.layers.Dense(1)(Scale(held, name="scale")(inputs["numeric"])))
 
-def labelled(layout, options):
-    inputs = good(layout, {"width": 4}).input
-    x = keras.layers.Dense(4)(inputs["numeric"])
-    names = options.get("names", ["minutes", "label"])
-    return keras.Model(inputs, {n: keras.layers.Dense(options.get("width", 1), name=f"for_{n}")(x) for n in names})
-
 def closing(layout, options):
     factor = tf.Variable(1.0)
     inputs = good(layout, {"width": 4}).input
@@ -489,35 +483,6 @@ def test_what_is_wrong_with_a_users_model_is_named(module, function, options, wo
     with pytest.raises(ConfigError) as caught:
         build(ModelConfig(name=f"my_models:{function}", options=options), layout(), seed=0, module=module)
     assert words in str(caught.value)
-
-
-MINUTES = SimpleNamespace(name="minutes", task="regression", classes=None, weight=1.0, mean=10.0, std=4.0)
-
-
-def test_a_users_model_may_give_a_dict_of_outputs_by_label(module):
-    given = layout(further=(MINUTES,))
-    model = build(ModelConfig(name="my_models:labelled"), given, seed=0, module=module)
-    outputs = model.labelled(rows(given))
-    np.testing.assert_array_equal(model(rows(given)), np.concatenate([outputs["label"], outputs["minutes"]], 1))
-    assert len(model.trainable_variables) == 6
-    for options, words in (
-        ({"names": ["label", "hours"]}, "give a dict of label, minutes"),
-        ({"width": 2}, "the model's output 'label' is float32 of shape ['rows', 2]"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            build(ModelConfig(name="my_models:labelled", options=options), given, seed=0, module=module)
-        assert words in str(caught.value)
-    with pytest.raises(ConfigError, match="output is a dict"):
-        build(ModelConfig(name="my_models:labelled"), layout(), seed=0, module=module)
-
-
-@pytest.mark.parametrize("name", ["mlp", "stacked", "wide_deep"])
-def test_a_built_in_model_begins_each_label_at_its_own_distribution(name):
-    given = layout(numeric=2, counts=(30, 10), further=(MINUTES,))
-    config = ModelConfig(name=name, linear=True, **SMALL)
-    model = build(config, given, seed=0)
-    output = model(rows(given)).numpy()
-    np.testing.assert_allclose(output, np.tile([np.log(1 / 3), 10.0], (6, 1)), atol=1e-5)
 
 
 def test_a_module_that_is_missing_or_broken_is_named(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import ConfigError, StoreError
 from headway.schema.columns import Column
-from tfcore.heads.label_parameters import FurtherLabel, LabelParameters
+from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import TrainRequest, WarmStart
 from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric
@@ -205,19 +205,3 @@ def test_layers_without_a_name_are_matched_by_their_order():
 
     before = _ordered(["dense_7/kernel", "dense_7/bias", "towers/scale", "dense_9/kernel"])
     assert before == _ordered(["dense/kernel", "dense/bias", "towers/scale", "dense_1/kernel"])
-
-
-def test_a_further_label_is_learned_anew_beside_one_that_goes_on(tf, trained):
-    config = ModelConfig(hidden=(8,), embedding=3, linear=True)
-    minutes = FurtherLabel(name="minutes", mean=100.0, std=30.0, **LABEL)
-    late = FurtherLabel(name="late", task="binary", type="int64", counts=(3, 1))
-    several = [AFTER.label.model_copy(update={"further": further}) for further in ((minutes,), (late, minutes))]
-    layouts = [AFTER.model_copy(update={"label": label}) for label in several]
-    before, parent = trained(config)
-    after, report = _begun(config, parent, layouts[0])
-    assert (
-        after.shape == (5, 2) and np.allclose(after[:, :1], before, atol=1e-3) and "output/kernel" in report["partly"]
-    )
-    before, parent = trained(config, layouts[0])
-    after, _ = _begun(config, parent, layouts[1])
-    assert after.shape == (5, 3) and np.allclose(after[:, [0, 2]], before, atol=1e-3)

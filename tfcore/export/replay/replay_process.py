@@ -11,7 +11,6 @@ import importlib.util
 import queue
 import tempfile
 import time
-import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,6 @@ def replay_request(
     measured: Sequence[int] = (),
     timed_seconds: float = 0.0,
     formats: OtherFormats | None = None,
-    further: Mapping[str, Path] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build the request to the replay script, which documents it."""
     names = tensor_names(columns)
@@ -109,7 +107,6 @@ def replay_request(
         "shards": list(shards),
         "expected": str(expected),
         "output": output,
-        "further": {name: str(path) for name, path in further.items()},
         "bound": bound,
         "measured": list(measured),
         "timed_seconds": timed_seconds,

@@ -9,8 +9,7 @@ process is `tfcore.export.replay.replay_process`'s; this side imports no TensorF
 import json
 import math
 import shutil
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,6 @@ from pydantic import Field
 
 from headway.config import Result
 from headway.errors import DataError, HeadwayError
-from headway.evaluation.further_labels import prediction_column
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.process import Scratch
@@ -67,7 +65,6 @@ class ReplayRequest(Stage[Replayed]):
     examples: tuple[Examples, ...] = Field(description="as they were given to evaluation, in the same order")
     columns: tuple[Column, ...] = Field(description="the raw columns of the model")
     task: TaskName
-    labels: dict[str, TaskName] = Field(default={}, description="further labels and their tasks")
     label_std: float | None = Field(default=None, description="of the train labels, where they are numbers")
     bound: float = BOUND
     formats: OtherFormats | None = None
@@ -88,18 +85,11 @@ def replay(
         shards, picked = sample(request.examples, request.rows)
         rows = sum(_shard_rows(request.examples))
         expected = _expected(request.predictions.file, picked, rows)
-        further = {
-            f"{name}/{task_of(task).output}": _expected(request.predictions.file, picked, rows, prediction_column(name))
-            for name, task in request.labels.items()
-        }
         with Scratch("replay") as folder:
             moved = Path(folder) / "moved"
             shutil.copytree(request.saved_model.file, moved)
             np.save(Path(folder) / "expected.npy", expected, allow_pickle=False)
-            files = {output: Path(folder) / f"expected-{number}.npy" for number, output in enumerate(further)}
-            for output, file in files.items():
-                np.save(file, further[output], allow_pickle=False)
-            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy", files), monitor)
+            answer = process.ask(question(request, shards, moved, Path(folder) / "expected.npy"), monitor)
     finally:
         process.close()
     if "error" in answer:
@@ -203,13 +193,7 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "pre
     return values.to_numpy(zero_copy_only=False)
 
 
-def question(
-    request: ReplayRequest,
-    shards: list[dict[str, Any]],
-    saved_model: Path,
-    expected: Path,
-    further: Mapping[str, Path] = types.MappingProxyType({}),
-) -> dict[str, Any]:
+def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
     """Build the request to the replay script."""
     per_record = {e.result["rows_per_record"] for e in request.examples}
     if len(per_record) != 1:
@@ -225,7 +209,6 @@ def question(
         measured=MEASURED,
         timed_seconds=TIMED_SECONDS if request.limits.latency else TOLD_SECONDS,
         formats=request.formats,
-        further=further,
     )
 
 

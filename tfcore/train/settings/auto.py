@@ -73,7 +73,6 @@ class Facts(Frozen):
     width: int = Field(ge=0, description="inputs of the model: numbers, and categories of one id each")
     task: TaskName
     images: bool = Field(default=False, description="whether an input is an image")
-    further: bool = Field(default=False, description="whether there are further labels")
 
 
 def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple[TrainingConfig, ModelConfig]:
@@ -104,8 +103,6 @@ def unscalable(training: TrainingConfig, model: ModelConfig, facts: Facts | None
         what = f"training.loss is {training.loss}"
     elif facts is not None and facts.task != "regression":
         what = f"the task is {facts.task}"
-    elif facts is not None and facts.further:
-        what = "labels names more"
     return what and f"needs the squared error of one regression label, and {what}"
 
 
@@ -177,7 +174,7 @@ def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
         return _left_out(model, chosen)
     chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
     chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
-    if facts.task == "regression" and squared and not facts.further:
+    if facts.task == "regression" and squared:
         # a penalty that the user gives keeps the meaning that it has without
         chosen["scaled_penalties"] = not model.model_fields_set & _PENALTIES
     if linear:

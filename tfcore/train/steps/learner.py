@@ -13,7 +13,6 @@ and an ending. With an ending the program may run fewer steps than it was asked 
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,8 +130,6 @@ class Learner:
             log=log,
         )
         self._evaluate: GraphFunction | None = None
-        self.loss_by_label: dict[str, float] = {}
-        """Of the last `evaluate`, whose loss is their sum."""
         self.state = SharedState()
         """What training, evaluation and a checkpoint share. A model's variables include the seeds of random layers, which
         a checkpoint of the Keras object leaves out."""
@@ -203,17 +200,15 @@ class Learner:
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
         """
-        losses: Counter[str] = Counter()
-        weight = 0.0
+        loss = weight = 0.0
         for batch in batches:
             if self._evaluate is None:
                 specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in batch.items()}
                 self._evaluate = GraphFunction(self._loss_of_batch, {"batch": specs})
-            batch_losses, batch_weight = self._evaluate(batch=batch)
-            losses.update({label: float(loss) for label, loss in batch_losses.items()})
+            batch_loss, batch_weight = self._evaluate(batch=batch)
+            loss += float(batch_loss)
             weight += float(batch_weight)
-        self.loss_by_label = {label: loss / weight if weight else math.nan for label, loss in losses.items()}
-        return sum(self.loss_by_label.values()) if losses else math.nan
+        return loss / weight if weight else math.nan
 
     def _train_steps(
         self,
@@ -260,8 +255,7 @@ class Learner:
             part = accumulated(self.train_step, batch, micro_batches, total=weight)
         return part.loss, weight, self.train_step.finish(part, kept)
 
-    def _loss_of_batch(self, batch: Stack) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        by_label, weights = self.train_step.plain_losses(batch)
+    def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
+        losses, weights = self.train_step.plain_losses(batch)
         # a padded row may hold anything; nothing times zero weight is still not a number
-        sums = {name: tf.reduce_sum(tf.where(weights > 0, loss * weights, 0.0)) for name, loss in by_label.items()}
-        return sums, tf.reduce_sum(weights)
+        return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)

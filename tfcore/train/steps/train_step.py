@@ -29,7 +29,6 @@ from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
 from tfcore.graph.knobs import KnobVariables
 from tfcore.heads.base import Head
-from tfcore.heads.multi_head import LABELS
 from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
 from tfcore.models.layers import noise_of, rows_from
@@ -114,8 +113,7 @@ class TrainStep:
             knobs,
             counter,
         )
-        further = self.head.outputs - self.head.own
-        self._offsets = None if offsets is None else np.pad(np.asarray(offsets, np.float32), (0, further))
+        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
         self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
         self._ranking, self._retrieval, self._scaled = ranking, retrieval, scaled_penalties
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
@@ -274,25 +272,19 @@ class TrainStep:
         for variable, value in zip(self._moving, kept, strict=True):
             variable.assign(value)
 
-    def plain_losses(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Return (losses by label, weight) of each row as in prediction: no dropout, and no knob. float32 [rows] each
-
-        The loss of a row is the sum of those of its labels; the main label is called "label".
-        """
-        return self.head.losses(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
+    def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return (loss, weight) of each row as in prediction: no dropout, and no knob. float32 [rows] each"""
+        return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := self.knobs.get("temperature")) is not None:
-            further = self.head.outputs - self.head.own  # whose outputs are no logits of the main label
-            output /= tf.concat([tf.fill([self.head.own], temperature), tf.ones([further])], 0)
+            output /= temperature
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
         # whatever a row of weight 0 holds, its loss is 0 and so are its gradients: infinity times 0 would be neither
         label, output = (_where(weights > 0, value, 0) for value in (label, output))
         rows, smoothing = {**batch, "label": label}, self.knobs.get("label_smoothing")
-        if LABELS in rows:
-            rows[LABELS] = _where(weights > 0, rows[LABELS], math.nan)  # absent
         if output.shape.rank == 2:
             return self.head.loss(rows, output, smoothing=smoothing), weights
         members, width = output.shape[1:]
@@ -331,7 +323,7 @@ def _where(rows: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:
 
 
 def _inputs(batch: Batch) -> dict[str, tf.Tensor]:
-    return {name: value for name, value in batch.items() if name not in ("label", LABELS, "weight", GROUP)}
+    return {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
 
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:

@@ -63,9 +63,6 @@ def test_penalties_are_scaled_by_the_squared_error_alone(loss):
         )
     with pytest.raises(ConfigError, match="the task is binary"):
         resolved(1000, model={"scaled_penalties": True})
-    assert not resolved(1000, task="regression", further=True)[1].scaled_penalties
-    with pytest.raises(ConfigError, match="labels names more"):
-        resolved(1000, model={"scaled_penalties": True}, task="regression", further=True)
 
 
 @pytest.mark.parametrize("given", [{"l2": 0.01}, {"linear_l2": 0.01}, {"linear_l1": 0.01}, {"value_l1": 0.01}])

@@ -86,7 +86,7 @@ def test_scaled_penalties_count_as_much_as_the_loss_in_units_of_the_label_s_vari
 def test_the_penalty_of_values_counts_as_the_error_in_standard_deviations_since_the_slopes_of_noise_grow_so():
     given = {"head": "regression", "label_std": 3.0, "scaled_penalties": True}
     (it, bare), data = (step(**given, penalty=penalty) for penalty in (OF_VALUES, None)), batch()
-    sizes = tf.sqrt(it.plain_losses(data)[0]["label"])
+    sizes = tf.sqrt(it.plain_losses(data)[0])
     size = tf.reduce_sum(sizes * data["weight"]) / tf.reduce_sum(data["weight"]) / 3.0
     penalty = it.part(data).objective - bare.part(data).objective
     assert np.isclose(penalty, np.sqrt(np.pi / 2) * size * it.model.losses[0], rtol=1e-4)
@@ -111,7 +111,7 @@ def test_each_member_of_an_ensemble_has_its_own_loss():
     expected = tf.reduce_sum(weights * tf.reduce_mean(losses, axis=1))
     done = it.part(data)
     assert np.isclose(done.loss, expected, rtol=1e-6)
-    assert it.plain_losses(data)[0]["label"].shape == (B,)
+    assert it.plain_losses(data)[0].shape == (B,)
     (output,) = (part for part in done.gradients if part.shape == (4, NUMERIC, 1))
     slopes = tf.einsum("r,rm->m", weights, (tf.sigmoid(outputs) - data["label"][:, None]) / 4.0)
     bias = next(part for part in done.gradients if part.shape == (4, 1))
