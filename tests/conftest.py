@@ -29,6 +29,7 @@ from hypothesis import settings
 from flows.cli.app import main
 from headway.process_tuning import uncollected
 from headway.storage import filesystem
+from tests.chaos.table import FAULTS, TRUE_WITHIN
 from tests.fork_server import ForkServer
 from tests.forked_workers import Launchers
 from tfcore.runtime.tensorflow_process import Child
@@ -203,6 +204,33 @@ def pytest_collection_modifyitems(config, items):
         places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
         assert not (gone := [path for path in places if not path.exists()]), f"LONG names files that are gone: {gone}"
         items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+@pytest.fixture
+def row(request, record_property):
+    """row(fault, seen, seconds=None, repeats="-"): a row of this test in the table of faults, which has ended as it has to.
+
+    Args:
+        fault: what was done to what.
+        seen: how that ended, in the words of the table; or the flow run as the server has it.
+        seconds: from the fault's end until that was so.
+        repeats: what the next run did again.
+    """
+    test = f"{request.path.relative_to(ROOT).as_posix()}::{request.function.__name__}"
+    rows = {row.fault: row for row in FAULTS[test]}
+    values = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
+    expected = {value for value in values if isinstance(value, str) and value in rows} or {*rows}
+
+    def note(fault, seen, seconds=None, repeats="-"):
+        assert rows[fault].is_end(seen), (rows[fault], seen)
+        expected.discard(fault)
+        if seconds is not None:
+            assert seconds <= TRUE_WITHIN
+            cells = [f"{seconds:.0f} s" if seconds >= 1 else "under 1 s", repeats]
+            record_property("faults", [fault, rows[fault].where, cells])
+
+    yield note
+    assert not expected, "rows of the table of faults that this test did not come to"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.host import TRUE_WITHIN, Host
+from tests.chaos.host import Host
 from tests.chaos.tiny_pipeline import TinyPipeline
 
 
@@ -65,21 +65,3 @@ def retrained(host_once, tmp_path_factory):
     assert ended["name"] == "retrained 2024-01 to 2024-02: promoted 1", ended["state"]
     pipeline.check(host_once)
     return pipeline
-
-
-@pytest.fixture
-def row(record_property):
-    """row(fault, seen, seconds, repeats): a row of the table in docs/reliability.md; see tests.chaos.table.
-
-    Args:
-        fault: what was done to what.
-        seen: what the server says of the run then.
-        seconds: from the fault's end until the server said so.
-        repeats: what the next run did again.
-    """
-
-    def note(fault, seen, seconds, repeats):
-        assert seconds <= TRUE_WITHIN
-        record_property("faults", [fault, seen, f"{seconds:.0f} s" if seconds >= 1 else "under 1 s", repeats])
-
-    return note

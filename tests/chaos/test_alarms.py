@@ -53,8 +53,8 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     file = pipeline.folder / "pipeline.yaml"
     file.write_text(file.read_text().replace("gate: {", "gate: {hold: true, "))
     pipeline.fast()
-    (late,) = host.ask("/automations/filter", {"automations": {"name": {"any_": ["headway alarmed: late"]}}})
-    assert late["trigger"]["within"] == 60.0
+    (alarm,) = host.ask("/automations/filter", {"automations": {"name": {"any_": ["headway alarmed: late"]}}})
+    assert alarm["trigger"]["within"] == 60.0
     fields = (
         "name",
         "description",
@@ -65,8 +65,8 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
         "actions_on_trigger",
         "actions_on_resolve",
     )
-    body = {field: late[field] for field in fields} | {"trigger": late["trigger"] | {"within": LATE_SECONDS}}
-    host.ask(f"/automations/{late['id']}", body, method="PUT")
+    body = {field: alarm[field] for field in fields} | {"trigger": alarm["trigger"] | {"within": LATE_SECONDS}}
+    host.ask(f"/automations/{alarm['id']}", body, method="PUT")
 
     worker = host.pid("worker")
     os.kill(worker, signal.SIGSTOP)
@@ -75,15 +75,11 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
         run = host.start("retrain/alarmed")
         until(lambda: told, about=lambda: host.flow_run(run)["state"])
         seconds = time.monotonic() - began
+        late = host.flow_run(run)
         assert len(told) == 1 and told[0].startswith("headway: alarmed late: retrain "), told
     finally:
         os.kill(worker, signal.SIGCONT)
-    row(
-        "no worker takes the run (alarm late)",
-        "Late, and who is to be told is",
-        seconds,
-        "nothing: it runs once a worker is there",
-    )
+    row("no worker takes the run (alarm late)", late, seconds, "nothing: it runs once a worker is there")
 
     ended = host.ended(run, 180)
     assert ended["name"].endswith(": needs a person"), ended["state"]

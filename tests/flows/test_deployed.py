@@ -234,7 +234,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 @pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(
-    server, client, typed, project, tmp_path
+    server, client, typed, project, tmp_path, row
 ):
     ids = {}
     for seed, name in enumerate(("one", "two")):
@@ -290,6 +290,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     # the second half is killed: the other pipeline gets the GPU, and the same flow goes on from the checkpoint
     kill(second_half.of(client, str(one)).id)
     until(lambda: half(one).is_crashed(), 300, about)
+    row("kill -9 of the second half", half(one).type.title())
     until(lambda: trainings() == 2, 300, about)
     before = steps()
     cancel(second_half.of(client, str(two)).id)
@@ -308,6 +309,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
             end(preparing)
             until(lambda id=preparing: client.read_flow_run(id).state.is_final(), 300, about)
             assert half(preparing) is None
+    row("kill -9 of the first half", f"{client.read_flow_run(preparing).state.type.title()}, and no second half")
     last = client.create_flow_run_from_deployment(ids["two"], parameters={"set": {"training.steps": 16}}).id
     until(lambda: half(last) and half(last).is_final(), 300, about)
     assert half(last).is_completed() and "is promoted" in half(last).message, half(last)

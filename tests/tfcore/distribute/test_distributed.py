@@ -419,7 +419,7 @@ def ended(monkeypatch, asked, out, **act):
 
 @pytest.mark.chaos
 def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
-    examples, pair_stopped, tmp_path, monkeypatch
+    examples, pair_stopped, tmp_path, monkeypatch, row
 ):
     asked = request(examples, **KILLED, **TWO).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     out = tmp_path / "killed"
@@ -429,6 +429,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     error = ended(monkeypatch, shorter, out, at=10, worker=1, signal="SIGSTOP")
     assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: it sent nothing for 3 seconds; all", str(error))
     assert "it begins anew" in error.fix
+    row("SIGSTOP to a worker that Headway started", "an error: it is frozen")
     # the stop of one that went so far was agreed on
     assert not (pair_stopped / "stopped").exists()
     shutil.copytree(pair_stopped / "checkpoints", asked.checkpoints, dirs_exist_ok=True)
@@ -463,11 +464,12 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert results[1] == {"steps": FEWER, "worker": 1}
     assert not (tmp_path / "1").exists(), "only the chief writes"
     same(weights(tmp_path / "0"), weights(pair_stopped / "whole"))
+    row("kill -9 of a worker that Headway started", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 
 @pytest.mark.chaos
-def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch):
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch, row):
     train(images, tmp_path / "images", Monitor())
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the chief, in the middle of writing the third checkpoint
@@ -480,6 +482,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     result = train(asked, tmp_path / "resumed", Monitor())
     assert (result["resumed_from"], result["reads"]) == (40, "own shards")
     same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
+    row("kill -9 of a worker on images", "the weights of one that lived")
     histories = [
         json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")
     ]
@@ -488,7 +491,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
 
 @pytest.mark.chaos
 def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(
-    examples, mirrored_killed, tmp_path, monkeypatch
+    examples, mirrored_killed, tmp_path, monkeypatch, row
 ):
     out, error = mirrored_killed
     asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
@@ -501,6 +504,7 @@ def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bit
     result = train(asked, tmp_path / "resumed", Monitor())
     assert result["resumed_from"] == 40
     same(weights(tmp_path / "resumed"), weights(out / "whole"))
+    row("kill -9 of a mirrored training", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 

@@ -166,7 +166,7 @@ def weights(prefix):
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path):
+def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path, row):
     whole = child(asked, tmp_path, "whole")
     assert whole["traces"] == 1 and whole["resumed_from"] is None
     again = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
@@ -181,6 +181,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
     assert histories[0] == histories[1]
+    row("kill -9 of a training on images", "the weights of one that lived")
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
     assert len(result["best_checkpoints"]) == 2
     for one in result["best_checkpoints"]:
@@ -189,7 +190,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path):
+def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row):
     whole = patients(tmp_path)
     data = TrainingData(whole.examples, whole.transform, seed=whole.seed, training=whole.training)
     assert data.holdout_rows % 16 == 0 and data.holdout_rows + data.rows == 640  # whole patients
@@ -203,3 +204,4 @@ def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
     assert histories[0] == histories[1] and sum("holdout_loss" in row for row in histories[0]) == 6
+    row("kill -9 of a training on rows of units", "the weights of one that lived")
