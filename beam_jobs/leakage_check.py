@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.ingest.merge import file_names, rows_before
-from beam_jobs.ingest.range_worker import Places, RangeWork
+from beam_jobs.ingest.range_worker import Mask, Places, RangeWork
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
@@ -40,7 +40,6 @@ from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.storage.manifest import FileEntry, entries
 from headway.tabular.splits import SPLITS
-from headway.tabular.stacked import Mask
 from headway.validation.anomaly import SplitProof
 
 FILE = "splits.json"

@@ -26,7 +26,7 @@ from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes
 from headway.process_tuning import give_back
-from headway.records.grouping import Rows, one_batch
+from headway.records.grouping import one_batch
 from headway.records.shard import Shard
 from headway.schema.columns import LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
@@ -40,12 +40,12 @@ from headway.tabular.expressions import parse
 from headway.tabular.list_arrays import is_text, value_type
 from headway.tabular.row_split import RowSplit
 from headway.tabular.splits import Assigned, place_hash
-from headway.tabular.stacked import Dictionaries, Mask, Stack
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""
 _LEAST_ROWS = 512
 """Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
+Mask = NDArray[np.bool_]
 Places = NDArray[np.int64]
 """Which data row of the range each row of a batch is, from 0."""
 
@@ -114,9 +114,6 @@ class RangeWork(RangeRows):
         self._request, self._folder = request, folder
         self._where = parse(request.source.where) if request.source.where is not None else None
         self._columns, self._record_columns = request.columns(), request.record_columns()
-        self._classic = request.records.rows == 1
-        self._words: Dictionaries | None = None
-        """Of the last batch of a wide table: those of the next one are often the same."""
         self._splits: dict[str, _Split] = {}
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
@@ -232,13 +229,6 @@ class RangeWork(RangeRows):
             arrays[UNIT] = unit
         stored_names = [column.name for column in self._record_columns]
         stored = pa.RecordBatch.from_arrays([arrays[name] for name in stored_names], names=stored_names)
-        if len(self._columns) >= WIDE and not self._classic:
-            parts = [None if len(places) == stored.num_rows else places for _, places in rows]
-            stacks = Stack.parts(stored, parts, self._words)
-            self._words = stacks[0].words
-            for (name, _), stack in zip(rows, stacks, strict=True):
-                self._split(name).add(stack)
-            return
         for name, places in rows:
             self._split(name).add(stored if len(places) == stored.num_rows else stored.take(pa.array(places)))
 
@@ -292,14 +282,14 @@ class _Split:
         self, folder: Path, columns: tuple[Column, ...], record_columns: tuple[Column, ...], rows_per_record: int
     ):
         folder.mkdir()
-        self._folder, self._counted = folder, len(columns)
+        self._folder = folder
         self._spill = folder / "spill"
         self._statistics = SplitStatistics.create(columns, spill=self._spill)
         self._shard = Shard(folder / SHARD, record_columns, rows_per_record)
         self._least = _LEAST_ROWS if len(columns) >= WIDE else 0
-        self._waiting: list[Rows] = []
+        self._waiting: list[pa.RecordBatch] = []
 
-    def add(self, batch: Rows) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         if sum(each.num_rows for each in self._waiting) >= self._least:
             self._take_waiting()
@@ -308,7 +298,7 @@ class _Split:
         if not self._waiting:
             return
         batch, self._waiting = one_batch(self._waiting), []
-        self._statistics.update(batch.leading(self._counted) if isinstance(batch, Stack) else batch)
+        self._statistics.update(batch)
         self._shard.add(batch)
 
     def finish(self) -> list[list[int]]:

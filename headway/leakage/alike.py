@@ -21,7 +21,6 @@ from headway.statistics.row_sample import hashed_texts
 from headway.tabular.hashing import NULL
 from headway.tabular.list_arrays import slots
 from headway.tabular.splits import SplitConfig, column_hash
-from headway.tabular.stacked import Stack
 
 DRAWN, KEPT = 256, 1024
 """Different rows that are kept of each split of a range, and of a span or a window."""
@@ -88,7 +87,7 @@ class Alike:
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """The hash of some whole rows, below the high half of their order."""
         columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
-        few = hashed_texts(Stack.parts(columns, [at])[0]).batch()  # the words of all columns are hashed together
+        few = hashed_texts(columns, at)
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
         return (order[at] & _HIGH) | (hashes >> _HALF)
 

@@ -12,8 +12,8 @@ present = 0; a null vector is as many of those as it is long, a null list is a l
 a dictionary column is null has an empty dictionary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,9 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.encode_many import (
-    MANY,
-    features_of_stack,
-    places_apart,
-    places_together,
-    worth_a_table,
-)
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import decoded, flatten, with_null_slots
-from headway.tabular.stacked import Stack
 
 _MOST = 1 << 31
 _FEW = 500
@@ -52,9 +44,7 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
     return b"".join(encode_records(batch, [batch.num_rows], columns)[0])
 
 
-def encode_records(
-    batch: pa.RecordBatch | Stack, sizes: Sequence[int], columns: Sequence[Column]
-) -> list[list[wire.Piece]]:
+def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
     """Encode rows as one Example per entry of `sizes`, the number of its rows; each as pieces to be joined.
 
     A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
@@ -65,11 +55,13 @@ def encode_records(
     """
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     entries: list[list[wire.Piece]] = [[] for _ in sizes]
-    for name, part in _all_features(batch, starts, columns):
-        key, data, tags = wire.key(name), part.data, part.tags
-        for pieces, start, end in zip(entries, part.ends, part.ends[1:], strict=False):
-            pieces.append(wire.entry_head(key, end - start, tags))
-            pieces.append(data[start:end])
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
+    for column in columns:
+        for name, part in _features(arrays[column.name], starts, column):
+            key, data, tags = wire.key(name), part.data, part.tags
+            for pieces, start, end in zip(entries, part.ends, part.ends[1:], strict=False):
+                pieces.append(wire.entry_head(key, end - start, tags))
+                pieces.append(data[start:end])
     lengths = [sum(map(len, pieces)) for pieces in entries]
     for i, length in enumerate(lengths):
         if length >= _MOST:
@@ -77,26 +69,6 @@ def encode_records(
             raise DataError(f"a record of {sizes[i]} rows takes more than 2 GiB", where="records", fix=fix)
         entries[i].insert(0, wire.nested(length, wire.ONE))
     return entries
-
-
-def _all_features(
-    batch: pa.RecordBatch | Stack, starts: NDArray[np.int64], columns: Sequence[Column]
-) -> Iterator[tuple[str, Part]]:
-    features_of: list[list[tuple[str, Part]] | None] = [None] * len(columns)
-    if isinstance(batch, Stack):
-        place = {name: i for i, name in enumerate(batch.names)}
-        assert [place[column.name] for column in columns] == list(range(batch.num_columns))
-        array_of: Callable[[str], pa.Array] = batch.column
-        features_of = features_of_stack(batch, columns, starts)
-    else:
-        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))  # looking up each name would be quadratic
-        array_of = arrays.__getitem__
-        if len(columns) >= MANY:
-            names = [column.name for column in columns]
-            stack = Stack.of(pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names))
-            features_of = features_of_stack(stack, columns, starts)
-    for column, features in zip(columns, features_of, strict=True):
-        yield from _features(array_of(column.name), starts, column) if features is None else features
 
 
 def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, Part]]:
@@ -174,13 +146,54 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDA
     codes = (indices if present is None else pc.fill_null(indices, 0)).to_numpy()
     if not len(dictionary):
         return Part(b"", [0] * (records + 1), wire.WORDS), np.zeros(len(codes), np.uint8)
-    if worth_a_table(len(dictionary), records, len(codes)):
-        orders, places = places_together(codes, present, starts, len(dictionary))
+    if records * len(dictionary) <= 4 * len(codes):
+        orders, places = _places_at_once(codes, present, starts, len(dictionary))
     else:  # a large dictionary, of which a record uses little
-        orders, places = places_apart(codes, present, starts)
+        orders, places = _places_one_by_one(codes, present, starts)
     if present is not None:
         places = np.where(present, places, places.dtype.type(0))
     return _words(strings(dictionary), orders), places
+
+
+def _places_at_once(
+    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
+) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
+    """Each record's distinct codes, all below `size`, in order of first appearance; and each row's place among them."""
+    rows, records = len(codes), len(starts) - 1
+    slots = codes.astype(np.int64)
+    if records > 1:
+        slots += np.repeat(np.arange(records) * size, np.diff(starts))
+    at = np.arange(rows - 1, -1, -1)
+    first = np.full(records * size, rows, np.int64)
+    # backwards, so that the earliest row is written last
+    if present is None:
+        first[slots[::-1]] = at
+    else:
+        filled = present[::-1]
+        first[slots[::-1][filled]] = at[filled]
+    table = first.reshape(records, size)
+    order = np.argsort(table, axis=1, kind="stable")
+    used = np.count_nonzero(table < rows, axis=1)
+    small = int(used.max(initial=0)) <= 0x80
+    place = np.zeros((records, size), np.uint8 if small else np.int64)
+    np.put_along_axis(place, order, np.arange(size).astype(place.dtype)[None, :], axis=1)
+    return [order[i, : used[i]] for i in range(records)], place.reshape(-1)[slots]
+
+
+def _places_one_by_one(
+    codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64]
+) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
+    """Compute the result of `_places_at_once` one record at a time."""
+    orders, places = [], np.zeros(len(codes), np.int64)
+    for start, end in pairwise(starts.tolist()):
+        rows_held = slice(start, end) if present is None else start + np.flatnonzero(present[start:end])
+        distinct, at, which = np.unique(codes[rows_held], return_index=True, return_inverse=True)
+        order = np.argsort(at, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        places[rows_held] = place[which]
+        orders.append(distinct[order].astype(np.int64))
+    return orders, places
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> Part:

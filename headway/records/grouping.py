@@ -12,7 +12,6 @@ group is null is a group by itself, and a group that the end of a range cuts is 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,6 @@ from headway.errors import DataError
 from headway.schema.columns import Column, named_for
 from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
 from headway.tabular.splits import column_hash
-from headway.tabular.stacked import CODES, DTYPES, Stack, joined
 
 RECORD_BYTES = 1 << 20
 """A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
@@ -34,9 +32,7 @@ _CODE = 2
 """What a code of a dictionary takes, about."""
 
 
-Rows: TypeAlias = Any
-"""A RecordBatch, or a Stack of a wide table."""
-Group = tuple[Rows, list[int]]
+Group = tuple[pa.RecordBatch, list[int]]
 """(rows, how many each of their records holds)"""
 
 
@@ -69,13 +65,13 @@ class RowGrouper:
 
     def __init__(self, rows: int, group: str | None = None, bytes: int | None = None, bound: int = GROUP_BYTES):
         self._rows, self._group, self._most, self._bound = rows, group, bytes, bound
-        self._waiting: list[Rows] = []  # rows of the record at hand
+        self._waiting: list[pa.RecordBatch] = []  # rows of the record at hand
         self._count = 0
         self._starts = np.zeros(0, np.int64)  # of the groups among them
         self._ends = np.zeros(0, np.int64)  # what they take, summed up
         self._last: np.uint64 | None = None
 
-    def add(self, batch: Rows) -> Iterator[Group]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[Group]:
         """Add rows, and yield the records that are complete.
 
         Raises:
@@ -129,7 +125,7 @@ class RowGrouper:
         self._ends = ends[begin:] - (ends[begin - 1] if begin else 0)
         self._count -= begin
 
-    def _cuts(self, batch: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
+    def _cuts(self, batch: pa.RecordBatch, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
         """The ends of the complete records, counted from the first waiting row."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
@@ -162,24 +158,18 @@ def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
     return RowGrouper(rows, named_for(columns, "group"))
 
 
-def copied(piece: Rows, of: int) -> Rows:
+def copied(piece: pa.RecordBatch, of: int) -> pa.RecordBatch:
     """Copy a small slice of a batch of so many rows, since a slice keeps the whole batch in memory."""
     if 2 * piece.num_rows >= of:
         return piece
-    rows = np.arange(piece.num_rows)
-    return piece.take(rows if isinstance(piece, Stack) else pa.array(rows))
+    return piece.take(pa.array(np.arange(piece.num_rows)))
 
 
-def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
+def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
     """The approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
-    arrays = batch.columns
-    if isinstance(batch, Stack):
-        arrays = list(batch.others.values())
-        for kind, places in batch.places.items():
-            fixed += len(places) * (_CODE if kind == CODES else DTYPES[kind].itemsize)
-    for array in arrays:
+    for array in batch.columns:
         size = _CODE if pa.types.is_dictionary(array.type) else cell_bytes(array, _CODE)
         if isinstance(size, int):
             fixed += size
@@ -188,12 +178,10 @@ def row_bytes(batch: Rows) -> int | NDArray[np.int64]:
     return fixed if varying is None else varying + fixed
 
 
-def one_batch(batches: list[Rows]) -> Rows:
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate batches of one schema."""
     if len(batches) == 1:
         return batches[0]
-    if isinstance(batches[0], Stack):
-        return joined(batches)
     return as_batch(pa.Table.from_batches(batches).unify_dictionaries())
 
 

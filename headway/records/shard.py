@@ -8,9 +8,11 @@ shard.finish()                                     # the rows of each record, pa
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
-from headway.records.grouping import Group, Rows, grouper
+from headway.records.grouping import Group, grouper
 from headway.records.spec import packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
@@ -24,7 +26,7 @@ class Shard(ShardWriter):
         self._columns = columns
         self._grouper = None if rows_per_record == 1 else grouper(rows_per_record, columns)
 
-    def add(self, batch: Rows) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         if self._grouper is None:
             self.write_many(encode_classic(batch, self._columns))
         else:

@@ -58,38 +58,15 @@ def varints_cut(
     """
     if values.dtype == np.uint8 or not len(values):
         return np.ascontiguousarray(values, np.uint8).data, starts.tolist()
-    return varints_of_many(np.ascontiguousarray(values, np.int64)[None], starts)[0]
-
-
-def varints_of_many(block: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[memoryview, list[int]]]:
-    """Encode each row of an int64 [columns, n] like `varints_cut`, at the same `starts`, the last of which is n.
-
-    Rows whose values take as many bytes at most are worked on together.
-    """
-    columns, n = block.shape
-    encoded: list[tuple[memoryview, list[int]]] = [(memoryview(b""), [0] * len(starts))] * columns
-    if not n:
-        return encoded
-    bits = block.view(np.uint64)
-    widths = 1 + np.searchsorted(_LIMITS, bits.max(axis=1), side="right")
-    at = starts.tolist()
-    for width in np.unique(widths).tolist():
-        which = np.flatnonzero(widths == width)
-        chosen = bits if len(which) == columns else bits[which]
-        if width == 1:
-            for i, row in zip(which.tolist(), chosen.astype(np.uint8), strict=True):
-                encoded[i] = row.data, at
-            continue
-        parts, keep = _sevens(chosen.ravel(), width)
-        if width <= 8 and int(chosen.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
-            data, ends = memoryview(parts.tobytes()), np.arange(chosen.size + 1) * width
-        else:
-            data = parts[keep].data
-            ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
-        places = ends[np.arange(len(which))[:, None] * n + starts].tolist()
-        for i, place in zip(which.tolist(), places, strict=True):
-            encoded[i] = data, place
-    return encoded
+    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
+    width = 1 + int(np.searchsorted(_LIMITS, bits.max(), side="right"))
+    if width == 1:
+        return bits.astype(np.uint8).data, starts.tolist()
+    parts, keep = _sevens(bits, width)
+    if width <= 8 and int(bits.min()) >> 7 * (width - 1):  # all of one width, such as running numbers
+        return memoryview(parts.tobytes()), (starts * width).tolist()
+    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)])
+    return parts[keep].data, ends[starts].tolist()
 
 
 def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Shape, StoredType
 from headway.statistics.counts import Budget, NumberCounts, TextCounts, top
-from headway.statistics.sketches import SMALL, USUAL, Sketches
+from headway.statistics.sketches import SMALL, USUAL, Size, Sketches
 from headway.tabular.hashing import hash_texts
 from headway.tabular.list_arrays import flatten, run_starts
 
@@ -31,7 +31,7 @@ MAX_DISTINCT = 65_536
 MAX_ALL = 1 << 21
 """So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
 _FEW_VALUES, _ROWS_PER_VALUE, _RECURRING_VALUES = 50, 10, 1000
-_LEAST_DISTINCT, _WIDE = 256, 512
+_LEAST_DISTINCT, _MOST_USUAL = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
 """Values that tell most columns of fractions from columns of whole numbers."""
@@ -43,22 +43,14 @@ class Limits:
     order of rows changes them."""
 
     distinct: int = MAX_DISTINCT
-    wide: bool = False
-    """Sketches are small, and less exact."""
+    sketch: Size = USUAL
 
     @classmethod
     def of(cls, columns: int) -> Self:
         """The limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512
         columns."""
-        return cls(min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1))), columns > _WIDE)
-
-    @property
-    def pending(self) -> int:
-        """The number of values that wait before they are folded."""
-        return self.distinct // 4 if self.wide else 2 * self.distinct
-
-    def sketches(self) -> Sketches:
-        return Sketches(SMALL if self.wide else USUAL)
+        distinct = min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1)))
+        return cls(distinct, SMALL if columns > _MOST_USUAL else USUAL)
 
 
 class ColumnStatistics:
@@ -95,7 +87,7 @@ class ColumnStatistics:
         self.text = TextCounts(budget) if type == "bytes" else None
         self.numbers: NumberCounts | None = None
         if type != "bytes":
-            self.numbers = NumberCounts(self._dtype, self.limits.pending)
+            self.numbers = NumberCounts(self._dtype, 2 * self.limits.distinct)
         self.sketches: Sketches | None = None
 
     @property
@@ -177,40 +169,16 @@ class ColumnStatistics:
             m2 = float(((wide - mean) ** 2).sum())
         at_zero = int(np.searchsorted(distinct, 0))
         zeros = int(counts[at_zero]) if at_zero < len(distinct) and distinct[at_zero] == 0 else 0
-        self.fold_numbers(n, mean, m2, zeros, distinct[0].item(), distinct[-1].item())
-        if self.sketches is None:
-            self.count_numbers(distinct, counts)
+        self._fold_moments(n, mean, m2)
+        self._fold_extremes(distinct[0].item(), distinct[-1].item())
+        self.zeros += zeros
+        if self.numbers is not None:
+            self.numbers.add(distinct, counts)
+            self._sketch_if_many()
         else:
+            assert self.sketches is not None
             full = np.repeat(distinct, counts) if ordered is None else ordered
             self.sketches.add(full, distinct)
-
-    def fold_numbers(
-        self, n: int, mean: float, m2: float, zeros: int, low: float | int, high: float | int, *, folded: bool = False
-    ) -> None:
-        """Add the moments of `n` finite values whose `rows`, `missing` and the like were added already.
-
-        Args:
-            folded: the moments are of several batches, folded together: they stay as they are if there are no others.
-        """
-        if folded and n == self.finite:
-            self.mean, self.m2 = mean, m2
-        else:
-            self._fold_moments(n, mean, m2)
-        self.zeros += zeros
-        self._fold_extremes(low, high)
-
-    def count_numbers(self, distinct: NDArray[Any], counts: NDArray[np.int64]) -> None:
-        """Add to the complete counts; beyond the limits they become sketches."""
-        assert self.numbers is not None
-        self.numbers.add(distinct, counts)
-        self._overflow_if_wide()
-
-    def uncounted(self) -> bool:
-        """Keep no counts from the start, unless there are some already; return whether that is so."""
-        if self.numbers is None or self.numbers.at_most:
-            return False
-        self._sketch()
-        return True
 
     def _update_text(self, array: pa.Array) -> None:
         if pa.types.is_dictionary(array.type):
@@ -220,11 +188,7 @@ class ColumnStatistics:
         else:
             counted = pc.drop_null(array).value_counts()
             values, counts = counted.field("values"), counted.field("counts").to_numpy()
-        self.count_words(values, counts)
-
-    def count_words(self, values: pa.Array, counts: NDArray[np.int64]) -> None:
-        """Add distinct words, and the number of times that each occurs, which may be 0."""
-        if not counts.all():
+        if not counts.all():  # a dictionary may have words that no row has
             used = np.flatnonzero(counts)
             values, counts = values.take(pa.array(used)), counts[used]
         if not len(values):
@@ -239,7 +203,7 @@ class ColumnStatistics:
     def _sketch(self) -> Sketches:
         """Replace complete counts by sketches; text keeps only an estimate of its number of distinct values."""
         if self.sketches is None:
-            self.sketches = self.limits.sketches()
+            self.sketches = Sketches(self.limits.sketch)
             self._absorb(self)
             self.text = self.numbers = None
         return self.sketches
@@ -253,7 +217,7 @@ class ColumnStatistics:
         elif other.numbers is not None:
             self.sketches.absorb(*other.numbers.sorted())
 
-    def _overflow_if_wide(self) -> None:
+    def _sketch_if_many(self) -> None:
         most = self.limits.distinct
         if self.numbers is not None and self.numbers.at_most > most and len(self.numbers) > most:
             self._sketch()
@@ -306,7 +270,7 @@ class ColumnStatistics:
             self.text.merge(other.text)
         elif self.numbers is not None and other.numbers is not None:
             self.numbers.add_rising(*other.numbers.sorted())
-            self._overflow_if_wide()
+            self._sketch_if_many()
 
     # --- reading
 

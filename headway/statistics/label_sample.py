@@ -2,7 +2,7 @@
 
     sample = LabelSample(4096)
     drawn = sample.choose(label, priority)     # of any number of batches; merge() adds another piece's sample
-    sample.add(drawn, priority, rows, taken)
+    sample.add(drawn, priority, rows, sampled)
     sample.table()                             # at most `rows` rows, an equal share of each class; None: no classes
 
 Each class keeps its rows of least priority, so that the sample is the same however rows came in batches and pieces. A label
@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.statistics.row_sample import Drawn, RowSample, rows_for, with_priority, without_priority
+from headway.statistics.row_sample import Drawn, RowSample, joined, rows_for, with_priority, without_priority
 from headway.tabular.splits import column_hash
-from headway.tabular.stacked import Stack, joined
 
 FILE = "sample_by_label.arrow"
 MOST_CLASSES = 32
@@ -73,16 +72,16 @@ class LabelSample:
                 drawn.append((sample, chosen))
         return drawn
 
-    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, stack: Stack) -> None:
+    def add(self, drawn: list[tuple[RowSample, Rows]], priority: Hashes, rows: Rows, sampled: pa.RecordBatch) -> None:
         """Add the rows that `choose` returned.
 
         Args:
-            stack: `hashed_texts` of the batch's rows `rows`, all that were drawn among them.
+            sampled: `hashed_texts` of the batch's rows `rows`, all that were drawn among them.
         """
         places = np.zeros(len(priority), np.int64)
         places[rows] = np.arange(len(rows))
         for sample, chosen in drawn:
-            sample.add(priority[chosen], stack.take(places[chosen]))
+            sample.add(priority[chosen], sampled.take(pa.array(places[chosen])))
 
     def _know(self, classes: list[int] | None) -> bool:
         """Make room for classes; False, for good, when there are too many of them."""
@@ -112,7 +111,7 @@ class LabelSample:
     def table(self) -> pa.Table | None:
         """The sampled rows, class after class. None: the label has no classes, or there are no rows."""
         drawn = self._drawn()
-        return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn]).batch()]) if drawn else None
+        return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn])]) if drawn else None
 
     def save(self, path: Path) -> None:
         """Write the sample, unless it is empty; the same sample gives the same bytes."""

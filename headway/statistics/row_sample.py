@@ -2,7 +2,7 @@
 
     sample = RowSample.create(11)
     priority, rows = sample.choose(batch.num_rows)     # of any number of batches; merge() adds another piece's sample
-    sample.add(priority[rows], hashed_texts(Stack.parts(batch, [rows])[0]))
+    sample.add(priority[rows], hashed_texts(batch, rows))
     sample.table()                             # at most `rows` rows, in the order of a random draw
 
 Which rows are kept is drawn by a hash of their number within the piece, so the same rows give the same sample, a sample of
@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.tabular.hashing import NULL, mix64
-from headway.tabular.list_arrays import as_batch
+from headway.tabular.list_arrays import as_batch, is_number
 from headway.tabular.splits import column_hash
-from headway.tabular.stacked import CODES, Dictionaries, Stack, joined
 
 FILE = "sample.arrow"
 PRIORITY = "__priority"
@@ -30,7 +29,7 @@ MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
 """Rows kept of a narrow table, of a very wide one, and the cells that bound those in between."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 Priority = NDArray[np.uint64]
-Drawn = tuple[Priority, Stack]
+Drawn = tuple[Priority, pa.RecordBatch]
 """Rows and the priority of each."""
 
 
@@ -92,7 +91,7 @@ class RowSample:
         if drawn is not None and len(drawn[0]):
             self.add(*drawn)
 
-    def add(self, priority: Priority, rows: Stack) -> None:
+    def add(self, priority: Priority, rows: pa.RecordBatch) -> None:
         """Add chosen rows, in the form that `hashed_texts` returns."""
         self._drawn.append((priority, rows))
         self._pending += len(priority)
@@ -106,7 +105,7 @@ class RowSample:
         if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
             priority = np.concatenate([priorities for priorities, _ in self._drawn])
             order = np.argsort(priority, kind="stable")[: self.rows]
-            rows = joined([stack for _, stack in self._drawn]).take(order)
+            rows = joined([rows for _, rows in self._drawn]).take(pa.array(order))
             self._drawn, self._pending = [(priority[order], rows)], len(order)
             if len(order) == self.rows:
                 # strictly below: of an equal draw the rows that came first stay
@@ -120,7 +119,7 @@ class RowSample:
     def table(self) -> pa.Table | None:
         """The sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
         drawn = self.drawn()
-        return pa.Table.from_batches([drawn[1].batch()]) if drawn is not None else None
+        return pa.Table.from_batches([drawn[1]]) if drawn is not None else None
 
     def save(self, path: Path) -> None:
         """Write the sample, unless it is empty; the same sample gives the same bytes."""
@@ -141,65 +140,45 @@ class RowSample:
         return sample
 
 
-def with_priority(priority: Priority, rows: Stack) -> pa.RecordBatch:
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Sampled rows one after the other."""
+    return batches[0] if len(batches) == 1 else as_batch(pa.Table.from_batches(batches))
+
+
+def with_priority(priority: Priority, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Sampled rows in the form of the file."""
-    arrays: list[pa.Array | None] = [None] * len(rows.names)
-    for kind, places in rows.places.items():
-        block, mask = rows.values[kind], rows.present[kind]
-        for row, i in enumerate(places):
-            # in buffers of their own: those of a slice have slack, which would show in the bytes of the file
-            arrays[i] = pa.array(np.ascontiguousarray(block[row]), mask=None if mask is None else ~mask[row])
-    return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.names])
+    arrays = [_alone(array) for array in rows.columns]
+    return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.schema.names])
+
+
+def _alone(array: pa.Array) -> pa.Array:
+    """An array in buffers of its own, with 0 for a null: what else a buffer holds would show in the bytes of the file."""
+    if not array.null_count:
+        return pa.array(np.ascontiguousarray(array.to_numpy()))
+    return pa.array(pc.fill_null(array, 0).to_numpy(), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 def without_priority(table: pa.Table) -> Drawn:
     """The reverse of `with_priority`."""
     batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
-    return batch.column(place).to_numpy(), Stack.of(batch.remove_column(place))
+    return batch.column(place).to_numpy(), batch.remove_column(place)
 
 
-def hashed_texts(rows: Stack) -> Stack:
-    """The form of sampled rows: numbers stay, texts and lists become hashes, nulls stay null. The words of all columns
-    are hashed together: there may be thousands of columns of a few rows each."""
-    numeric = [kind for kind in rows.places if kind != CODES]
-    places = {kind: rows.places[kind] for kind in numeric}
-    values, present = {kind: rows.values[kind] for kind in numeric}, {kind: rows.present[kind] for kind in numeric}
-    coded = rows.places.get(CODES, [])
-    hashes = np.empty((len(coded) + len(rows.others), rows.num_rows), np.uint64)
-    if coded:
-        hashes[: len(coded)] = _word_hashes(rows)
-    for at, array in enumerate(rows.others.values(), len(coded)):
-        hashes[at] = column_hash(array)
-    if len(hashes):
-        # in the order of the columns, as they are read from a file
-        order = np.argsort([*coded, *rows.others])
-        hashes = hashes[order] if rows.others else hashes
-        places["uint64"] = sorted([*coded, *rows.others])
-        values["uint64"] = hashes
-        valid = hashes != NULL
-        present["uint64"] = None if valid.all() else valid
-    for kind, mask in present.items():
-        if mask is not None:  # what stands there must not show in a file
-            values[kind] = np.where(mask, values[kind], values[kind].dtype.type(0))
-    return Stack(rows.names, rows.num_rows, places, values, present, Dictionaries([]), {})
+def hashed_texts(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+    """Some rows in the form of sampled ones: numbers stay, texts and lists become hashes, nulls stay null."""
+    places = pa.array(rows)
+    arrays = [_hashed(array.take(places)) for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _word_hashes(rows: Stack) -> NDArray[np.uint64]:
-    """The hash of each row's word, for all columns of codes."""
-    codes, mask = rows.values[CODES], rows.present[CODES]
-    hashes = np.full(codes.shape, NULL)
-    if int(rows.words.bases[-1]) <= codes.size or "hashes" in vars(rows.words):
-        at = codes + rows.words.bases[:-1, None]
-        if mask is None:
-            return rows.words.hashes[at]
-        hashes[mask] = rows.words.hashes[at[mask]]
-        return hashes
-    for i, words in enumerate(rows.words.arrays):  # of which these rows use little
-        valid = slice(None) if mask is None else mask[i]
-        used, which = np.unique(codes[i, valid], return_inverse=True)
-        hashes[i, valid] = column_hash(words.take(pa.array(used)))[which]
-    return hashes
+def _hashed(array: pa.Array) -> pa.Array:
+    if is_number(array.type):
+        return array
+    if pa.types.is_dictionary(array.type) and len(array.dictionary) > len(array):  # of which these rows use little
+        array = array.dictionary_decode()
+    hashes = column_hash(array)
+    return pa.array(hashes, mask=hashes == NULL)
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

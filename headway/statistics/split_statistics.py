@@ -31,8 +31,6 @@ from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
 from headway.statistics.row_sample import RowSample, hashed_texts
-from headway.statistics.wide_update import Numbers, Words
-from headway.tabular.stacked import CODES, Stack
 
 _quoted = json.encoder.encode_basestring_ascii
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
@@ -56,23 +54,12 @@ _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
 
 class SplitStatistics:
     def __init__(self, columns: dict[str, ColumnStatistics]):
-        self._columns = columns
+        self.columns = columns
         self.rows = 0
         self.sample = RowSample.create(len(columns))
         """Some rows whole, for what only columns seen together can tell."""
         self.by_label = LabelSample.create(len(columns))
         """The same with as many rows of each class of the label."""
-        self._many: dict[str, Numbers | Words] = {}
-
-    @property
-    def columns(self) -> dict[str, ColumnStatistics]:
-        for many in self._many.values():
-            many.settle()
-        return self._columns
-
-    @columns.setter
-    def columns(self, columns: dict[str, ColumnStatistics]) -> None:
-        self._columns, self._many = columns, {}
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> Self:
@@ -84,28 +71,19 @@ class SplitStatistics:
     def described(self, columns: Iterable[Column]) -> Self:
         """These statistics, which now know of each column whether it holds dates or times; files do not keep it."""
         for column in columns:
-            if column.temporal is not None and column.name in self._columns:
-                self._columns[column.name].temporal = column.temporal
+            if column.temporal is not None and column.name in self.columns:
+                self.columns[column.name].temporal = column.temporal
         return self
 
-    def update(self, batch: pa.RecordBatch | Stack) -> None:
-        """Add a batch of stored columns; unknown columns are an error of the caller."""
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of stored columns; columns that are not counted are passed over."""
         self.rows += batch.num_rows
-        if isinstance(batch, Stack):
-            stack, label = batch, batch.column(LABEL) if LABEL in self._columns else None
-            self._update_many(stack)
-        else:
-            # looking up each name would be quadratic
-            arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-            stored = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns], names=list(self._columns))
-            label = arrays.get(LABEL)
-            if any(column.limits.wide for column in self._columns.values()):
-                stack = Stack.of(stored)
-                self._update_many(stack)
-            else:
-                stack = None
-                for name, column in self._columns.items():
-                    column.update(arrays[name])
+        # looking up each name would be quadratic
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        counted = pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        for column, array in zip(self.columns.values(), counted.columns, strict=True):
+            column.update(array)
+        label = arrays.get(LABEL)
         priority, chosen = self.sample.choose(batch.num_rows)
         drawn = self.by_label.choose(label, priority) if label is not None else []
         sampled = np.zeros(batch.num_rows, np.bool_)
@@ -114,29 +92,10 @@ class SplitStatistics:
         rows = np.flatnonzero(sampled)
         if not len(rows):
             return
-        sampled_rows = hashed_texts(Stack.parts(stored, [rows])[0] if stack is None else stack.take(rows))
+        sampled_rows = hashed_texts(counted, rows)
         if len(chosen):
-            self.sample.add(priority[chosen], sampled_rows.take(np.searchsorted(rows, chosen)))
+            self.sample.add(priority[chosen], sampled_rows.take(pa.array(np.searchsorted(rows, chosen))))
         self.by_label.add(drawn, priority, rows, sampled_rows)
-
-    def _update_many(self, stack: Stack) -> None:
-        """Update the columns of each kind in one go."""
-        columns = list(self._columns.values())
-        for kind, places in stack.places.items():
-            of_kind = [columns[i] for i in places]
-            if kind != CODES and not of_kind[0].limits.wide:
-                for column, array in zip(of_kind, stack.arrays(kind), strict=True):
-                    column.update(array)
-                continue
-            many = self._many.get(kind)
-            if many is None:
-                many = self._many[kind] = Words(of_kind) if kind == CODES else Numbers(of_kind)
-            if isinstance(many, Words):
-                many.add(stack.values[kind], stack.present[kind], stack.words)
-            else:
-                many.add(stack.values[kind], stack.present[kind])
-        for i, array in stack.others.items():
-            columns[i].update(array)
 
     def merge(self, other: Self) -> None:
         """Add the rows of another piece.
@@ -151,10 +110,8 @@ class SplitStatistics:
                 fix="ingest the spans of a window with the same columns and types",
             )
         self.rows += other.rows
-        others = other.columns
         for name, column in self.columns.items():
-            column.merge(others[name])
-        self._many = {}  # what it knows of the columns may hold no longer
+            column.merge(other.columns[name])
         self.sample.merge(other.sample)
         self.by_label.merge(other.by_label)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 
 from headway.statistics.row_sample import CELLS, LEAST_ROWS, MOST_ROWS, RowSample, hashed_texts, rows_for
-from headway.tabular.stacked import Stack
 
 
 def _batches(rows, size=10_000):
@@ -22,7 +21,7 @@ def _sample(batches, rows=500):
     sample = RowSample(rows)
     for batch in batches:
         priority, chosen = sample.choose(batch.num_rows)
-        sample.add(priority[chosen], hashed_texts(Stack.parts(batch, [chosen])[0]))
+        sample.add(priority[chosen], hashed_texts(batch, chosen))
     return sample
 
 

@@ -213,3 +213,46 @@ def test_the_file_is_json_as_indented(columns, tmp_path):
     made.save(tmp_path)
     text = (tmp_path / "statistics.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1) + "\n"
+
+
+@pytest.fixture
+def wide_columns():
+    kinds = ("float32", "int64", "bytes")
+    return tuple(Column(name=f"c{i}", type=kinds[i % 3], nullable=True) for i in range(900))
+
+
+@pytest.mark.long
+def test_pieces_merged_repeat_and_are_as_good_as_the_whole(wide_columns, tmp_path):
+    random = np.random.default_rng(8)
+    rows = 6000
+    makers = [
+        lambda: pa.array(random.standard_normal(rows).astype(np.float32)),
+        lambda: pa.array(random.integers(0, 10**9, rows)),
+        lambda: pa.array([b"%d" % v for v in random.integers(0, 50, 100)], pa.binary()).take(
+            pa.array(random.integers(0, 100, rows))
+        ),
+    ]
+    batch = pa.record_batch([makers[i % 3]() for i in range(900)], names=[c.name for c in wide_columns])
+    whole = SplitStatistics.create(wide_columns)
+    whole.update(batch)
+    folders = []
+    for i, piece in enumerate([batch.slice(0, 100), batch.slice(100, 2900), batch.slice(3000)]):
+        part = SplitStatistics.create(wide_columns, spill=tmp_path / "spill")
+        part.update(piece)
+        part.save(tmp_path / str(i))
+        folders.append(tmp_path / str(i))
+    for name in ("one", "two"):
+        merge_all(folders, wide_columns, spill=tmp_path / "spill").save(tmp_path / name)
+    saved = [sorted((tmp_path / name).iterdir()) for name in ("one", "two")]
+    assert [file.read_bytes() for file in saved[0]] == [file.read_bytes() for file in saved[1]]
+    merged = SplitStatistics.load(tmp_path / "one")
+    for name, column in merged.columns.items():
+        other = whole.columns[name]
+        assert (column.rows, column.missing) == (rows, 0)
+        if column.type == "bytes":
+            assert column.top() == other.top() and len(column.top()) <= 50
+        else:
+            assert column.distinct == other.distinct and not column.complete
+            values = np.sort(batch.column(name).to_numpy())
+            ranks = np.searchsorted(values, column.quantile([0.1, 0.5, 0.9])) / rows
+            assert np.abs(ranks - [0.1, 0.5, 0.9]).max() < column.rank_error
