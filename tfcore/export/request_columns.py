@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
-from tfcore.export.packed_inputs import Group, pack
 from tfcore.export.signatures import Tensor, tensor_names
 from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
@@ -18,48 +17,36 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
-    """The tensors of a request, packed as `tfcore.export.packed_inputs` does, as raw columns of one length.
+    """The tensors of a request, by the names of `inputs`, as raw columns of one length.
 
     Without companions NaN in a nullable float column is null; with them, those of one value are spread over the rows.
     """
     names = tensor_names(columns)
-    groups = {_kind(group): group for group in pack(inputs)}
-    fed = {tensor.name for tensor in inputs}
-    nullable = {column.name for column in columns if names[column.name] + PRESENT in fed}
-    rows = _rows(tensors, [names[column.name] for column in columns], groups)
-    companions = {kind: _companions(groups[kind], tensors, rows) for kind in ("present", "length") if kind in groups}
-    by_tensor = {names[column.name]: column for column in columns}
+    values_of = {column.name: tensors[names[column.name]] for column in columns}
+    companions = [
+        tensor.name for tensor in inputs if tensor.column and tensor.default is not None and len(tensor.shape) == 1
+    ]
+    rows = _rows(
+        {names[name]: values for name, values in values_of.items()}, {name: tensors[name] for name in companions}
+    )
+    spread = {name: tf.broadcast_to(tensors[name], [rows]) for name in companions}
     raw: dict[str, RawColumn] = {}
-    for kind, group in groups.items():
-        members = [by_tensor[tensor.name] for tensor in group.tensors if kind not in companions and tensor.column]
-        if not members:
-            continue
-        values = tf.reshape(tensors[group.name], [len(members), rows])
-        present = None
-        if any(column.name in nullable for column in members):
-            present = _presence(companions["present"], groups["present"], [names[c.name] for c in members], rows)
-        elif any(column.nullable for column in members):  # as with companions, so that one trace serves both
-            present = tf.ones([len(members), rows], tf.bool)
-            if kind == "float32":
-                present = ~tf.math.is_nan(values) | tf.constant([[not column.nullable] for column in members])
-        if present is not None:
-            values = tf.where(present, values, tf.zeros([], values.dtype))
-        each = tf.unstack(values, len(members))
-        flags = [None] * len(members) if present is None else tf.unstack(present, len(members))
-        for column, value, is_known in zip(members, each, flags, strict=True):
-            raw[column.name] = RawColumn(value, is_known if column.nullable else None)
+    for kind in DTYPES:
+        members = [column for column in columns if column.type == kind and not column.shape]
+        if members:
+            values = tf.reshape(tf.concat([values_of[column.name] for column in members], 0), [len(members), rows])
+            known = _known(values, members, [spread.get(names[column.name] + PRESENT) for column in members])
+            if known is not None:
+                values = tf.where(known, values, tf.zeros([], values.dtype))
+            flags = [None] * len(members) if known is None else tf.unstack(known, len(members))
+            for column, value, flag in zip(members, tf.unstack(values, len(members)), flags, strict=True):
+                raw[column.name] = RawColumn(value, flag if column.nullable else None)
     for column in columns:
-        if column.name not in raw:
-            name = names[column.name]
-            present = None
-            if column.name in nullable:
-                present = companions["present"][_place(groups["present"], name + PRESENT)]
-            elif column.nullable and (column.is_list or column.type != "float32"):
+        if column.shape:
+            present, length = (spread.get(names[column.name] + ending) for ending in (PRESENT, LENGTH))
+            if present is None and column.nullable and (column.is_list or column.type != "float32"):
                 present = tf.ones([rows], tf.bool)
-            length = None
-            if "length" in groups and column.is_list:
-                length = companions["length"][_place(groups["length"], name + LENGTH)]
-            raw[column.name] = _shaped(column, tensors[name], present, length, rows)
+            raw[column.name] = _shaped(column, values_of[column.name], present, length, rows)
     return {column.name: raw[column.name] for column in columns}
 
 
@@ -69,19 +56,19 @@ def rows_of(columns: Mapping[str, RawColumn]) -> tf.Tensor:
     return tf.shape(one.values if one.lengths is None else one.lengths)[0]
 
 
-def list_of(name: str, tensors: Tensors, inputs: Sequence[Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """A list that is no column: (its values [rows, longest], bool of the same shape, which of them count).
 
     Raises:
         tf.errors.InvalidArgumentError: (while running) it has neither one row nor as many as there are.
     """
-    values, group = tensors[name], next(group for group in pack(inputs) if _kind(group) == "length")
+    values = tensors[name]
     given = tf.shape(values)[0]
     fits = tf.debugging.Assert((given == rows) | (given == 1), [f"{name} has", given, "rows, and there are", rows])
     with tf.control_dependencies([fits]):
         values = tf.broadcast_to(values, [rows, tf.shape(values)[1]])
     longest = tf.shape(values, tf.int64)[1]
-    lengths = _companions(group, tensors, rows)[_place(group, name + LENGTH)]
+    lengths = tf.broadcast_to(tensors[name + LENGTH], [rows])
     return values, tf.sequence_mask(tf.where(lengths < 0, longest, tf.minimum(lengths, longest)), longest)
 
 
@@ -98,37 +85,17 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
     return {column.name: given.get(column.name) or blank(column) for column in columns}
 
 
-def _kind(group: Group) -> str:
-    return group.name.removeprefix("packed_").rstrip("_")
-
-
-def _place(group: Group, name: str) -> int:
-    return [tensor.name for tensor in group.tensors].index(name)
-
-
-def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) -> tf.Tensor:
-    """Return the number of rows; ops that use it run only if all tensors agree on it."""
-    names, lengths, single = [], [], []
-    grouped = {tensor.name for group in groups.values() for tensor in group.tensors}
-    for kind, group in groups.items():
-        members = [tensor.name for tensor in group.tensors]
-        if group.tensors[0].column is not None:
-            names += members
-            lengths.append(tensors[group.lengths])
-            single += [kind in ("present", "length")] * len(members)
-    for name in values:
-        if name not in grouped:
-            names.append(name)
-            lengths.append(tf.shape(tensors[name])[:1])
-            single.append(False)
-    counts = tf.concat(lengths, 0)
-    first = single.index(False)
-    rows = counts[first]
+def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
+    """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart."""
+    names = [*values, *companions]
+    single = [False] * len(values) + [True] * len(companions)
+    counts = tf.concat([tf.shape(tensor)[:1] for tensor in (*values.values(), *companions.values())], 0)
+    rows = counts[0]
     wrong = (counts != rows) & ~((counts == 1) & tf.constant(single))
     odd = tf.boolean_mask(tf.constant(names), wrong)
     message = tf.strings.join(
         [
-            f"columns of different lengths: {names[first]} has ",
+            f"columns of different lengths: {names[0]} has ",
             tf.strings.as_string(rows),
             " rows, and these have others: ",
             tf.strings.reduce_join(odd[:20], separator=", "),
@@ -138,21 +105,19 @@ def _rows(tensors: Tensors, values: Sequence[str], groups: Mapping[str, Group]) 
         return tf.identity(rows)
 
 
-def _companions(group: Group, tensors: Tensors, rows: tf.Tensor) -> tf.Tensor:
-    """Return [tensors, rows] of companions that have one value in all, or one per row."""
-    lengths = tensors[group.lengths]
-    steps = tf.where(lengths == 1, tf.zeros_like(lengths), tf.ones_like(lengths))
-    places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
-    return tf.ensure_shape(tf.gather(tensors[group.name], places), [len(group.tensors), None])
+def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
+    """Return bool [columns, rows], what is present; None where no column can be null.
 
-
-def _presence(present: tf.Tensor, group: Group, names: Sequence[str], rows: tf.Tensor) -> tf.Tensor:
-    """Return bool [names, rows]; true for columns that cannot be null."""
-    places = {tensor.name: place for place, tensor in enumerate(group.tensors)}
-    order = [places.get(name + PRESENT, len(places)) for name in names]
-    if len(places) in order:
-        present = tf.concat([present, tf.ones([1, rows], tf.bool)], 0)
-    return present if order == list(range(len(places))) else tf.gather(present, tf.constant(order))
+    Args:
+        flags: the companion of each column, None where it has none.
+    """
+    if not any(column.nullable for column in columns):
+        return None
+    everything = tf.ones(tf.shape(values)[1:], tf.bool)
+    known = tf.stack([everything if flag is None else flag for flag in flags])
+    if all(flag is None for flag in flags) and values.dtype == tf.float32:
+        known = ~tf.math.is_nan(values) | tf.constant([[not column.nullable] for column in columns])
+    return known
 
 
 def _shaped(

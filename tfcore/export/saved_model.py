@@ -7,7 +7,6 @@ nothing that lives in a Python process: a PyFunc node would load elsewhere and c
 there, so it is refused here, by name.
 """
 
-import inspect
 import json
 import shutil
 import time
@@ -15,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from headway.errors import HeadwayError
@@ -27,7 +28,6 @@ from tfcore.export.formats import write_formats
 from tfcore.export.metadata import ModelMetadata, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import model_card
-from tfcore.export.packed_inputs import packed_specs, unpack
 from tfcore.export.request import ExportRequest
 from tfcore.export.request_columns import list_of, of_examples, of_tensors, rows_of, with_blanks
 from tfcore.export.signatures import (
@@ -40,7 +40,7 @@ from tfcore.export.signatures import (
     output_names,
     tensor_names,
 )
-from tfcore.export.warm_up import black_image, packed, warm_up_requests, write_warm_up
+from tfcore.export.warm_up import black_image, warm_up_requests, write_warm_up
 from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
@@ -93,10 +93,7 @@ class Served(tf.Module):
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
-        """A tf.function for each signature but `transform`; it takes the tensors as `tfcore.export.packed_inputs` packs them.
-
-        All of them call one trace of the transform and the model.
-        """
+        """A tf.function for each signature but `transform`. All of them call one trace of the transform and the model."""
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
             "classify": lambda tensors, columns: self._classified(tensors, self.predict(columns)),
         }
@@ -104,23 +101,20 @@ class Served(tf.Module):
         if (index := self._index) is not None:
             users = tuple(column for column in self._columns if column.name not in index.item)
             answers["embed"] = lambda _, columns: index.embed(self.transform(columns))
-            answers["top_k"] = lambda tensors, columns: self._best(index, tensors, columns, signatures["top_k"])
+            answers["top_k"] = lambda tensors, columns: self._best(index, tensors, columns)
 
         def function(name: str) -> Any:
             inputs = signatures[name].inputs
             asked = users if name == "top_k" else self._columns
             answer = answers.get(name, lambda _, columns: self.predict(columns))
             if name == "serve_examples":
-                spec = {"examples": tf.TensorSpec([None], tf.string, name="examples")}
-                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), spec)
-            return _named_function(
-                lambda tensors: answer(tensors, of_tensors(tensors, asked, inputs)), packed_specs(inputs)
-            )
+                return _named_function(lambda t: self.predict(of_examples(t["examples"], self._columns)), inputs)
+            return _named_function(lambda tensors: answer(tensors, of_tensors(tensors, asked, inputs)), inputs)
 
         return {name: function(name) for name in signatures if name != "transform"}
 
     def transform_function(self) -> Any:
-        """The tf.function of the signature `transform`, whose inputs are packed too."""
+        """The tf.function of the signature `transform`."""
         inputs = nullable_inputs(self._columns)
 
         def transformed(tensors: Tensors) -> Tensors:
@@ -128,10 +122,10 @@ class Served(tf.Module):
             names = output_names(list(outputs))  # those that a tensor can have
             return {names[name]: value for name, value in outputs.items()}
 
-        return _named_function(transformed, packed_specs(inputs))
+        return _named_function(transformed, inputs)
 
-    def _best(self, index: ItemIndex, tensors: Tensors, columns: dict[str, RawColumn], signature: Signature) -> Tensors:
-        excluded = list_of(EXCLUDE, tensors, signature.inputs, rows_of(columns))
+    def _best(self, index: ItemIndex, tensors: Tensors, columns: dict[str, RawColumn]) -> Tensors:
+        excluded = list_of(EXCLUDE, tensors, rows_of(columns))
         return index.top_k(self.transform(with_blanks(columns, self._columns)), tensors["k"], *excluded)
 
     def _classified(self, tensors: Tensors, predicted: Tensors) -> Tensors:
@@ -140,17 +134,10 @@ class Served(tf.Module):
         return self._head.decided(predicted, tensors[classify.argument.name])
 
 
-def _named_function(body: Callable[[Tensors], Tensors], specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """A tf.function with the arguments `specs`, by name; the names come from the schema, so they cannot be in source."""
-    names = list(specs)
-
-    def function(*values: tf.Tensor, **named: tf.Tensor) -> Tensors:
-        return body({**dict(zip(names, values, strict=False)), **named})
-
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
-    return tf.function(function, input_signature=list(specs.values()), autograph=False)
+def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
+    """A tf.function that a signature's named tensors are given to."""
+    specs = {t.name: tf.TensorSpec(t.shape, tf.as_dtype(t.dtype), name=t.name) for t in inputs}
+    return tf.function(lambda tensors: body(tensors), input_signature=[specs], autograph=False)
 
 
 class Traced:
@@ -232,10 +219,12 @@ def save(
     # any other trace is of something that was not looked through
     with RetraceGuard(*functions.values(), allowed=1):
         tf.saved_model.save(served, str(path), signatures=concrete)
-    _refuse_saved(path)
-    progress("naming the inputs of the signatures")
-    named = {name: signature for name, signature in signatures.items() if name != "serve_examples"}
-    unpack(path, named)
+    saved = _checked(path)
+    for graph in saved.meta_graphs:
+        _add_defaults(graph, signatures)
+    # the same bytes from run to run: a fingerprint has a random number
+    (path / "saved_model.pb").write_bytes(saved.SerializeToString(deterministic=True))
+    (path / "fingerprint.pb").unlink(missing_ok=True)
     extra = path / "assets.extra"  # servers leave this folder alone
     extra.mkdir(exist_ok=True)
     text = json.dumps({name: signature.model_dump(mode="json") for name, signature in signatures.items()}, indent=1)
@@ -251,8 +240,7 @@ def save(
     progress("writing requests that warm a server up")
 
     def answers(name: str, inputs: dict[str, Any]) -> None:
-        tensors = inputs if name not in named else packed(signatures[name], inputs)
-        concrete[name](**{key: tf.convert_to_tensor(value) for key, value in tensors.items()})
+        concrete[name](**{key: tf.convert_to_tensor(value) for key, value in inputs.items()})
 
     write_warm_up(path, warm_up_requests(signatures, columns, answers if try_requests else None, images))
     return signatures
@@ -397,8 +385,8 @@ def refuse_python_nodes(function: Any, *, where: str) -> None:
     _refuse(python_functions(function.graph.as_graph_def()), where)
 
 
-def _refuse_saved(path: Path) -> None:
-    """Apply `refuse_python_nodes` to the whole SavedModel: functions reached through attributes are saved, too."""
+def _checked(path: Path) -> SavedModel:
+    """Apply `refuse_python_nodes` to the whole SavedModel and return it: functions reached through attributes are saved, too."""
     saved = SavedModel.FromString((path / "saved_model.pb").read_bytes())
     try:
         for graph in saved.meta_graphs:
@@ -406,6 +394,28 @@ def _refuse_saved(path: Path) -> None:
     except HeadwayError:
         shutil.rmtree(path)
         raise
+    return saved
+
+
+def _add_defaults(graph: MetaGraphDef, signatures: Mapping[str, Signature]) -> None:
+    """Note what an input counts as that a request leaves out: where TensorFlow Serving and where a session look for it.
+
+    TensorFlow saves the defaults of functions that it traces again, not those of traces.
+    """
+    nodes = {node.name: node for node in graph.graph_def.node}
+    for name, signature in signatures.items():
+        definition = graph.signature_def[name]
+        for tensor in signature.inputs:
+            if tensor.default is not None:
+                value = np.asarray(tensor.default if tensor.shape == () else [tensor.default])
+                proto = tf.make_tensor_proto(value, tf.as_dtype(tensor.dtype))
+                definition.defaults[tensor.name].CopyFrom(proto)
+                node = nodes[definition.inputs[tensor.name].name.partition(":")[0]]
+                default = graph.graph_def.node.add(name=f"{node.name}/default", op="Const")
+                default.attr["dtype"].type = proto.dtype
+                default.attr["value"].tensor.CopyFrom(proto)
+                node.op = "PlaceholderWithDefault"
+                node.input.append(default.name)
 
 
 def _refuse(called: Sequence[str], where: str) -> None:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from headway.records.tfrecord import frame
 from headway.records.wire import field
 from headway.schema.columns import Column
-from tfcore.export.packed_inputs import pack
 from tfcore.export.signatures import Signature, Tensor
 from tfcore.transform.fitted import FittedOp
 
@@ -85,18 +84,6 @@ def prediction_log(signature: str, inputs: Arrays) -> bytes:
         entries.append(field(field(name.encode(), _tag(1)) + field(tensor, _tag(2)), _tag(2)))
     request = spec + b"".join(entries)
     return field(field(request, _tag(1)), _tag(6))  # PredictLog.request, PredictionLog.predict_log
-
-
-def packed(signature: Signature, inputs: Arrays) -> dict[str, tf.Tensor]:
-    """Named inputs as the function takes them that was traced: see `tfcore.export.packed_inputs`."""
-    groups = pack(signature.inputs)
-    inside = {tensor.name for group in groups for tensor in group.tensors}
-    tensors = {name: tf.constant(array) for name, array in inputs.items() if name not in inside}
-    for group in groups:
-        parts = [inputs[tensor.name] for tensor in group.tensors]
-        tensors[group.name] = tf.constant(np.concatenate(parts))
-        tensors[group.lengths] = tf.constant([len(part) for part in parts], tf.int32)
-    return tensors
 
 
 def _tag(number: int) -> bytes:

@@ -13,7 +13,6 @@ from headway.records.encode import encode
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder
-from tfcore.export.packed_inputs import pack
 from tfcore.export.request_columns import of_examples, of_tensors
 from tfcore.export.saved_model import Served
 from tfcore.export.signatures import nullable_inputs
@@ -60,16 +59,6 @@ def served(transform):
     return Served(transform=transform, predict=lambda inputs: inputs, columns=COLUMNS, variables=[])
 
 
-def packed(tensors):
-    """As `tfcore.export.packed_inputs` gives the tensors of a request to what was traced."""
-    made = dict(tensors)
-    for group in pack(nullable_inputs(COLUMNS)):
-        members = [tensors[tensor.name] for tensor in group.tensors]
-        made[group.name] = tf.concat(members, 0)
-        made[group.lengths] = tf.constant([len(member) for member in members])
-    return made
-
-
 def as_tensors(batch):
     tensors = {}
     for column in COLUMNS:
@@ -108,7 +97,7 @@ def ways():
     transform = Transform(fitted())
     served_module = served(transform)
     nullable = nullable_inputs(COLUMNS)
-    some = packed(as_tensors(table(TRAIN)))
+    some = as_tensors(table(TRAIN))
     open_shapes = {name: tf.TensorSpec([None] * value.shape.rank, value.dtype) for name, value in some.items()}
 
     def traced(function, spec):
@@ -123,7 +112,7 @@ def ways():
     return (
         lambda batch: group(tf.constant(encode(batch, COLUMNS))),
         lambda batch: rows(tf.constant(encode_classic(batch, COLUMNS))),
-        lambda batch: tensors(packed(as_tensors(batch))),
+        lambda batch: tensors(as_tensors(batch)),
         lambda batch: examples(tf.constant(encode_classic(batch, COLUMNS))),
     )
 
