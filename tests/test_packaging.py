@@ -14,7 +14,6 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = ("headway", "tfcore", "beam_jobs", "flows")
 CALLED = {
-    "charset_normalizer": "charset-normalizer",
     "apache_beam": "apache-beam", "google_crc32c": "google-crc32c", "PIL": "pillow", "pkg_resources": "setuptools",
     "tensorflow_metadata": "tensorflow-metadata", "yaml": "pyyaml", "mlflow": "mlflow-skinny",
 }  # fmt: skip

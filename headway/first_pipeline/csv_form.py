@@ -48,7 +48,6 @@ class _Table:
     """Of most rows."""
     alike: float
     """The share of rows that are as wide, or as wide as the header."""
-    trim: bool
 
     @property
     def rank(self) -> tuple[float, int, int]:
@@ -73,8 +72,6 @@ def csv_form(head: str) -> dict[str, Any]:
         form["delimiter"] = table.delimiter
     if table.quote != '"':
         form["quote"] = table.quote
-    if table.trim:
-        form["trim"] = True
     rows = [row for _, row in table.rows]
     if not rows:
         return form
@@ -98,18 +95,16 @@ def null_values(words: Iterable[str]) -> list[str]:
     return [*_NULLS, *(word for word in words if word not in _NULLS)]
 
 
-def _rows(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Rows:
+def _rows(head: str, start: int, delimiter: str, quote: str) -> _Rows:
     """(number of its line, values) of the rows that are not empty, from a line on."""
     lines = head.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
-    if trim and delimiter == " ":
-        lines = [re.sub(r"[ \t]+", " ", line.strip(" \t")) for line in lines]
-    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quotechar=quote, skipinitialspace=trim)
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quotechar=quote)
     rows: _Rows = []
     before = 0
     try:
         for row in reader:
             if row and (len(row) > 1 or row[0].strip()):
-                rows.append((start + before, [cell.strip() for cell in row] if trim else row))
+                rows.append((start + before, row))
             before = reader.line_num
             if len(rows) > _LINES:
                 break
@@ -120,33 +115,28 @@ def _rows(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Row
 
 def _table(head: str, start: int, told: str | None) -> _Table:
     """The way to cut lines by which most have as many values as the header; of several, the one with most values."""
-    best = _Table(told or ",", '"', _rows(head, start, told or ",", '"', False), 1, 0.0, False)
-    best = _Table(best.delimiter, '"', best.rows[_comments(best.rows) :], 1, 0.0, False)
+    best = _Table(told or ",", '"', _rows(head, start, told or ",", '"'), 1, 0.0)
+    best = _Table(best.delimiter, '"', best.rows[_comments(best.rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
         if delimiter in ": " and best.alike:
             continue  # times hold colons and texts blanks: those count where nothing else does
         quote = "'" if '"' not in head and _single_quoted(head, delimiter) else '"'
-        plain = _cut(head, start, delimiter, quote, False)
-        trimmed = _cut(head, start, delimiter, quote, True) if " " in head else None
-        several = delimiter == " " and any(not all(row) for _, row in plain.rows)
-        several = several or bool(trimmed and _widths(trimmed) < _widths(plain))  # blanks before quotes
-        if trimmed and (trimmed.alike > plain.alike or _blanks(plain) or (several and trimmed.alike >= _ALIKE)):
-            plain = trimmed
-        if plain.alike >= _ALIKE and (best.alike == 0.0 or plain.rank > best.rank):
-            best = plain
+        table = _cut(head, start, delimiter, quote)
+        if table.alike >= _ALIKE and (best.alike == 0.0 or table.rank > best.rank):
+            best = table
     return best
 
 
-def _cut(head: str, start: int, delimiter: str, quote: str, trim: bool) -> _Table:
-    rows = _rows(head, start, delimiter, quote, trim)
+def _cut(head: str, start: int, delimiter: str, quote: str) -> _Table:
+    rows = _rows(head, start, delimiter, quote)
     rows = rows[_above(rows) :]
     if not rows:
-        return _Table(delimiter, quote, rows, 0, 0.0, trim)
+        return _Table(delimiter, quote, rows, 0, 0.0)
     width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
     alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows) / len(rows)
     if width < 2 or abs(len(rows[0][1]) - width) > 1:
         alike = 0.0
-    return _Table(delimiter, quote, rows, width, alike, trim)
+    return _Table(delimiter, quote, rows, width, alike)
 
 
 def _above(rows: _Rows) -> int:
@@ -185,10 +175,6 @@ def _is_parted(rows: _Rows, place: int) -> bool:
     return bool(following) and following[0][0] - line > 1 + sum(cell.count("\n") for cell in row)
 
 
-def _widths(table: _Table) -> int:
-    return len({len(row) for _, row in table.rows})
-
-
 def _only_words(rows: _Rows) -> bool:
     return bool(rows) and all(cell.strip() and not _NUMBER.fullmatch(cell) for cell in rows[0][1])
 
@@ -221,12 +207,6 @@ def _single_quoted(head: str, delimiter: str) -> bool:
             return True
     pattern = re.compile(_SINGLE_QUOTED.format(re.escape(delimiter)))
     return bool(lines) and sum(bool(pattern.search(line)) for line in lines) >= _ALIKE * len(lines)
-
-
-def _blanks(table: _Table) -> bool:
-    """Whether blanks stand behind nearly all delimiters, or around all values."""
-    cells = [cell for _, row in table.rows for cell in row[1:] if cell]
-    return bool(cells) and sum(cell[:1] == " " for cell in cells) >= _ALIKE * len(cells)
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:

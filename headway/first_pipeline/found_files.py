@@ -25,14 +25,13 @@ from headway.sources.discovery.spans import ONE_SPAN, spans
 from headway.sources.discovery.spans import files as files_of
 from headway.sources.discovery.window import select_window
 from headway.sources.sniff import format_of
-from headway.sources.text_encoding import encoding_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
 _TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
 _ENDING = re.compile(r"\.[a-z]+$")
-_PACKED = re.compile(r"(?i)\.(gz|bz2|xz|zst|zip)$")
+_PACKED = re.compile(r"(?i)\.(gz|bz2|zst|zip)$")
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
 )
@@ -225,10 +224,18 @@ def _described(path: str, file: str) -> dict[str, Any]:
     source: dict[str, Any] = {"format": format, "path": path}
     if format == "csv":
         data = _head(file)
-        encoding = encoding_of(data)
-        if form := csv_form(data.decode(encoding or "utf-8", "replace")) | ({"encoding": encoding} if encoding else {}):
+        western = not _is_utf8(data)
+        form = csv_form(data.decode("cp1252" if western else "utf-8", "replace"))
+        if form := form | ({"encoding": "cp1252"} if western else {}):
             source["csv"] = form
     return source
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether the beginning of a file is UTF-8, single values aside, and a letter that is cut off at its end."""
+    text = data.decode("utf-8", "replace").rstrip("\ufffd")
+    wrong = text.count("\ufffd")
+    return not wrong or sum(letter > "\x7f" for letter in text) >= 2 * wrong
 
 
 def _by_content(path: str) -> Format:

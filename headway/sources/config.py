@@ -34,7 +34,7 @@ CONVERT = {
     "pkl": _PANDAS.format("pickle"),
     "avro": "convert it to parquet",
     "tsv": 'write format: csv and csv: {delimiter: "\\t"}',
-    "json": "write format: jsonl, which reads one object per line and one array of objects",
+    "json": "write format: jsonl, which reads one object per line",
     "tfrecord": "write format: examples for TFRecord files of tf.train.Example",
     "feather": "write format: arrow",
 }
@@ -57,22 +57,27 @@ class FileFormat:
     magic: tuple[bytes, ...] = ()
     """What its files begin with."""
     text: bool = False
+    range_size: int = 16 << 20
+    """About how many bytes a range has; of Parquet and Arrow, rows. A worker holds a part of its range only, so that this
+    decides how many can work at a time, and how many shards there are; a range costs some milliseconds."""
 
 
 FORMATS: dict[Format, FileFormat] = {
-    "parquet": FileFormat("a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",)),
+    "parquet": FileFormat(
+        "a Parquet file", "parquet.ParquetSource", r"\.parquet$", ".parquet", (b"PAR1",), range_size=524_288
+    ),
     "csv": FileFormat(
         "a CSV file",
         "csv.CsvSource",
-        r"(?i)\.csv(\.(gz|bz2|xz|zst|zip))?$",
-        ".csv; also .gz, .bz2, .xz, .zst, .zip",
+        r"(?i)\.csv(\.(gz|bz2|zst|zip))?$",
+        ".csv; also .gz, .bz2, .zst, .zip",
         text=True,
     ),
     "jsonl": FileFormat(
         "JSON lines",
         "jsonl.JsonlSource",
-        r"(?i)\.(jsonl|ndjson|json)(\.(gz|bz2|xz|zst|zip))?$",
-        ".jsonl, .ndjson, .json; also .gz, .bz2, .xz, .zst, .zip",
+        r"(?i)\.(jsonl|ndjson|json)(\.(gz|bz2|zst|zip))?$",
+        ".jsonl, .ndjson, .json; also .gz, .bz2, .zst, .zip",
         text=True,
     ),
     "examples": FileFormat(
@@ -80,6 +85,7 @@ FORMATS: dict[Format, FileFormat] = {
         "tfexample.ExamplesSource",
         r"\.tfrecords?(-\d+-of-\d+)?(\.gz)?$",
         ".tfrecord, .tfrecords, also .gz",
+        range_size=32 << 20,
     ),
     "images": FileFormat(
         "an image",
@@ -87,6 +93,7 @@ FORMATS: dict[Format, FileFormat] = {
         r"(?i)\.(jpe?g|png)$",
         ".jpg, .jpeg, .png",
         (b"\x89PNG\r\n", b"\xff\xd8\xff"),
+        range_size=64 << 20,
     ),
     "arrow": FileFormat(
         "an Arrow file",
@@ -94,6 +101,7 @@ FORMATS: dict[Format, FileFormat] = {
         r"\.(arrow|arrows|feather|ipc)$",
         ".arrow, .arrows, .feather, .ipc",
         (b"ARROW1", b"\xff\xff\xff\xff"),
+        range_size=262_144,
     ),
 }
 NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
@@ -108,7 +116,7 @@ def by_ending(path: str) -> Format | None:
 class CsvConfig(Grown):
     """How a CSV file is written."""
 
-    newer = ("encoding", "skip_lines", "trim")
+    newer = ("encoding", "skip_lines")
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
     quote: str = Field(
@@ -124,18 +132,12 @@ class CsvConfig(Grown):
     skip_lines: int = Field(
         default=0, ge=0, description="lines above the header, or above the first row, such as a title"
     )
-    trim: bool = Field(
-        default=False,
-        description="blanks around the delimiter and at the ends of lines are not part of values; with delimiter ' ', several "
-        "blanks separate as one does",
-    )
     null_values: tuple[str, ...] = Field(default=("", "NA"), description="texts that mean a missing value")
     encoding: str = Field(
         default="utf-8",
         description="the encoding of the files, such as latin-1, cp1252 or shift_jis; without it, a value that is not "
         "UTF-8 is read as cp1252",
     )
-    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
 
     @field_validator("encoding")
     @classmethod
@@ -174,36 +176,8 @@ class CsvConfig(Grown):
         return self
 
 
-class ParquetConfig(Frozen):
-    """How a Parquet file is cut."""
-
-    range_rows: int = Field(
-        default=524_288, ge=1, description="row groups are joined to ranges of up to about this many rows"
-    )
-
-
-class JsonlConfig(Frozen):
-    """How a file of JSON lines is cut."""
-
-    range_bytes: int = Field(default=16 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
-
-
-class ExamplesConfig(Frozen):
-    """How a TFRecord file of tf.train.Examples is cut."""
-
-    range_bytes: int = Field(default=32 << 20, ge=1 << 10, description="about how many bytes of a file a range has")
-
-
-class ArrowConfig(Frozen):
-    """How an Arrow file is cut."""
-
-    range_rows: int = Field(
-        default=262_144, ge=1, description="batches are joined to ranges of up to about this many rows"
-    )
-
-
 class ImagesConfig(Frozen):
-    """How a folder of images is labelled and cut."""
+    """How a folder of images is labelled."""
 
     table: str | None = Field(
         default=None,
@@ -212,7 +186,6 @@ class ImagesConfig(Frozen):
     )
     file_column: str = Field(default="file", min_length=1, description="the table's column of file names")
     label_column: str = Field(default="label", min_length=1, description="the table's column of labels")
-    range_bytes: int = Field(default=64 << 20, ge=1, description="about how many bytes of images one range holds")
 
 
 class SourceConfig(Frozen):
@@ -231,23 +204,8 @@ class SourceConfig(Frozen):
     max_cell_bytes: int = Field(
         default=MAX_CELL_BYTES, ge=1, lt=1 << 31, description="a row with a larger value goes to the quarantine"
     )
-    csv: CsvConfig = Field(
-        default=CsvConfig(), description="how a CSV file is written, and how large the ranges are that it is read in"
-    )
-    parquet: ParquetConfig = Field(
-        default=ParquetConfig(), description="how large the ranges are that a Parquet file is read in"
-    )
-    jsonl: JsonlConfig = Field(
-        default=JsonlConfig(), description="how large the ranges are that a file of JSON lines is read in"
-    )
-    examples: ExamplesConfig = Field(
-        default=ExamplesConfig(),
-        description="how large the ranges are that a TFRecord file of tf.train.Examples is read in",
-    )
-    images: ImagesConfig = Field(default=ImagesConfig(), description="how a folder of images is labelled and read")
-    arrow: ArrowConfig = Field(
-        default=ArrowConfig(), description="how large the ranges are that an Arrow file is read in"
-    )
+    csv: CsvConfig = Field(default=CsvConfig(), description="how a CSV file is written")
+    images: ImagesConfig = Field(default=ImagesConfig(), description="how a folder of images is labelled")
 
     @field_validator("format", mode="before")
     @classmethod
@@ -306,11 +264,12 @@ class SourceConfig(Frozen):
 
     def at_ingest(self) -> dict[str, Any]:
         """The part of the config that changes what ingest writes; the location of files does not."""
+        options = {"csv": self.csv, "images": self.images}.get(self.format)
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {
             "format": self.format,
             "where": self.where,
-            self.format: getattr(self, self.format).model_dump(mode="json"),
+            **({self.format: options.model_dump(mode="json")} if options is not None else {}),
             **bound,
             **({"rename": self.rename} if self.rename else {}),
         }

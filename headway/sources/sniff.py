@@ -19,7 +19,7 @@ _HEAD = 4096
 _OTHERS = {
     b"PK\x03\x04": ("a zip archive (or an Excel workbook)", "unzip it, or save it as CSV"),
     b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
-    b"\xfd7zXZ": ("compressed with xz", "decompress it, or compress it with gzip"),
+    b"\xfd7zXZ": ("compressed with xz", "unpack it: xz -d FILE"),
     b"\x28\xb5\x2f\xfd": ("compressed with zstd", "decompress it, or compress it with gzip"),
     b"\x1f\x8b": ("compressed with gzip", "gzip is for text and TFRecords; decompress it, or check source.format"),
     b"\xff\xfe": ("UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8 old > new"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.sources.sniff import another
-from headway.sources.text_stream import LONGEST_LINE, Clean, TextStream, stream_form, too_long
+from headway.sources.text_stream import LONGEST_LINE, TextStream, stream_form, too_long
 from headway.storage import filesystem
 
 BOM = b"\xef\xbb\xbf"
@@ -44,29 +44,24 @@ class TextFile:
     def __init__(
         self,
         path: str,
-        clean: Callable[[], Clean] | None = None,
         encoding: str | None = None,
-        *,
-        json: bool = False,
     ):
         """
         Args:
-            clean: makes a function for each reading of the file, which changes whole lines.
-            encoding: UTF-16 or UTF-32 that the file is in, where its bytes do not show it; others are not heeded.
-            json: whether it is JSON, which is then read as lines of one object each, in whatever layout it is.
+            encoding: UTF-16 that the file is in, where its bytes do not show it; others are not heeded.
         """
-        self.path, self._clean = path, clean
+        self.path = path
         with filesystem.open_file(path) as file, filesystem.reading(path):
-            self._form, head = stream_form(file, path, encoding, json=json)
-        self.streamed = not self._form.plain or clean is not None
+            self._form, self.head = stream_form(file, path, encoding)
+        self.streamed = not self._form.plain
         """Whether it is read from its beginning: offsets then count what is read, not the file's bytes."""
         self.decoded = self._form.encoding is not None
         """Whether what is read was turned to UTF-8."""
-        if self._form.compression is not None and not head:
+        if self._form.compression is not None and not self.head:
             raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
-        if other := another(head[:_HEAD], "csv"):
+        if other := another(self.head[:_HEAD], "csv"):
             raise DataError(f"is {other[0]}, not text", where=self.path, fix=other[1])
-        if b"\0\0" in head[:_HEAD]:
+        if b"\0\0" in self.head[:_HEAD]:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def line(self, number: int, quote: bytes = b"") -> tuple[int, bytes]:
@@ -128,7 +123,7 @@ class TextFile:
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             source: Any = file
             if self.streamed:
-                source = TextStream(file, self._form, self.path, self._clean and self._clean())
+                source = TextStream(file, self._form, self.path)
                 left = start
                 while left and (data := source.read(min(left, _PIECE))):
                     left -= len(data)
@@ -180,9 +175,7 @@ class TextFile:
     def _lines_before(self, offset: int) -> int:
         """The number of line ends before a byte, counted anew: for errors alone."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
-            source: Any = (
-                TextStream(file, self._form, self.path, self._clean and self._clean()) if self.streamed else file
-            )
+            source: Any = TextStream(file, self._form, self.path) if self.streamed else file
             lines = 0
             while offset > 0 and (data := bytes(source.read(min(offset, _PIECE)))):
                 lines, offset = lines + data.count(b"\n"), offset - len(data)

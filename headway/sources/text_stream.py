@@ -1,22 +1,18 @@
-"""Text that is read as a stream from its beginning: compressed, in UTF-16 or UTF-32, with line ends of its own, or JSON in
-another layout than lines.
+"""Text that is read as a stream from its beginning: compressed, in UTF-16, or with line ends of its own.
 
     form, head = stream_form(file, path)    # form.plain: lines of bytes, which can be cut anywhere
     stream = TextStream(file, form, path)
     stream.read(1 << 20)                    # UTF-8; lines end in \\n
 
-Compressed by gzip, bzip2, xz or zstd, or the one file of a zip archive. A text in UTF-16 or UTF-32 is known by its byte order
-mark, UTF-16 without one by its zeros.
+Compressed by gzip, bzip2 or zstd, or the one file of a zip archive. UTF-16 is known by its byte order mark, or by its zeros.
 """
 
 from __future__ import annotations
 
 import codecs
-import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,25 +20,16 @@ import pyarrow as pa
 
 from headway.errors import DataError
 from headway.messages import some
-from headway.sources.json_objects import JsonForm, ObjectLines, json_form
 
-_HEAD, _PIECE = 1 << 16, 1 << 12
+_HEAD = 1 << 16
 _GZIP = b"\x1f\x8b"
 _COMPRESSIONS = {
     _GZIP: "gzip",
     b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"PK\x03\x04": "zip",
 }
 _ARROW = {"gzip": "gzip", "bzip2": "bz2", "zstd": "zstd"}
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-"""The longer marks first: that of UTF-32 begins as that of UTF-16 does."""
 _LETTERS = 16
 """Letters of ASCII at the beginning that tell UTF-16 without a mark."""
 _WORKBOOK = "[Content_Types].xml"
@@ -50,8 +37,6 @@ _DOUBLED = re.compile(rb"\r+\n")
 LONGEST_LINE = 128 << 20
 """Of any text: memory for it is taken before a row is cut at `source.max_cell_bytes`."""
 _HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
-Clean = Callable[[bytes], bytes]
-"""Changes the whole lines of one stream, from its beginning on, block after block."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +45,9 @@ class StreamForm:
 
     compression: str | None = None
     encoding: str | None = None
-    """utf-16, utf-32, utf-16-le or utf-16-be; None: as the bytes are."""
+    """utf-16, utf-16-le or utf-16-be; None: as the bytes are."""
     line_ends: bytes | None = None
     r"""\r, or \r\r\n; None: \n or \r\n."""
-    json: JsonForm | None = None
-    """JSON whose objects are not a line each; None: they are, or it is no JSON."""
 
     @property
     def plain(self) -> bool:
@@ -78,16 +61,15 @@ def too_long(path: str, line: int) -> DataError:
 
 
 def is_wide(encoding: str) -> bool:
-    """Whether an encoding takes two bytes or four for every letter, so that lines cannot be found in its bytes."""
-    return encoding.startswith(("utf-16", "utf-32"))
+    """Whether an encoding takes two bytes for every letter, so that lines cannot be found in its bytes."""
+    return encoding.startswith("utf-16")
 
 
-def stream_form(file: Any, path: str, encoding: str | None = None, *, json: bool = False) -> tuple[StreamForm, bytes]:
+def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
     """(the form of an open file, the beginning of its text). The file is then read up to some place.
 
     Args:
         encoding: taken where the bytes show none.
-        json: whether it is JSON.
 
     Raises:
         DataError: it cannot be decompressed, or is an archive of several files.
@@ -104,15 +86,12 @@ def stream_form(file: Any, path: str, encoding: str | None = None, *, json: bool
     encoding = _encoding(head) or (encoding if encoding and is_wide(encoding) else None)
     if encoding is not None:
         head = head.decode(encoding, "replace").encode()
-    if json and (form := json_form(head)) is not None:
-        return StreamForm(compression, encoding, json=form), head
     return StreamForm(compression, encoding, _line_ends(head)), head
 
 
 def _encoding(head: bytes) -> str | None:
-    for mark, name in _MARKS.items():
-        if head.startswith(mark):
-            return name
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
     first, second = head[: 2 * _LETTERS : 2], head[1 : 2 * _LETTERS : 2]
     if len(second) == _LETTERS:
         if all(first) and not any(second):
@@ -133,11 +112,10 @@ def _line_ends(head: bytes) -> bytes | None:
 class TextStream:
     """The text of a file from its beginning, as UTF-8 with line ends that are \\n or \\r\\n."""
 
-    def __init__(self, file: Any, form: StreamForm, path: str, clean: Clean | None = None):
-        self._path, self._form, self._clean = path, form, clean
+    def __init__(self, file: Any, form: StreamForm, path: str):
+        self._path, self._form = path, form
         self._decoder = codecs.getincrementaldecoder(form.encoding)() if form.encoding else None
         self._file = file
-        self._objects = ObjectLines(form.json, path) if form.json else None
         self._carry = self._ready = b""
         self._end = b"\r" if form.line_ends == b"\r" else b"\n"
         self._lines = 0
@@ -150,8 +128,6 @@ class TextStream:
             return file
         if kind in _ARROW:
             return pa.CompressedInputStream(file, _ARROW[kind])
-        if kind == "xz":
-            return _Xz(file)
         try:
             archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, OSError, pa.ArrowException) as error:
@@ -162,18 +138,18 @@ class TextStream:
             raise DataError("is an Excel workbook, not text", where=self._path, fix="save it as CSV")
         if len(names) != 1:
             what = f"holds {len(names)} files: {some(names, 3)}" if names else "holds no file"
-            fix = "unzip it, and name the folder or one of the files"
+            fix = "unpack it (unzip FILE), and name the folder or one of the files"
             raise DataError(f"is a zip archive that {what}", where=self._path, fix=fix)
         try:
             return archive.open(names[0])
         except (RuntimeError, NotImplementedError) as error:  # a password, another method
-            fix = "unzip it, and name the file"
+            fix = "unpack it (unzip FILE), and name the file"
             raise DataError(f"is a zip archive that cannot be read: {error}", where=self._path, fix=fix) from None
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end alone."""
         while size and not self._ready:
-            fresh = self._bytes(max(size, _PIECE) if self._objects else size)
+            fresh = self._bytes(size)
             self._ready = self._text(fresh)
             if not fresh:
                 break
@@ -183,7 +159,7 @@ class TextStream:
     def _bytes(self, size: int) -> bytes:
         try:
             fresh = bytes(self._source.read(size))
-        except (OSError, EOFError, pa.ArrowException, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, pa.ArrowException, zlib.error, zipfile.BadZipFile) as error:
             if self._form.compression is None:
                 raise
             raise self._damaged(error) from None
@@ -202,11 +178,7 @@ class TextStream:
             fresh, done = text.encode("utf-8", "replace"), not fresh
         else:
             done = not fresh
-        if self._objects is not None:
-            if done:
-                self._objects.finish()
-            return self._objects.feed(fresh)
-        if self._form.line_ends is None and self._clean is None:
+        if self._form.line_ends is None:
             return fresh
         data = self._carry + fresh
         if not done:  # whole lines, with whole line ends
@@ -217,9 +189,7 @@ class TextStream:
             self._lines += data.count(self._end)
         else:
             self._carry = b""
-        if self._form.line_ends is not None:
-            data = data.replace(b"\r", b"\n") if self._form.line_ends == b"\r" else _DOUBLED.sub(b"\n", data)
-        return data if self._clean is None else self._clean(data)
+        return data.replace(b"\r", b"\n") if self._form.line_ends == b"\r" else _DOUBLED.sub(b"\n", data)
 
     def _damaged(self, error: BaseException) -> DataError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -228,33 +198,3 @@ class TextStream:
             where=self._path,
             fix="fetch or write the file again" + (", or unzip it" if self._form.compression == "zip" else ""),
         )
-
-
-class _Xz:
-    """The contents of an xz file: one stream, or several with zeros between them. Unlike lzma.LZMAFile it refuses whatever
-    else follows a stream, such as a damaged one."""
-
-    def __init__(self, file: Any):
-        self._file = file
-        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-
-    def read(self, size: int) -> bytes:
-        pieces, left = [], size
-        while left:
-            fresh = b""
-            if self._stream.eof:
-                if not (fresh := self._next()):
-                    break
-                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-            elif self._stream.needs_input and not (fresh := bytes(self._file.read(_HEAD))):
-                raise EOFError("it ends within a stream")
-            pieces.append(self._stream.decompress(fresh, left))
-            left -= len(pieces[-1])
-        return b"".join(pieces)
-
-    def _next(self) -> bytes:
-        """The beginning of the next stream; nothing at the end of the file."""
-        rest = self._stream.unused_data.lstrip(b"\0")
-        while not rest and (fresh := bytes(self._file.read(_HEAD))):
-            rest = fresh.lstrip(b"\0")
-        return rest

@@ -20,7 +20,7 @@ from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
-from headway.sources.config import ExamplesConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
 from headway.sources.formats.json_parser import Parser
@@ -130,7 +130,7 @@ def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numb
     if b"\0" not in head:  # a record begins with its length, some bytes of which are zero; text holds none
         yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, names, types))
         return
-    source = ExamplesSource(ExamplesConfig())
+    source = ExamplesSource(SourceConfig(format="examples", path=str(path)))
     before = 0
     for piece in source.ranges([InputFile(path=str(path), bytes=size, crc32c="")]):
         rows = 0

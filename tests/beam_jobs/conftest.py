@@ -12,10 +12,13 @@ from headway.records.decode import decode
 from headway.records.spec import RecordsConfig, unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.config import CsvConfig, ParquetConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files, spans
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from tests.small_ranges import small_ranges, usual_ranges
+
+__all__ = ["usual_ranges"]
 
 COLUMNS = (
     Column(name="id", type="int64", nullable=False, role="key"),
@@ -30,8 +33,7 @@ def make_request(
     *,
     span: str | None = None,
     where: str | None = None,
-    range_bytes: int = 1 << 20,
-    range_rows: int = 1 << 20,
+    range_size: int | None = None,
     label: Any = "y > 0",
     split: SplitConfig | None = None,
     rows: int = 16,
@@ -43,9 +45,9 @@ def make_request(
         format="csv" if path.suffix != ".parquet" else "parquet",
         path=str(path),
         where=where,
-        csv=CsvConfig(range_bytes=range_bytes),
-        parquet=ParquetConfig(range_rows=range_rows),
     )
+    if range_size is not None:
+        small_ranges(range_size, source.format)
     span = span or spans(source)[0]
     return IngestRequest(
         span=span,

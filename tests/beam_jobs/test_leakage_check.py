@@ -21,12 +21,13 @@ from headway.leakage.key_index import read
 from headway.leakage.keys import key_hashes
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from headway.sources.config import CsvConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files
 from headway.storage.bucket import Bucket
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
 from tests.beam_jobs.pool import workers_apart
+from tests.small_ranges import small_ranges
 
 KEY = Column(name="k", type="bytes", nullable=True, role="key")
 TIME = Column(name="t", type="bytes", nullable=True, role="time")
@@ -40,7 +41,7 @@ COLUMNS = (
 def window(tmp_path):
     """window(split, span=[line, ...], ...) -> the stage's result; lines are of a CSV with the columns k,t,x,y."""
 
-    def run(split, *, configs=None, where=None, columns=(KEY, TIME), range_bytes=1 << 20, parts=None, **spans):
+    def run(split, *, configs=None, where=None, columns=(KEY, TIME), range_size=None, parts=None, **spans):
         outputs = []
         for span, lines in spans.items():
             found = lines if isinstance(lines, dict) else {f"{span}.csv": lines}
@@ -48,9 +49,9 @@ def window(tmp_path):
             for name, content in found.items():
                 (tmp_path / "raw" / span / name).write_text("\n".join(["k,t,x,y", *content]) + "\n")
             name = "{span}/{split}.csv" if split.mode == "path" else "{span}"
-            source = SourceConfig(
-                format="csv", path=str(tmp_path / "raw" / name), where=where, csv=CsvConfig(range_bytes=range_bytes)
-            )
+            source = SourceConfig(format="csv", path=str(tmp_path / "raw" / name), where=where)
+            if range_size is not None:
+                small_ranges(range_size, "csv")
             request = IngestRequest(
                 span=span,
                 files=files(source, span),
@@ -182,7 +183,7 @@ def test_a_range_hands_on_a_few_rows_of_each_key_in_each_split_however_many_it_h
     split = SplitConfig(mode="column", column="t", unique="k")
     keys, splits = ["7", "7.0", "8", "9"], ["train", "eval"]
     content = [f"{keys[i % 4]},{splits[i % 5 == 0]},{i},1" for i in range(2000)]
-    found = window(split, columns=(KEY, part), a=content, range_bytes=4096)
+    found = window(split, columns=(KEY, part), a=content, range_size=4096)
     message = next(each["message"] for each in found["anomalies"] if each["kind"] == "duplicate key")
     request = window.request.spans[0].request
     hashes, _ = key_hashes(pa.record_batch({"k": pa.array([b"7", b"8"])}), ["k"])
@@ -214,7 +215,7 @@ def test_the_rows_named_are_those_of_the_file(window):
     second[241] = "c257,2,1,1"
     second[242] = "c5,2,1,1"  # its train row is filtered, so it leaks nothing
     content = {"a.csv": first, "b.csv": second}
-    result = window(split, a=content, where="x >= 0", columns=(KEY, part), range_bytes=1024)
+    result = window(split, a=content, where="x >= 0", columns=(KEY, part), range_size=1024)
     _, kind, _, message = only(result)
     assert kind == "key overlap"
     assert message == "1 key (k) is in train and in eval: k 'c257' (train: a a.csv row 258; eval: a b.csv row 242)"
@@ -478,7 +479,7 @@ def test_what_is_declared_unique_and_is_so_is_reported_as_unique(window, split):
 def test_duplicates_are_named_with_their_rows_within_a_file_and_across_files_and_spans(window):
     split = SplitConfig(key="k", unique=True, eval=0.4)
     a = {"one.csv": rows([*range(200), 3]), "two.csv": rows([300, 301, 7.0])}
-    result = window(split, range_bytes=1024, a=a, b=rows([400, 301, 500]), c=rows([1000]))
+    result = window(split, range_size=1024, a=a, b=rows([400, 301, 500]), c=rows([1000]))
     _, kind, _, message = next(only({"anomalies": [x]}) for x in result["anomalies"] if x["kind"] == "duplicate key")
     assert kind == "duplicate key" and "3 values of k, declared unique, occur more than once" in message
     assert "k '3' (a one.csv row 4; a one.csv row 201)" in message
@@ -515,7 +516,7 @@ def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
     lines = rows([f"c{i % 90}" for i in range(400)])
     found = []
     for i, size in enumerate((1 << 20, 1024)):
-        window(split, **{f"s{i}": lines}, range_bytes=size)
+        window(split, **{f"s{i}": lines}, range_size=size)
         folder = tmp_path / "out" / f"s{i}" / NOTES
         notes = read(folder)
         values = {path.name: sorted(set(np.fromfile(path, "<u8").tolist())) for path in folder.glob("*.u64")}
@@ -566,7 +567,7 @@ def test_rows_that_stand_twice_under_two_ids_are_reported_with_their_share(windo
     split = SplitConfig(key="k", eval=0.2)
     values = [f"2013-01-01,{i},{i % 2}" for i in range(400)]
     lines = [f"a{i},{v}" for i, v in enumerate(values)], [f"b{i},{v}" for i, v in enumerate(values)]
-    result = window(split, range_bytes=2000, a=lines[0], b=lines[1])
+    result = window(split, range_size=2000, a=lines[0], b=lines[1])
     [found] = overlaps(result)
     assert (found["severity"], found["where"]) == ("warning", "train, eval") and found["fix"]
     share = int(found["message"].split("%")[0])

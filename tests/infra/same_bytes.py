@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from beam_jobs.runners.config import RunnerConfig
@@ -31,7 +33,7 @@ from flink import Unavailable, cluster, jars, job_server, jobs, pool, served, se
 __all__ = ["Unavailable", "cluster", "compare", "jars", "job_server", "jobs", "pool", "project", "served", "session"]
 PIPELINE = """
 name: flights
-source: {format: parquet, path: "data/{span}.parquet", parquet: {range_rows: 4096}}
+source: {format: parquet, path: "data/{span}/*.parquet"}
 label: arr_delay > 15
 columns:
   dep_delay: [{clip: {min: -30, max: 300}}, standardize]
@@ -58,9 +60,11 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def project(folder: Path, data: Path, runner: RunnerConfig) -> None:
-    """A pipeline over a file of flights, twice: pipeline.yaml runs here, flink.yaml over there with a store of its own."""
-    (folder / "data").mkdir(parents=True)
-    (folder / "data" / "2013-01.parquet").symlink_to(data.resolve())
+    """A pipeline over flights, a file for each range, twice: pipeline.yaml runs here, flink.yaml over there with a store of
+    its own."""
+    (folder / "data" / "2013-01").mkdir(parents=True)
+    for number, rows in enumerate(pq.read_table(data).combine_chunks().to_batches(max_chunksize=4096)):
+        pq.write_table(pa.Table.from_batches([rows]), folder / "data" / "2013-01" / f"{number:04d}.parquet")
     (folder / "pipeline.yaml").write_text(PIPELINE)
     there = {"store": "store-flink", "runner": runner.model_dump(exclude={"workers"})}
     (folder / "flink.yaml").write_text(PIPELINE + yaml.safe_dump(there))

@@ -30,7 +30,7 @@ SPANS = 12
 ROWS = 1200
 PIPELINE = {
     "name": "flights",
-    "source": {"format": "parquet", "parquet": {"range_rows": 400}},
+    "source": {"format": "parquet"},
     "label": "arr_delay > 15",
     "columns": {"dep_delay": ["standardize"], "distance": ["log", "standardize"], "carrier": "vocabulary"},
     "split": {"key": ["carrier", "day"]},

@@ -25,6 +25,4 @@ def open_source(config: SourceConfig, files: Sequence[InputFile] = (), later: Co
     """
     module, name = FORMATS[config.format].reader.split(".")
     reader = getattr(import_module(f"headway.sources.formats.{module}"), name)
-    # images are named by their place below the path
-    options = config if config.format == "images" else getattr(config, config.format)
-    return ConfiguredSource(reader(options), config.max_cell_bytes, config.rename, files, later)
+    return ConfiguredSource(reader(config), config.max_cell_bytes, config.rename, files, later)

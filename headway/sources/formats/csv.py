@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,8 +22,7 @@ from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
 from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
-from headway.sources.config import CsvConfig
-from headway.sources.formats.csv_lines import clean_lines
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.csv_names import cells_of, moved
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
@@ -62,14 +60,14 @@ _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 class CsvSource:
     """Reads CSV files; a range is bytes [start, end) of a file, cut at line ends."""
 
-    def __init__(self, config: CsvConfig):
-        self._config = config
+    def __init__(self, config: SourceConfig):
+        self._config = config.csv
 
     def names(self, file: InputFile) -> list[str]:
         return self._header(self._text(file.path))[0]
 
     def _text(self, path: str) -> TextFile:
-        return TextFile(path, partial(clean_lines, self._config) if self._config.trim else None, self._config.encoding)
+        return TextFile(path, self._config.encoding)
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
         """The column names, and the offset of the first data line."""
@@ -157,7 +155,7 @@ class CsvSource:
             if text.streamed:  # of which `start` counts what is read, and its size does not
                 parts = [(start, file.bytes)]
             else:
-                step = file.bytes if file.quoted_newlines else self._config.range_bytes
+                step = file.bytes if file.quoted_newlines else FORMATS["csv"].range_size
                 parts = list(cuts(text, start, file.bytes, step))
             ranges += [Range(len(ranges) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
         return ranges
@@ -207,7 +205,7 @@ class CsvSource:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
             return
         end = None if text.streamed else piece.end
-        yield from text.blocks(piece.start, end, self._config.range_bytes, self._last_end)
+        yield from text.blocks(piece.start, end, FORMATS["csv"].range_size, self._last_end)
 
     def _last_end(self, data: bytes) -> int:
         return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())

@@ -49,7 +49,7 @@ class ImagesSource:
         start = size = 0
         for end, file in enumerate(images, 1):
             size += file.bytes
-            if size < self._images.range_bytes and end - start < _RANGE_FILES and end < len(images):
+            if size < FORMATS["images"].range_size and end - start < _RANGE_FILES and end < len(images):
                 continue
             facts = {
                 "paths": [image.path for image in images[start:end]],

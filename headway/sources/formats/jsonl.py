@@ -1,5 +1,4 @@
-"""Files of JSON objects, parsed by Arrow on the calling thread: one object per line, one array of objects, or objects over
-several lines; compressed ones too.
+"""Files of JSON objects, one per line, parsed by Arrow on the calling thread; compressed ones too.
 
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
@@ -9,6 +8,7 @@ one, and cost nobody else anything. A column with a value that is not of its typ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from headway.errors import DataError
 from headway.sources import type_conflicts
 from headway.sources.base import Chunk, InputFile, Range, cut, sampled
-from headway.sources.config import JsonlConfig
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
 from headway.sources.sample import Sample
@@ -26,14 +26,24 @@ from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile
 from headway.sources.type_inference import as_numbers
 
 _BLOCK_BYTES = 4 << 20
+_OTHERS = (
+    (re.compile(rb"\s*\[\s*(\{|$)"), "is one array of objects, not an object per line", ".[]"),
+    (
+        # an object whose first line is not all of it, and whose second is not an object
+        re.compile(rb'\s*\{\s*(?:[\r\n]\s*["}]|"[^"\r\n]*"\s*:\s*[\[{]?\s*[\r\n]\s*[^\s{])'),
+        "has objects over several lines, not an object per line",
+        ".",
+    ),
+)
+"""JSON in other layouts than lines: (how it begins, what is said, the filter of jq that takes its objects)."""
 
 
 class JsonlSource:
     """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole file that is read
-    as a stream (gzip, an array, ...)."""
+    as a stream (gzip, UTF-16, ...)."""
 
-    def __init__(self, config: JsonlConfig):
-        self._config = config
+    def __init__(self, config: SourceConfig):
+        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         """The keys in the beginning of the file."""
@@ -44,7 +54,7 @@ class JsonlSource:
         for number, file in enumerate(files):
             text = _text(file.path)
             facts = {"kinds": _beginning(text)}
-            whole, step = [(0, file.bytes)], self._config.range_bytes
+            whole, step = [(0, file.bytes)], FORMATS["jsonl"].range_size
             parts = whole if text.streamed else list(cuts(text, 0, file.bytes, step))
             ranges += [Range(len(ranges) + i, file.path, number, *part, facts) for i, part in enumerate(parts)]
         return ranges
@@ -90,7 +100,18 @@ class JsonlSource:
 
 
 def _text(path: str) -> TextFile:
-    return TextFile(path, json=True)
+    """Open a file.
+
+    Raises:
+        DataError: its objects are not a line each.
+    """
+    text = TextFile(path)
+    for form, problem, filter in _OTHERS:
+        if form.match(text.head.removeprefix(BOM)):
+            raise DataError(
+                problem, where=path, fix=f"write one object per line: jq -c '{filter}' old.json > new.jsonl"
+            )
+    return text
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:

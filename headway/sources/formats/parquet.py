@@ -22,7 +22,7 @@ from headway.errors import DataError
 from headway.process import Scratch
 from headway.process_tuning import give_back
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
-from headway.sources.config import ParquetConfig
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.columnar import Way, first_rows, leaves, not_whole, pick, runs
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
@@ -34,11 +34,11 @@ _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 
 
 class ParquetSource:
-    """Reads Parquet files; a range is a run of row groups, given by their numbers, of up to `range_rows` rows, fewer of
-    a wide table or a short file."""
+    """Reads Parquet files; a range is a run of row groups, given by their numbers, of up to so many rows (`FORMATS`),
+    fewer of a wide table or a short file."""
 
-    def __init__(self, config: ParquetConfig):
-        self._config = config
+    def __init__(self, config: SourceConfig):
+        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as parquet:
@@ -48,7 +48,7 @@ class ParquetSource:
         ranges: list[Range] = []
         for number, file in enumerate(files):
             rows, columns = _shape(file.path)
-            most = rows_of_range(self._config.range_rows, columns, sum(rows))
+            most = rows_of_range(FORMATS["parquet"].range_size, columns, sum(rows))
             for start, end, in_range in runs(rows, most):
                 ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": in_range}))
             if columns >= WIDE:

@@ -16,7 +16,7 @@ from headway.errors import DataError
 from headway.records.example import SEQUENCE
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
 from headway.sources.base import Chunk, InputFile, Malformed, Range, sampled
-from headway.sources.config import ExamplesConfig
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.tfexample_columns import ExampleBatch
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import not_a
@@ -33,8 +33,8 @@ _FIX = "fetch or write the file again"
 class ExamplesSource:
     """Reads TFRecord files; a range is bytes [start, end) of a file, cut between records, or a whole gzip file."""
 
-    def __init__(self, config: ExamplesConfig):
-        self._config = config
+    def __init__(self, config: SourceConfig):
+        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         """The features of the first records."""
@@ -52,7 +52,7 @@ class ExamplesSource:
         return ranges
 
     def _cuts(self, file: InputFile) -> list[int]:
-        cuts = _hops(file, self._config.range_bytes)
+        cuts = _hops(file, FORMATS["examples"].range_size)
         if cuts is None:  # something is wrong: read every record, to say where
             for _ in _batches(file.path, 0, None):
                 pass
@@ -136,7 +136,7 @@ def _is_gzip(path: str) -> bool:
     return head.startswith(b"\x1f\x8b") and not plain
 
 
-def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
+def _hops(file: InputFile, step: int) -> list[int] | None:
     """The ends of ranges, found by reading one record's length after another; None when one is damaged."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
@@ -153,7 +153,7 @@ def _hops(file: InputFile, range_bytes: int) -> list[int] | None:
             if looked_at and (masked(window[at - base : at - base + 8]) != crc or end > file.bytes):
                 return None
             at = end
-            if at - start >= range_bytes or at == file.bytes:
+            if at - start >= step or at == file.bytes:
                 cuts.append(at)
                 start = at
     return cuts

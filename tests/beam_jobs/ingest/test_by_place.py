@@ -17,10 +17,11 @@ from headway.monitor import Monitor
 from headway.records.decode import decode
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.config import CsvConfig, ParquetConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
+from tests.small_ranges import small_ranges
 
 ROWS = 4000
 COLUMNS = tuple(
@@ -54,9 +55,8 @@ def split_of(tmp_path):
             format=format,
             path=str(folder / "{span}" / f"*.{format}"),
             where=where,
-            csv=CsvConfig(range_bytes=pieces),
-            parquet=ParquetConfig(range_rows=pieces),
         )
+        small_ranges(pieces, "csv", "parquet")
         request = IngestRequest(
             span=span,
             files=files(config, span),

@@ -194,7 +194,7 @@ def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_pat
 def test_files_keep_the_split_that_their_path_says(request_for, write_csv, rows_of, tmp_path):
     write_csv(30, "train/a.csv")
     root = write_csv(20, "eval/b.csv", first=30).parents[1]
-    request = request_for(root / "{split}" / "*.csv", split=SplitConfig(mode="path"), range_bytes=1024)
+    request = request_for(root / "{split}" / "*.csv", split=SplitConfig(mode="path"), range_size=1024)
     result = ingest(request, tmp_path / "out", Monitor(), runner=RunnerConfig(workers=1))
     assert {row["id"] for row in rows_of(tmp_path / "out", result, "train")} == set(range(30))
     assert {row["id"] for row in rows_of(tmp_path / "out", result, "eval")} == set(range(30, 50))

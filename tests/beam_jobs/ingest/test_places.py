@@ -17,7 +17,7 @@ def requests_of(request_for, write_csv):
     paths = [write_csv(400, "a.csv"), write_csv(30, "b.csv", first=1000)]
     for path in paths:
         path.write_text(path.read_text() + "x,1,s,1\n")
-    return [request_for(path, range_bytes=2048) for path in paths]
+    return [request_for(path, range_size=2048) for path in paths]
 
 
 def _digests(bucket):
@@ -40,7 +40,7 @@ def test_a_bucket_gets_the_bytes_of_a_folder(requests_of, bucket_url, tmp_path, 
 
 
 def test_a_mistake_is_named_and_a_bucket_that_is_gone_is_a_store_error(request_for, write_csv, bucket_url, tmp_path):
-    request = request_for(write_csv(300), range_bytes=1024, where="s > 1")
+    request = request_for(write_csv(300), range_size=1024, where="s > 1")
     with pytest.raises(DataError, match="expression 's > 1'"):
         ingest_many([request], [tmp_path], Monitor(), places=[f"{bucket_url}/a"])
     assert not [name for name in Bucket(f"{bucket_url}/a").listing() if ".ranges" in name]

@@ -261,7 +261,7 @@ def test_rows_of_another_shape_are_quarantined_by_their_place(tmp_path):
 def test_an_integer_beyond_int64_names_file_and_row(request_for, tmp_path, setting, text):
     path = tmp_path / "raw.csv"
     path.write_text("id,x,s,y\n" + "1,oops,a,1\n1,1,a,1\n" * 200 + f"{2**62},1,a,1\n" + "1,1,a,1\n" * 9)
-    request = request_for(path, range_bytes=1024, **{setting: text})
+    request = request_for(path, range_size=1024, **{setting: text})
     pieces = open_source(request.source).ranges(request.files)
     assert len(pieces) > 2
     with pytest.raises(DataError) as error:

@@ -49,7 +49,6 @@ def test_the_key_rests_on_content_not_on_places(request_for, write_csv, tmp_path
     assert request_for(path).key() == request_for(moved).key()
     assert request_for(path).key() != request_for(write_csv(6)).key()
     assert request_for(path).key() != request_for(path, where="x > 1").key()
-    assert request_for(path).key() != request_for(path, range_bytes=2048).key()
 
 
 def test_the_path_of_a_file_says_its_split(request_for, write_csv):

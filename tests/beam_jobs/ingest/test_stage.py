@@ -77,7 +77,7 @@ def dirty(tmp_path):
 
 
 def test_a_span_becomes_shards_statistics_and_a_result(request_for, write_csv, out, rows_of):
-    request = request_for(write_csv(300), where="x > 1", range_bytes=2048)
+    request = request_for(write_csv(300), where="x > 1", range_size=2048)
     result = ingest(request, out, Monitor(), runner=TWO)
     json.dumps(result)
     assert result["span"] == "all"
@@ -103,8 +103,8 @@ def test_a_span_becomes_shards_statistics_and_a_result(request_for, write_csv, o
 
 
 def test_the_bytes_do_not_depend_on_workers_or_company(request_for, write_csv, tmp_path, digests):
-    first = request_for(write_csv(600, "a.csv"), range_bytes=1024)
-    second = request_for(write_csv(80, "b.csv", first=1000), range_bytes=1024)
+    first = request_for(write_csv(600, "a.csv"), range_size=1024)
+    second = request_for(write_csv(80, "b.csv", first=1000), range_size=1024)
     outs = {name: tmp_path / name for name in ("one", "two", "again", "many_a", "many_b", "alone_b")}
     one = ingest(first, outs["one"], Monitor(), runner=ONE)
     two = ingest(first, outs["two"], Monitor(), runner=TWO)
@@ -125,7 +125,7 @@ def test_quarantine_names_file_and_row_in_file_order(request_for, dirty, tmp_pat
     folder, bad = dirty
     results = []
     for name, runner in (("one", ONE), ("two", TWO)):
-        results.append(ingest(request_for(folder, range_bytes=1024), tmp_path / name, Monitor(), runner=runner))
+        results.append(ingest(request_for(folder, range_size=1024), tmp_path / name, Monitor(), runner=runner))
     counts = results[0]["counts"]
     assert counts == {"read": 400, "written": 396, "quarantined": 4, "filtered": 0}
     table = quarantine.read(tmp_path / "one").to_pylist()
@@ -136,9 +136,9 @@ def test_quarantine_names_file_and_row_in_file_order(request_for, dirty, tmp_pat
 
 def test_where_the_files_lie_changes_no_byte(request_for, dirty, tmp_path, digests):
     folder, _ = dirty
-    ingest(request_for(folder, range_bytes=1024), tmp_path / "one", Monitor(), runner=ONE)
+    ingest(request_for(folder, range_size=1024), tmp_path / "one", Monitor(), runner=ONE)
     moved = folder.rename(tmp_path / "moved")
-    ingest(request_for(moved, range_bytes=1024), tmp_path / "two", Monitor(), runner=ONE)
+    ingest(request_for(moved, range_size=1024), tmp_path / "two", Monitor(), runner=ONE)
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
@@ -153,7 +153,7 @@ def test_parquet_and_csv_of_the_same_rows_give_the_same_rows(request_for, write_
     }
     pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
     csv = ingest(request_for(path), tmp_path / "csv", Monitor(), runner=ONE)
-    parquet = ingest(request_for(tmp_path / "raw.parquet", range_rows=30), tmp_path / "parquet", Monitor(), runner=ONE)
+    parquet = ingest(request_for(tmp_path / "raw.parquet", range_size=30), tmp_path / "parquet", Monitor(), runner=ONE)
     assert csv["counts"] == parquet["counts"]
     for split in ("train", "eval"):
         assert rows_of(tmp_path / "csv", csv, split) == rows_of(tmp_path / "parquet", parquet, split)
@@ -181,7 +181,7 @@ def test_progress_is_reported_in_rows_on_the_callers_thread(request_for, write_c
     table = {"id": list(range(90)), "x": [1.0] * 90, "s": ["a"] * 90, "y": [1.0] * 90}
     pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
     monitor = Recorder()
-    ingest(request_for(tmp_path / "raw.parquet", range_rows=30), out, monitor, runner=TWO)
+    ingest(request_for(tmp_path / "raw.parquet", range_size=30), out, monitor, runner=TWO)
     assert monitor.said[-1] == (90, 90, "rows")
     assert [done for done, _, _ in monitor.said] == sorted(done for done, _, _ in monitor.said)
     assert monitor.threads == {threading.current_thread()}
@@ -189,7 +189,7 @@ def test_progress_is_reported_in_rows_on_the_callers_thread(request_for, write_c
 
 def test_errors_keep_their_kind_and_words_and_leave_nothing(request_for, write_csv, out, caplog, capfd):
     path = write_csv(300)
-    request = request_for(path, range_bytes=1024, where="s > 1")
+    request = request_for(path, range_size=1024, where="s > 1")
     with caplog.at_level(logging.DEBUG), pytest.raises(DataError) as caught:
         ingest(request, out, Monitor(), runner=TWO)
     assert "expression 's > 1'" in str(caught.value)
@@ -205,7 +205,7 @@ def test_a_damaged_file_is_named(request_for, tmp_path, out):
     path = tmp_path / "raw.parquet"
     table = {"id": list(range(5000)), "x": [1.0] * 5000, "s": ["a"] * 5000, "y": [1.0] * 5000}
     pq.write_table(pa.table(table), path, row_group_size=1000)
-    request = request_for(path, range_rows=1000)
+    request = request_for(path, range_size=1000)
     data = bytearray(path.read_bytes())
     data[10:40] = b"\xff" * 30
     path.write_bytes(data)
@@ -317,7 +317,7 @@ def test_a_disk_that_takes_no_error_either_is_reported(request_for, write_csv, o
     monkeypatch.setattr(range_worker, "ingest_range", full)
     monkeypatch.setattr(FolderPlace, "write", full)
     with pytest.raises(StoreError, match="make room"):
-        ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
+        ingest(request_for(write_csv(300), range_size=1024), out, Monitor(), runner=TWO)
 
 
 def test_a_bug_in_a_worker_is_not_swallowed(request_for, write_csv, out, monkeypatch):
@@ -347,7 +347,7 @@ def test_a_stop_is_prompt_and_leaves_nothing(request_for, write_csv, out, monkey
     threading.Thread(target=lambda: (started.wait(), monitor.stop.set()), daemon=True).start()
     begun = time.perf_counter()
     with pytest.raises(Cancelled):
-        ingest(request_for(write_csv(300), range_bytes=1024), out, monitor, runner=TWO)
+        ingest(request_for(write_csv(300), range_size=1024), out, monitor, runner=TWO)
     assert time.perf_counter() - begun < 10
     assert list(out.iterdir()) == []
 
@@ -404,7 +404,7 @@ def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_cs
     process = ProcessRange.process
     monkeypatch.setattr(ProcessRange, "process", lambda self, each: [] if each[0][1] == 1 else process(self, each))
     with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
-        ingest(request_for(write_csv(300), range_bytes=1024), out, Monitor(), runner=TWO)
+        ingest(request_for(write_csv(300), range_size=1024), out, Monitor(), runner=TWO)
     assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
 
 
@@ -416,7 +416,7 @@ def test_a_span_whose_number_of_ranges_was_lost_is_an_error(request_for, write_c
 
     monkeypatch.setattr(CutSpan, "process", without_counts)
     with pytest.raises(HeadwayError, match="the runner lost all of its ranges"):
-        ingest(request_for(write_csv(900), range_bytes=8192), out, Monitor())
+        ingest(request_for(write_csv(900), range_size=8192), out, Monitor())
     assert not any(out.iterdir())
 
 
@@ -446,7 +446,7 @@ def test_a_lost_span_is_an_error(step, request_for, write_csv, out, monkeypatch)
 
 
 def test_attempts_too_many_change_nothing(request_for, write_csv, tmp_path, monkeypatch, digests):
-    request = request_for(write_csv(400), range_bytes=1024)
+    request = request_for(write_csv(400), range_size=1024)
     want = ingest(request, tmp_path / "whole", Monitor(), runner=ONE)
     process, tries = ProcessRange.process, []
 
@@ -462,7 +462,7 @@ def test_attempts_too_many_change_nothing(request_for, write_csv, tmp_path, monk
 
 
 def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tmp_path, monkeypatch):
-    request = request_for(write_csv(400), range_bytes=1024)
+    request = request_for(write_csv(400), range_size=1024)
     work, failed, begun = range_worker.ingest_range, threading.Event(), []
 
     def first_fails(request, piece, folder, tick):
@@ -481,7 +481,7 @@ def test_a_range_that_fails_by_a_bug_stops_the_others(request_for, write_csv, tm
 
 
 def test_of_two_bad_ranges_the_lower_is_named_though_the_other_failed_first(request_for, write_csv, out, monkeypatch):
-    request = request_for(write_csv(300), range_bytes=4096)
+    request = request_for(write_csv(300), range_size=4096)
     assert len(open_source(request.source).ranges(request.files)) == 2
     begun = threading.Event()
 
@@ -512,7 +512,7 @@ def test_what_goes_wrong_in_putting_a_span_together_is_reported_as_it_is(request
 
 
 def test_ranges_are_dealt_evenly(request_for, write_csv, tmp_path, monkeypatch):
-    request = request_for(write_csv(2000), range_bytes=1024)
+    request = request_for(write_csv(2000), range_size=1024)
     work, threads, both = range_worker.ingest_range, {}, threading.Barrier(2)
 
     def counted(request, piece, folder, tick):
@@ -530,7 +530,7 @@ def test_ranges_are_dealt_evenly(request_for, write_csv, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["in_memory", "multi_threading"])
 def test_the_pipeline_on_beams_own_local_runner_writes_the_same(mode, request_for, write_csv, tmp_path, digests):
-    request = request_for(write_csv(300), range_bytes=4096)
+    request = request_for(write_csv(300), range_size=4096)
     want = ingest(request, tmp_path / "threads", Monitor(), runner=TWO)
     other = RunnerConfig(workers=2, options={"direct_running_mode": mode})
     assert ingest(request, tmp_path / "beam", Monitor(), runner=other) == want
@@ -547,10 +547,10 @@ def apart(s3):
 def test_workers_in_other_processes_write_the_same_into_a_folder_and_a_bucket(
     apart, request_for, write_csv, tmp_path, bucket_name, digests
 ):
-    paths = [write_csv(300, name) for name in ("a.csv", "b.csv")]
+    paths = [write_csv(100, f"{name}/{number}.csv", 100 * number) for name in "ab" for number in range(3)]
     for path in paths:
         path.write_text(path.read_text() + "x,1,s,1\n")  # is rejected
-    requests = [request_for(path, range_bytes=4096) for path in paths]
+    requests = [request_for(path.parent) for path in paths[::3]]
     folder, stored = tmp_path / "processes", Bucket(f"s3://{bucket_name}/b")
     outs, places = [tmp_path / "a", tmp_path / "b"], [str(folder), stored.url]
     want = ingest_many(requests, outs, Monitor(), runner=TWO)
@@ -563,7 +563,7 @@ def test_workers_in_other_processes_write_the_same_into_a_folder_and_a_bucket(
 
 def test_errors_come_back_from_other_processes(apart, request_for, write_csv, out, monkeypatch):
     with pytest.raises(DataError, match="expression 's > 1'"):
-        ingest(request_for(write_csv(300), range_bytes=1024, where="s > 1"), out, Monitor(), runner=apart)
+        ingest(request_for(write_csv(300), range_size=1024, where="s > 1"), out, Monitor(), runner=apart)
     assert list(out.iterdir()) == []
     monkeypatch.setattr(pipeline, "_versions", lambda: "Headway 0.0.1 on Python 3.1")
     with pytest.raises(ConfigError, match=r"a worker runs Headway .*, and the driver Headway 0.0.1 on Python 3.1"):
@@ -596,7 +596,7 @@ GOLDEN = Path(__file__).parent / "golden" / "ingest.json"
 
 
 def test_golden_bytes(request_for, write_csv, out, digests):
-    ingest(request_for(write_csv(200), range_bytes=1024), out, Monitor(), runner=TWO)
+    ingest(request_for(write_csv(200), range_size=1024), out, Monitor(), runner=TWO)
     # Arrow files aside: their bytes are up to the version of Arrow
     found = {name: digest for name, digest in digests(out).items() if name.endswith((".tfrecord", ".json", ".u64"))}
     if os.environ.get("HEADWAY_RENEW_GOLDEN"):

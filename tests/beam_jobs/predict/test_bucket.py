@@ -24,7 +24,9 @@ from headway.errors import Locked, StoreError
 from headway.monitor import Monitor
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
-from tests.beam_jobs.predict.test_stage import _bytes, _request, _rows
+from tests.beam_jobs.predict.test_stage import _bytes, _request, _rows, short_ranges
+
+__all__ = ["short_ranges"]
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.schema.parse_rules import Parse
 from headway.sources.base import Range
-from headway.sources.config import CsvConfig, JsonlConfig, ParquetConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
+from tests.small_ranges import small_ranges
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
@@ -52,13 +53,16 @@ def doubled(model, digest):
     return call
 
 
+@pytest.fixture(autouse=True)
+def short_ranges(usual_ranges):
+    small_ranges(1024, "csv", "jsonl")
+    small_ranges(100, "parquet")
+
+
 def _request(path, model, *, format="parquet", write="parquet", passthrough=("id",), **changes):
     source = SourceConfig(
         format=format,
         path=str(path),
-        csv=CsvConfig(range_bytes=1024),
-        jsonl=JsonlConfig(range_bytes=1024),
-        parquet=ParquetConfig(range_rows=100),
     )
     typed = format == "parquet"
     return PredictRequest(
@@ -167,6 +171,9 @@ KILLED = """
     from beam_jobs.predict.stage import predict
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
+    from tests.small_ranges import small_ranges
+    small_ranges(100, "parquet")
+    small_ranges(1024, "csv")
     data, model, out = map(Path, sys.argv[1:])
     predict(_request(data, model), out, Monitor(), runner=RunnerConfig(workers=1))
 """

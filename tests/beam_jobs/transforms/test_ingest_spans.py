@@ -38,7 +38,7 @@ def root(request, tmp_path):
 
 @pytest.mark.long
 def test_spans_are_ingested_with_the_bytes_of_an_ingest(root, request_for, write_csv, tmp_path):
-    requests = {f"{root}/{name}": request_for(write_csv(900, f"{name}.csv"), range_bytes=4096) for name in "ab"}
+    requests = {f"{root}/{name}": request_for(write_csv(900, f"{name}.csv"), range_size=4096) for name in "ab"}
     results = {}
     for number, (folder, each) in enumerate(requests.items()):
         results[folder] = ingest(each, tmp_path / str(number), Monitor())
@@ -56,7 +56,7 @@ def test_spans_are_ingested_with_the_bytes_of_an_ingest(root, request_for, write
 
 
 def test_the_end_of_a_span_may_run_again_after_it_was_published(root, request_for, write_csv):
-    request = request_for(write_csv(600), range_bytes=4096)
+    request = request_for(write_csv(600), range_size=4096)
     job = _DescribedJob(request, root)
     job.place.prepare(job.id)
     pieces = job.cut()
@@ -77,7 +77,7 @@ def test_the_end_of_a_span_may_run_again_after_it_was_published(root, request_fo
 def test_a_damaged_file_fails_the_pipeline_and_the_next_one_goes_on(request_for, write_csv, tmp_path):
     path = write_csv(600)
     text = path.read_text()
-    asked = request_for(path, range_bytes=1024)
+    asked = request_for(path, range_size=1024)
     path.write_bytes(text.encode()[:2000] + b"\0" * 40)
     with pytest.raises(Exception, match=r"raw\.csv"), pipeline() as p:
         p | IngestSpans({tmp_path / "rows": asked})

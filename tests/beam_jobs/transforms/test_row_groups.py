@@ -159,7 +159,7 @@ def test_groups_of_a_batch_share_a_record(tmp_path):
 @pytest.fixture
 def ingested(request_for, write_csv, tmp_path):
     """An ingest output of several ranges, as a store has it, and its request."""
-    request = request_for(write_csv(3000), range_bytes=4096)
+    request = request_for(write_csv(3000), range_size=4096)
     result = run(request, tmp_path / "ingest")
     files = manifests.entries(tmp_path / "ingest")
     made = manifests.Manifest(

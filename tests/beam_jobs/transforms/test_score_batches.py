@@ -13,11 +13,12 @@ from beam_jobs.predict.stage import predict
 from beam_jobs.transforms import Predict
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
-from headway.sources.config import ParquetConfig, SourceConfig
+from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
 from headway.tabular import quarantine
+from tests.small_ranges import small_ranges
 from tfcore.export.metadata import describe_model
 
 ROWS = 200
@@ -50,11 +51,19 @@ def has_rows(wanted):
     return check
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _short_ranges():
+    before = dict(FORMATS)
+    small_ranges(50, "parquet")
+    yield
+    FORMATS.update(before)
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     folder = tmp_path_factory.mktemp("raw")
     pq.write_table(TABLE, folder / "new.parquet", row_group_size=50)
-    return SourceConfig(format="parquet", path=str(folder / "new.parquet"), parquet=ParquetConfig(range_rows=50))
+    return SourceConfig(format="parquet", path=str(folder / "new.parquet"))
 
 
 @pytest.fixture(scope="module")

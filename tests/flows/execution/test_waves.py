@@ -127,7 +127,7 @@ def one(root, path, report=None):
     """Ingest a span of several ranges; the manifest of its output."""
     store = Store(root)
     store.create()
-    request = make_request(path, range_bytes=2048)
+    request = make_request(path, range_size=2048)
     Engine(store, child=None, report=report or Reporter()).call_many([Step(request, "ingest all")])
     return [store.find("ingest", request.fingerprint)]
 

@@ -75,13 +75,6 @@ TABLE = "age,price,city\n30,1.5,Bonn\n40,2.5,Köln\n50,3.5,Bonn\n"
         ("Report: 3, 4\n\nx,y\n1,2\n3,4\n", {"skip_lines": 2}),
         ("Report: 3, 4\n\nx~y\n1~2\n3~4\n", {"delimiter": "~", "skip_lines": 2}),
         (TABLE.replace(",", "^"), {"delimiter": "^"}),
-        (
-            TABLE.replace(",", " , ").replace("\n", ",\n").replace("y,\n", "y\n"),
-            {"trim": True, "skip_lines": 1, "header": False, "names": ["age", "price", "city", "column_4"]},
-        ),
-        ('x , y\n1 , "a,b"\n2 , "a,b"\n3 , c\n', {"trim": True}),
-        (TABLE.replace(",", " , "), {"trim": True}),
-        (TABLE.replace(",", "   "), {"delimiter": " ", "trim": True}),
         (TABLE.replace("Bonn", "'Bonn, Rhein'").replace("Köln", "'Köln, Rhein'"), {"quote": "'"}),
         ("'a','b'\n1,2\n3,4\n", {"quote": "'"}),
         ("name,x\nit's,1\nthat's,2\n", {}),

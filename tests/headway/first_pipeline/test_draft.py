@@ -398,37 +398,15 @@ def test_shares_of_rare_classes_are_not_rounded_away(drafted):
     assert draft.facts.text == "2 classes: 0 99.7%, 1 0.3%"
 
 
-@pytest.mark.parametrize(
-    ("city", "encoding"),
-    [
-        ("Köln", "cp1252"),
-        ("Grüße", "cp1252"),  # two letters side by side
-        ("Diyarbakır", "cp1254"),  # its bytes are those of Diyarbakýr in cp1252
-        ("İZMİR-ŞANLIURFA", "cp1254"),
-        ("Niğde-Aydın-Muş", "cp1254"),
-        ("Ayşe-Çağlar-Özgür-Gülşen", "cp1254"),  # without the ı
-        ("Doğan-Erdoğan-Çağatay-Gökçe", "cp1254"),
-        ("kâğıt-René-Ayşe-Güneş", "cp1254"),  # and a letter that Icelandic has
-        ("Seyðisfjörður", "cp1252"),
-        ("Þór-ný-maður", "cp1252"),
-        ("Łódź", "cp1250"),
-        ("Москва", "cp1251"),
-        ("Москва-Ж", "cp1251"),
-        ("Αθήνα", "cp1253"),
-        ("Омск", "koi8_r"),
-        ("東京", "cp932"),
-        ("トウキョウ", "cp932"),  # its second bytes are ASCII
-        ("城市-北京-上海", "gb18030"),
-        ("城市-臺北-高雄", "big5"),
-        ("서울", "euc_kr"),
-        ("10 €", "cp1252"),
-    ],
-)
-def test_the_encoding_of_a_table_is_found(tmp_path, city, encoding):
+@pytest.mark.parametrize("city", ["Köln", "Grüße", "Seyðisfjörður", "10 €"])
+def test_a_table_that_is_no_utf8_is_read_as_cp1252(tmp_path, city):
     text = f"x,{city},y\n" + "".join(f"{i},{city},{i % 2}\n" for i in range(50))
-    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
     source, look = look_at(found_source(str(tmp_path / "a.csv")))
-    assert source["csv"]["encoding"] == encoding and look.names == ["x", city, "y"]
+    assert source["csv"]["encoding"] == "cp1252" and look.names == ["x", city, "y"]
+    (tmp_path / "a.csv").write_bytes(text.encode() + b"51,M\xfcnchen,0\n")  # a single value aside
+    source, look = look_at(found_source(str(tmp_path / "a.csv")))
+    assert "csv" not in source and look.names == ["x", city, "y"]
 
 
 def test_a_folder_of_text_files_that_end_alike_is_one_table(tmp_path):

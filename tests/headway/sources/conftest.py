@@ -10,6 +10,9 @@ from headway.sources.base import InputFile, Source
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
+from tests.small_ranges import small_ranges, usual_ranges
+
+__all__ = ["usual_ranges"]
 
 Opened = tuple[Source, tuple[InputFile, ...]]
 
@@ -26,9 +29,7 @@ def opened(tmp_path: Path) -> Callable[..., Opened]:
             (folder / (names[i] if names else f"{i}.{endings.get(format, format)}")).write_bytes(data)
         config = SourceConfig(format=format, path=str(folder), **more)  # type: ignore[arg-type]
         if small is not None:
-            own = getattr(config, format)
-            bound = "range_rows" if hasattr(own, "range_rows") else "range_bytes"
-            config = config.model_copy(update={format: own.model_copy(update={bound: small})})
+            small_ranges(small, config.format)
         return open_source(config), files(config, "all")
 
     return make

@@ -56,8 +56,9 @@ def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, want
     [
         (b"\n\na,b\n1,2\n", ":3", "no line is a JSON object, beginning with 'a,b'", "format: csv"),
         (b"[[1, 2]]", "0.jsonl", "its rows are lists", "@csv"),
-        (b"[1, 2]", ":1", "no line is a JSON object, beginning with '1'", "source.format"),
-        (b"[ ]", "0.jsonl", "empty lines", "bring"),
+        (b"[1, 2]", "0.jsonl", "its rows are lists", "@csv"),
+        (b"[{}]", "0.jsonl", "is one array of objects", "jq -c '.[]'"),
+        (b'{\n "a": 1\n}', "0.jsonl", "has objects over several lines", "jq -c '.'"),
         (
             b'{"ok": true, "data": [{"a": 1}, {"a": 2}]}',
             "0.jsonl",
@@ -85,7 +86,7 @@ def test_a_line_of_a_table_may_begin_as_json_does(opened):
 
 
 @pytest.mark.parametrize(
-    ("format", "endings"), [("images", ".jpg, .jpeg, .png"), ("csv", ".csv; also .gz, .bz2, .xz, .zst, .zip")]
+    ("format", "endings"), [("images", ".jpg, .jpeg, .png"), ("csv", ".csv; also .gz, .bz2, .zst, .zip")]
 )
 def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings):
     with pytest.raises(ConfigError) as error:

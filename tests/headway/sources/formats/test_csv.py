@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.schema.columns import Column
 from headway.sources.base import BATCH_ROWS, InputFile, Range
-from headway.sources.config import CsvConfig, SourceConfig
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files
 from headway.sources.formats.csv import CsvSource
 from headway.tabular.coerce import coerce
+from tests.small_ranges import small_ranges
 
 INT, TEXT, REAL = pa.int64(), pa.binary(), pa.float64()
 
@@ -25,14 +26,13 @@ def written(tmp_path):
     """written(b"a,b\\n1,2\\n", delimiter=";") -> (source, its files)"""
 
     def write(*datas, **config):
-        config.setdefault("range_bytes", 1 << 20)
+        small_ranges(config.pop("range_size", 1 << 20), "csv")
         for old in tmp_path.glob("*.csv"):
             old.unlink()
         for i, data in enumerate(datas):
             (tmp_path / f"{i}.csv").write_bytes(data)
-        made = CsvConfig.model_construct(**(CsvConfig().model_dump() | config))  # ranges smaller than users may have
-        found = files(SourceConfig(format="csv", path=str(tmp_path / "*.csv"), csv=made), "all")
-        return CsvSource(made), found
+        made = SourceConfig(format="csv", path=str(tmp_path / "*.csv"), csv=config)
+        return CsvSource(made), files(made, "all")
 
     return write
 
@@ -77,12 +77,12 @@ def by_pyarrow(data, types):
     )
 
 
-@pytest.mark.parametrize("range_bytes", [1, 2, 7, 50, 1000, 10_000, 1 << 20])
+@pytest.mark.parametrize("range_size", [1, 2, 7, 50, 1000, 10_000, 1 << 20])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_the_union_of_ranges_is_the_file(written, range_bytes, end):
+def test_the_union_of_ranges_is_the_file(written, range_size, end):
     data = many(300).replace(b"\n", end)
     types = {"id": INT, "text": TEXT, "x": REAL}
-    source, found = written(data, range_bytes=range_bytes)
+    source, found = written(data, range_size=range_size)
     rows, malformed = rows_of(source, found, types)
     wanted = by_pyarrow(data, types).to_pylist()
     assert repr([row[1:] for row in rows]) == repr([tuple(row.values()) for row in wanted])
@@ -95,7 +95,8 @@ def test_ranges_touch_end_at_lines_and_cover_the_data(tmp_path_factory, size, n,
     data = (b"\xef\xbb\xbf" if bom else b"") + (data if last else data[:-1])
     path = tmp_path_factory.getbasetemp() / "ranges.csv"
     path.write_bytes(data)
-    source = CsvSource(CsvConfig.model_construct(**(CsvConfig().model_dump() | {"range_bytes": size})))
+    source = CsvSource(SourceConfig(format="csv", path=str(path)))
+    small_ranges(size, "csv")
     pieces = source.ranges([InputFile(path=str(path), bytes=len(data), crc32c="0")])
     assert [piece.index for piece in pieces] == list(range(len(pieces)))
     at = min(data.index(b"\n") + 1, len(data)) if b"\n" in data else len(data)
@@ -107,7 +108,7 @@ def test_ranges_touch_end_at_lines_and_cover_the_data(tmp_path_factory, size, n,
 
 
 def test_several_files_are_cut_one_by_one_and_in_order(written):
-    source, found = written(many(50), many(20, 1), range_bytes=300)
+    source, found = written(many(50), many(20, 1), range_size=300)
     pieces = source.ranges(found)
     assert [piece.file for piece in pieces] == sorted(piece.file for piece in pieces)
     assert {piece.path for piece in pieces} == {file.path for file in found}
@@ -153,10 +154,10 @@ def test_a_way_to_write_csv(written, data, config, wanted):
 
 def test_a_file_with_quoted_newlines_is_one_range(written):
     data = b"a,b\n" + b'1,"x\ny"\n' * 50
-    source, found = written(data, range_bytes=20)
+    source, found = written(data, range_size=20)
     assert len(source.ranges(found)) == 1
     assert rows_of(source, found, {"a": INT, "b": TEXT})[0] == [(i, 1, b"x\ny") for i in range(50)]
-    plain, cut = written(b"a,b\n" + b'1,"xy"\n' * 50, range_bytes=20)
+    plain, cut = written(b"a,b\n" + b'1,"xy"\n' * 50, range_size=20)
     assert len(plain.ranges(cut)) > 10
 
 
@@ -184,7 +185,7 @@ def test_dictionaries(written):
 
 def test_large_ranges_come_in_chunks_that_count_on(written):
     rows = 3 * BATCH_ROWS + 70
-    source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(rows)), range_bytes=1 << 26)
+    source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(rows)), range_size=1 << 26)
     (piece,) = source.ranges(found)
     chunks = list(source.read(piece, ["a"], {"a": INT}))
     assert [chunk.first_row for chunk in chunks][:2] == [0, chunks[0].batch.num_rows]
@@ -195,10 +196,10 @@ def test_large_ranges_come_in_chunks_that_count_on(written):
 # --- lines and values that do not fit
 
 
-@pytest.mark.parametrize("range_bytes", [1, 8, 30, 1 << 20])
-def test_malformed_lines_are_counted_and_numbered(written, range_bytes):
+@pytest.mark.parametrize("range_size", [1, 8, 30, 1 << 20])
+def test_malformed_lines_are_counted_and_numbered(written, range_size):
     lines = ["1,a", "2", "3,c", "4,d,e", '"5"', "6,f"]
-    source, found = written("\n".join(["a,b", *lines, ""]).encode(), range_bytes=range_bytes)
+    source, found = written("\n".join(["a,b", *lines, ""]).encode(), range_size=range_size)
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
     assert rows == [(0, 1, b"a"), (2, 3, b"c"), (5, 6, b"f")]
     assert malformed == [
@@ -213,7 +214,7 @@ def test_malformed_lines_far_into_a_range_are_numbered_too(written):
     lines = [b"%d,text" % i for i in range(n)]
     for i in (3, 99_999, n - 1):
         lines[i] = b"%d" % i
-    source, found = written(b"a,b\n" + b"\n".join(lines) + b"\n", range_bytes=16 << 20)
+    source, found = written(b"a,b\n" + b"\n".join(lines) + b"\n", range_size=16 << 20)
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
     assert [(at, text) for at, text, _ in malformed] == [(i, str(i)) for i in (3, 99_999, n - 1)]
     assert len(rows) == n - 3 and all(at == value for at, value, _ in rows)
@@ -290,7 +291,7 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, s
         data = "".join(f"{text},\n" for text in texts).encode()
         path.write_bytes(data)
         piece = Range(0, str(path), 0, 0, len(data), {"names": ["a", "b"], "quoted": False})
-        (chunk,) = CsvSource(CsvConfig()).read(piece, ["a"], {"a": kind})
+        (chunk,) = CsvSource(SourceConfig(format="csv", path=str(path))).read(piece, ["a"], {"a": kind})
         done = coerce(chunk.batch, [Column(name="a", type=stored, nullable=True)])
         found = dict(zip(range(len(texts)), done.batch.column(0).to_pylist(), strict=False))
         if done.fitting_rows is not None:
@@ -320,7 +321,7 @@ def test_a_header_that_cannot_be_used_names_the_file_and_what_to_do(written, dat
 
 
 def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, tmp_path):
-    source, found = written(many(100), range_bytes=500)
+    source, found = written(many(100), range_size=500)
     pieces = source.ranges(found)
     path = tmp_path / "0.csv"
     path.write_bytes(path.read_bytes()[:700])
@@ -394,12 +395,12 @@ def test_files_without_rows_are_refused(written):
 # --- gzip
 
 
-@pytest.mark.parametrize("range_bytes", [16, 100, 1 << 20])
+@pytest.mark.parametrize("range_size", [16, 100, 1 << 20])
 @pytest.mark.parametrize("quoted", [False, True])
-def test_a_gzip_file_is_one_range_read_in_blocks(written, range_bytes, quoted):
+def test_a_gzip_file_is_one_range_read_in_blocks(written, range_size, quoted):
     text = '"x\n,y"' if quoted else "xy"
     data = "id,s\n" + "".join(f"{i},{text}\n" if i % 7 else f"{i}\n" for i in range(100))
-    source, found = written(gzip.compress(data.encode()), range_bytes=range_bytes)
+    source, found = written(gzip.compress(data.encode()), range_size=range_size)
     assert len(source.ranges(found)) == 1 and source.names(found[0]) == ["id", "s"]
     rows, malformed = rows_of(source, found, {"id": INT, "s": TEXT})
     assert rows == [(i, i, text.strip('"').encode()) for i in range(100) if i % 7]
@@ -409,7 +410,7 @@ def test_a_gzip_file_is_one_range_read_in_blocks(written, range_bytes, quoted):
 
 def test_a_stray_quote_in_a_gzip_file_cuts_no_line(written):
     data = b'a,b\n1,5" pipe\n' + b'2,"x\ny"\n' * 50
-    source, found = written(gzip.compress(data), range_bytes=16)
+    source, found = written(gzip.compress(data), range_size=16)
     rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
     assert [row[1:] for row in rows] == [(1, b'5" pipe')] + [(2, b"x\ny")] * 50 and not malformed
 

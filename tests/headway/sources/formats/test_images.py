@@ -10,6 +10,7 @@ from headway.schema_inference.column_types import infer
 from headway.sources.config import ImagesConfig, SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files, spans
+from tests.small_ranges import small_ranges
 
 
 def image(shade, kind="JPEG"):
@@ -35,7 +36,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def opened(folder, span="2013-01", max_cell_bytes=1 << 20, path="{span}", **images):
+def opened(folder, span="2013-01", max_cell_bytes=1 << 20, path="{span}", range_size=1 << 26, **images):
+    small_ranges(range_size, "images")
     config = SourceConfig(
         format="images", path=f"{folder}/{path}", max_cell_bytes=max_cell_bytes, images=ImagesConfig(**images)
     )
@@ -57,10 +59,10 @@ def everything(source, found, columns=("path", "label", "image")):
     return rows, malformed
 
 
-@pytest.mark.parametrize("range_bytes", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("range_size", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("path", ["{span}", "{year}-{month}", "{span}/"])
-def test_images_come_with_their_folders_name(folder, range_bytes, path):
-    source, found = opened(folder, range_bytes=range_bytes, path=path)
+def test_images_come_with_their_folders_name(folder, range_size, path):
+    source, found = opened(folder, range_size=range_size, path=path)
     rows, malformed = everything(source, found)
     assert [(row["path"], row["label"]) for row in rows] == [
         ("cat/0.jpg", "cat"), ("cat/1.PNG", "cat"), ("dog/2.jpeg", "dog"),
@@ -68,7 +70,7 @@ def test_images_come_with_their_folders_name(folder, range_bytes, path):
     assert rows[0]["image"] == image(0)
     assert [path for path, _ in malformed] == ["dog/cut.jpg", "dog/empty.png", "dog/page.jpg"]
     assert all(reason for _, reason in malformed)
-    assert (len(source.ranges(found)) == 1) == (range_bytes == 1 << 20)
+    assert (len(source.ranges(found)) == 1) == (range_size == 1 << 20)
 
 
 def test_labels_come_from_a_table(folder):

@@ -148,7 +148,7 @@ def test_a_prefix_finds_types_that_hold_for_the_sample(opened):
     ("data", "said"),
     [
         (b"[[1, 2], [3, 4]]", "its rows are lists"),
-        (b'[{"a": 1}, {"a":', "cut off"),
+        (b'[{"a": 1}, {"a":', "is one array of objects"),
         (b"PK\x03\x04....", "zip"),
         (b"PAR1....", "format: parquet"),
         (gzip.compress(lines(*({"a": i} for i in range(9999))), mtime=0)[:-20], "not a whole gzip file, after byte"),
