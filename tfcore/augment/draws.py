@@ -46,10 +46,6 @@ class Draws:
         high = tf.bitwise.right_shift(self.bits(draw, columns), _u64(40))
         return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
 
-    def between(self, draw: int, low: float, high: float) -> tf.Tensor:
-        """Uniform float32 [rows] in [low, high)."""
-        return self.uniform(draw) * (high - low) + low
-
     def below(self, draw: int, count: int, columns: int | None = None) -> tf.Tensor:
         """Uniform int32 in 0 .. count - 1."""
         high = tf.bitwise.right_shift(self.bits(draw, columns), _u64(32))

@@ -7,31 +7,34 @@
 Mixup comes first: a row is averaged with the one before it in the shuffled window, by a share of at least a half of its
 own. Numbers and pixels are averaged, a category is one of the two, picked with that probability, and so is a row's
 whole set of lists. The label's share takes the rows' weights into account, so that the loss is that of both rows, each
-by its share and its weight; a class index becomes a probability for each class. Then images (`pixels`), noise, and last
-columns shown as missing: what a null would have given the model.
+by its share and its weight; a class index becomes a probability for each class. Then images are flipped and cropped by
+`vary`, which is one gather: integers alone, so that a row's pixels do not depend on the batch it is in.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
-from tfcore.augment.pixels import vary
-from tfcore.augment.tables import LEVELS, beta_quantiles, normal_quantiles
 from tfcore.heads.table import label_head
-from tfcore.transform.fitted import Fitted
-from tfcore.transform.layer import when_missing
 from tfcore.transform.parameters import TransformParameters
 
 Batch = dict[str, tf.Tensor]
 _SALT = 0x617567 << 32
 _EPOCH, _INDEX, _PARTNER = "augment/epoch", "augment/index", "augment/partner/"
-_SHARE, _MIX_CATEGORY, _MIX_LISTS, _NOISE, _MISSING = range(1 << 16, (1 << 16) + 5)
+FLIP_X, FLIP_Y, CROP_X, CROP_Y = range(4)
+DRAWS = 16
+"""Draws of one image column; the next column's follow."""
+_SHARE, _MIX_CATEGORY, _MIX_LISTS = range(1 << 16, (1 << 16) + 3)
 """Draws beyond those of any number of images."""
 CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 8192
 """Most at a time: what stays in a core's cache as float32."""
+LEVELS = 1 << 16
+"""Quantiles in the table of mixup's shares."""
 
 
 class Augment:
@@ -49,15 +52,7 @@ class Augment:
         self._config, self._seed = config, seed + _SALT
         inputs = parameters.inputs()
         self._images = [name for name, (_, dtype) in inputs.items() if dtype == "uint8"]
-        self._columns = _Columns(parameters)
-        listed = inputs["lists"][0][0] if "lists" in inputs else 0
-        config.check(
-            images=len(self._images),
-            colours=sum(inputs[name][0][-1] == 3 for name in self._images),
-            shortest=min((min(inputs[name][0][:2]) for name in self._images), default=0),
-            numeric=len(parameters.numeric),
-            categorical=len(parameters.categorical) + listed,
-        )
+        config.check(min((min(inputs[name][0][:2]) for name in self._images), default=None))
         head = label_head(parameters.label)
         self.classes = head.outputs if head.task.per_class else 0
         self.soft = bool(config.mixup and self.classes)
@@ -91,11 +86,6 @@ class Augment:
         for number, name in enumerate(self._images):
             shape = rows[name].shape
             rows[name] = tf.ensure_shape(vary(rows[name], draws, config, number), shape)
-        if config.noise:
-            rows["numeric"] = self._noisy(rows["numeric"], draws)
-        if config.feature_dropout:
-            dropped = draws.uniform(_MISSING, columns=self._columns.count) < config.feature_dropout
-            rows |= self._columns.hidden(rows, dropped)
         return rows
 
     def _mixed(self, rows: Batch, partner: Batch, draws: Draws) -> Batch:
@@ -125,51 +115,46 @@ class Augment:
         mixed["label"] = label_share * label + (1.0 - label_share) * other
         return mixed
 
-    def _noisy(self, numeric: tf.Tensor, draws: Draws) -> tf.Tensor:
-        values = tf.constant(self._columns.values)
-        normal = tf.gather(tf.constant(normal_quantiles()), draws.below(_NOISE, LEVELS, columns=numeric.shape[1]))
-        # as likely as adding it, and not a sum that the graph's optimizer would join to another
-        return numeric - normal * (values * self._config.noise)
+
+def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
+    """Pad, flip and crop uint8 [rows, height, width, channels]: output pixel (y, x) of a row is input pixel
+    (rows[y], columns[x]). `number` is the number of the image column."""
+    if config.flip == "none" and not config.crop:
+        return pixels
+    first = number * DRAWS
+    _, height, width, channels = pixels.shape
+    pad = config.crop
+    rows = _places(height, draws, config.flip in ("vertical", "both"), pad, first + FLIP_Y, first + CROP_Y)
+    columns = _places(width, draws, config.flip in ("horizontal", "both"), pad, first + FLIP_X, first + CROP_X)
+    if pad:
+        sides = [[0, 0], [pad, pad], [pad, pad], [0, 0]]
+        pixels = tf.pad(pixels, sides, "REFLECT" if config.padding == "reflect" else "CONSTANT")
+    # as one index of all pixels: a gather with batch dimensions takes several times as long
+    image = tf.range(tf.shape(pixels)[0], dtype=tf.int32)[:, None, None] * (height + 2 * pad)
+    places = (image + rows[:, :, None]) * (width + 2 * pad) + columns[:, None, :]
+    return tf.gather(tf.reshape(pixels, [-1, channels]), places)
 
 
-class _Columns:
-    """The model inputs that each raw column makes, and their values when the column is missing."""
-
-    def __init__(self, parameters: TransformParameters):
-        self.count = len(parameters.fitted)
-        owners: dict[str, list[int]] = {"numeric": [], "categorical": [], "lists": []}
-        missing: dict[str, list[float]] = {"numeric": [], "categorical": [], "lists": []}
-        values: list[float] = []
-        sources = {part.name: part.source.name for part in parameters.parts}
-        first: dict[str, int] = {}
-        for place, fitted in enumerate(parameters.fitted):
-            # the parts of a column are missing together
-            number = first.setdefault(sources.get(fitted.column.name, fitted.column.name), place)
-            kind = "numeric" if fitted.size is None else "categorical" if fitted.width is None else "lists"
-            inputs = when_missing(fitted)
-            width = len(fitted.numeric_names()) if kind == "numeric" else fitted.width or 1
-            owners[kind] += [-1 if inputs is None else number] * width
-            missing[kind] += [0.0] * width if inputs is None else inputs
-            if kind == "numeric":
-                values += _values(fitted)
-        self.values = np.asarray(values, np.float32)
-        """1 where a numeric input is a value, 0 where it only says that one is missing. [numeric]"""
-        self._owners = {kind: np.asarray(owner, np.int32) for kind, owner in owners.items()}
-        self._missing = {kind: np.asarray(inputs, np.float32) for kind, inputs in missing.items()}
-
-    def hidden(self, rows: Batch, dropped: tf.Tensor) -> Batch:
-        """The inputs as if the columns of `dropped` (bool [rows, columns]) were missing."""
-        hidden: Batch = {}
-        for kind, owner in self._owners.items():
-            if not len(owner):
-                continue
-            value = rows[kind]
-            mask = tf.gather(dropped, np.maximum(owner, 0), axis=1) & (owner >= 0)
-            hidden[kind] = tf.where(mask, self._missing[kind].astype(value.dtype.as_numpy_dtype), value)
-        return hidden
+def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
+    """Return the place on the padded side that each output place takes; int32 [rows or 1, size]."""
+    places = tf.range(size)[None]
+    if flips:
+        places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)
+    if pad:
+        places += draws.below(shift, 2 * pad + 1)[:, None]
+    return places
 
 
-def _values(fitted: Fitted) -> list[float]:
-    names = len(fitted.numeric_names())
-    indicators = fitted.missing_indicator + fitted.nan_indicator if fitted.pixels is None else names
-    return [1.0] * (names - indicators) + [0.0] * indicators
+@lru_cache(maxsize=4)
+def beta_quantiles(alpha: float) -> NDArray[np.float32]:
+    """Quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's share in its mix, at least a half.
+
+    A table, since a logarithm computed in the graph has another last bit in a vector's middle than at its end, so that a
+    row would depend on where in a batch it stands.
+    """
+    # with x = 1 / (1 + exp(-t)) the density in t, (x (1 - x))**alpha, is smooth for every alpha
+    t = np.linspace(0.0, 40.0 / min(alpha, 1.0), 400_001)
+    density = np.exp(-alpha * (t + 2.0 * np.log1p(np.exp(-t))))
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    at = np.interp((np.arange(LEVELS) + 0.5) / LEVELS, mass / mass[-1], t)
+    return (1.0 / (1.0 + np.exp(-at))).astype(np.float32)

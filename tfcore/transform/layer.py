@@ -184,25 +184,3 @@ def sources(parameters: TransformParameters) -> dict[str, list[str]]:
     }
     images = [fitted.column.name for fitted in parameters.fitted if fitted.pixels is not None]
     return inputs | {image_input(name): [name] for name in images}
-
-
-def when_missing(fitted: Fitted) -> list[float] | None:
-    """The model's inputs for a missing value of a column, in their order; None for an image, which has none.
-
-    A null, also where the train rows had none; a category that has no id for null is out of vocabulary.
-    """
-    column = fitted.column
-    if fitted.pixels is not None:
-        return None
-    if fitted.width is not None:
-        return [float(-1 if fitted.null_id is None else fitted.null_id)] + [-1.0] * (fitted.width - 1)
-    if fitted.size is not None:
-        if fitted.null_id is None and fitted.ops[-1].op != "vocabulary":
-            return None
-        return [float(fitted.size - (fitted.ops[-1].oov_buckets or 1) if fitted.null_id is None else fitted.null_id)]
-    dtype = tf.int64 if column.type == "int64" else tf.float32
-    values = tf.zeros([0] if column.is_list else [1, *column.shape], dtype)
-    null = RawColumn(values, tf.constant([False]), None, tf.constant([0], tf.int64) if column.is_list else None)
-    blocks, vectors = numbers([fitted], {column.name: null})
-    inputs = [*(vector[0] for vector in vectors.values()), *(block.values[:, 0] for block in blocks)]
-    return [float(value) for value in tf.concat(inputs, 0).numpy()]

@@ -1,14 +1,13 @@
 """Draws are a function of (seed, epoch, index, draw) and nothing else, and they are spread as they should be."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.tabular.hashing import mix64 as numpy_mix64
 from tfcore.augment.draws import Draws, mix64
-from tfcore.augment.tables import LEVELS, beta_quantiles, hue_matrices, normal_quantiles
+from tfcore.augment.rows import beta_quantiles
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -61,10 +60,7 @@ def test_numbers_are_spread_evenly_and_draws_are_apart():
     assert np.bincount(draws.below(3, 7).numpy(), minlength=7).min() > 27_000
 
 
-def test_quantile_tables_have_the_moments_of_their_distributions():
-    normal = normal_quantiles().astype(np.float64)
-    assert abs(normal.mean()) < 1e-9 and abs(normal.std() - 1) < 1e-3 and len(normal) == LEVELS
-    assert abs(np.mean(normal**4) - 3) < 0.02
+def test_the_shares_of_mixup_have_the_quantiles_of_their_distribution():
     rng = np.random.default_rng(0)
     for alpha in (0.1, 0.2, 1.0, 4.0):
         x = rng.beta(alpha, alpha, 400_000)
@@ -72,11 +68,3 @@ def test_quantile_tables_have_the_moments_of_their_distributions():
         assert share.min() >= 0.5 and share.max() <= 1.0
         wanted = np.quantile(np.maximum(x, 1 - x), [0.1, 0.5, 0.9])
         np.testing.assert_allclose(np.quantile(share, [0.1, 0.5, 0.9]), wanted, atol=0.004)
-
-
-@pytest.mark.parametrize("share", [0.05, 0.5])
-def test_a_turn_of_the_colours_keeps_brightness_and_grey(share):
-    turns = hue_matrices(share).astype(np.float64)
-    luma = np.array([0.299, 0.587, 0.114])
-    np.testing.assert_allclose(luma @ turns, np.broadcast_to(luma, (len(turns), 3)), atol=2e-6)
-    np.testing.assert_allclose(turns.sum(2), 1.0, atol=1e-5)

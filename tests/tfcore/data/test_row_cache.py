@@ -61,7 +61,7 @@ def test_kept_rows_are_varied_as_read_ones_are(tmp_path, per_record, holdout, st
 def assert_alike(tmp_path, per_record, holdout, starts, *, augmented):
     """And whoever puts them together, from wherever they begin."""
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record, texts=True)
-    augment = Augment(AugmentConfig(noise=0.5, mixup=0.4), parameters, seed=3) if augmented else None
+    augment = Augment(AugmentConfig(mixup=0.4), parameters, seed=3) if augmented else None
     rows = None if holdout is None else Holdout.by_place(shards, holdout)
     options = {"holdout": rows, "augment": augment, "transform": Transform(parameters)}  # which is traced once
     spec, stacks = _stacks(shards, parameters, 0, start_step=starts[0], count=58, **options)

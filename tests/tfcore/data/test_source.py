@@ -167,7 +167,7 @@ def test_training_on_live_data_learns_and_resumes_where_it_was(written, tmp_path
             first_row += min(50, 2000 - first_row % 2000)
 
     options = {
-        "augment": {"noise": 0.1, "mixup": 0.3},
+        "augment": {"mixup": 0.3},
         "learning_rate": 0.01,
         "steps": 120,
         "checkpoint_every_steps": 72,

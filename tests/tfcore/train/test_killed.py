@@ -96,7 +96,7 @@ def varied_images(folder):
             steps_per_call=4,
             checkpoint_every_steps=8,
             shuffle_rows=64,
-            augment={"flip": "horizontal", "crop": 2, "brightness": 0.2, "cutout": 3, "mixup": 0.2},
+            augment={"flip": "horizontal", "crop": 2, "mixup": 0.2},
             early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
             keep_best=2,
             jit="off",

@@ -21,6 +21,7 @@ from tfcore.train import group_discovery
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
+from tfcore.transform.config import ColumnTransform
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
@@ -175,11 +176,20 @@ def test_read_kept_and_resumed_alike(tmp_path, monkeypatch, per_record, options,
 
 
 def test_augmented_rows_resume_too(tmp_path):
-    written = write_examples(tmp_path, {"train": table(SIZES)}, COLUMNS, rows_per_record=64, shards=2)
-    data = made(written, augment={"noise": 0.5})
-    whole, later = batches(data, 0, 70), batches(data, 45, 25)
-    for ours, theirs in zip(whole, later, strict=True):
-        np.testing.assert_array_equal(ours[45:], theirs)
+    photos = np.random.default_rng(1).integers(0, 256, (SIZES.sum(), 4 * 4 * 3), np.uint8)
+    whole = table(SIZES).append_column("photo", pa.array([photo.tobytes() for photo in photos], pa.binary()))
+    columns = (*COLUMNS, Column(name="photo", type="bytes", nullable=False))
+    written = write_examples(tmp_path, {"train": whole}, columns, rows_per_record=64, shards=2)
+    given = {"batch_size": 32, "steps": 1, "ranking": {}, "jit": "off", "augment": {"flip": "both", "crop": 1}}
+    fitted = written.fit({"photo": ColumnTransform(transform={"image": {"height": 4, "width": 4}})}, "binary")
+    data = TrainingData([written.part("train")], fitted, seed=3, training=TrainingConfig(**given))
+
+    def images(first, count):
+        return next(data.stacks(count)(first))["image_photo"].numpy()
+
+    found, stored = images(0, 70), {photo.tobytes() for photo in photos}
+    np.testing.assert_array_equal(found[45:], images(45, 25))
+    assert sum(photo.tobytes() in stored for photo in found.reshape(-1, 48)) < 0.5 * 70 * 32
 
 
 def test_groups_that_are_cut_are_counted_and_named(tmp_path):
