@@ -39,6 +39,20 @@ def set_op_determinism(on: bool) -> None:
     (_config.enable_op_determinism if on else _config.disable_op_determinism)()
 
 
+@contextlib.contextmanager
+def tf_data_debug_mode() -> Iterator[None]:
+    """`tf.data.experimental.enable_debug_mode` for the pipelines that are made in the block; TensorFlow itself only offers to
+    switch it on."""
+    from tensorflow.python.data.ops import debug_mode
+
+    before = debug_mode.DEBUG_MODE
+    debug_mode.toggle_debug_mode(True)
+    try:
+        yield
+    finally:
+        debug_mode.toggle_debug_mode(before)
+
+
 def python_function_of(token: str) -> Any:
     """The Python function that a node of tf.py_function or tf.numpy_function calls; KeyError where it is gone."""
     from tensorflow.python.ops import script_ops  # here: only an error's words need it

@@ -76,7 +76,6 @@ COMMANDS = {
         "export-rows": "data: write the rows of a window as a table, with split, label and prediction: Parquet or CSV",
         "export-examples": "data: write the rows of a window as classic tf.Examples, one per row",
         "knobs": "knobs: show the settings that can be changed while a training runs; NAME=VALUE changes one",
-        "debug": "debug: inspect one training step, op by op: 'headway debug step'",
     },
     "Maintain": {
         "verify": "store: read every byte of the store and compare checksums",

@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 
-def _whole(least: int | None, most: float = math.inf) -> Any:
+def _whole(least: int | None) -> Any:
     def convert(_: Any, tokens: Any) -> int:
         text = tokens[0].value
-        if text.lstrip("-").isdecimal() and (least is None or least <= int(text) <= most):
+        if text.lstrip("-").isdecimal() and (least is None or least <= int(text)):
             return int(text)
-        bounds = "" if least is None else f" of {least} or more" if most == math.inf else f" from {least} to {most:,}"
+        bounds = "" if least is None else f" of {least} or more"
         raise ValueError(f"{text!r} is not a whole number{bounds}")
 
     return convert
@@ -63,7 +63,6 @@ PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (defa
 Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
 Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
 Positive = Annotated[int, Parameter(converter=_whole(1), metavar="N")]
-UpToThousand = Annotated[int, Parameter(converter=_whole(1, 1000), metavar="N")]
 Limit = Annotated[float, Parameter(converter=_number(0))]
 Share = Annotated[float, Parameter(converter=_number(0, 1), metavar="SHARE")]
 Rows = Annotated[int | None, Parameter(converter=_rows, metavar="N")]

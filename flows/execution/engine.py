@@ -208,9 +208,9 @@ class Planner:
         self.store = store
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        return [step.find(self.store) or self.missed(step) for step in steps]
+        return [step.find(self.store) or self._missed(step) for step in steps]
 
-    def missed(self, step: Step) -> Output[Any]:
+    def _missed(self, step: Step) -> Output[Any]:
         path = self.store.output(step.stage.name, step.fingerprint)
         # what a damaged output says is what it will say again
         manifest = self.store.manifest(path)

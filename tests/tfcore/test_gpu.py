@@ -13,8 +13,6 @@ from PIL import Image
 from headway.errors import Cancelled
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tfcore.debug.inspect_step import debug_step
-from tfcore.debug.request import DebugRequest
 from tfcore.distribute.placement import Choice, place
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
@@ -286,11 +284,6 @@ def test_threads_that_decode_images_do_not_get_each_others_errors():
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_the_debugged_step_lies_on_the_gpu(examples, tmp_path):
-    found = debug_step(DebugRequest(train=request(examples, jit="on"), steps=2), tmp_path, Lines())
-    assert found["problems"] == [] and found["compiled"]["mode"] == "jit"
 
 
 @pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")

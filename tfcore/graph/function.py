@@ -72,7 +72,7 @@ class GraphFunction:
         self._bodies = 0
         self.compiled: list[Any] = []
         """The tf.functions that XLA compiled: what a `RetraceGuard` reads the reason of a second trace from."""
-        self.mode: Literal["jit", "graph"] | None = None
+        self.mode: Literal["jit", "graph", "eager"] | None = None
         self.refused: str | None = None
         """Why it runs uncompiled with `jit="auto"`."""
         self._jit, self._log, self._body = jit, log or (lambda line: None), body
@@ -99,6 +99,9 @@ class GraphFunction:
 
     def __call__(self, /, *positional: Any, **named: Any) -> Any:
         flat = self._binder.bind(self._by_name(positional, named) if positional else named)
+        if tf.config.functions_run_eagerly():
+            self.mode, tensors = "eager", iter(flat)
+            return self._body(**{name: pack(spec, tensors) for name, spec in self.signature.items()})
         try:
             result = self._call(*flat) if self._call else self._first_call(flat)
         except tf.errors.OpError as error:

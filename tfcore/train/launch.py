@@ -81,7 +81,7 @@ def choose(
     if name == "auto":
         # one device where several cannot do it: nobody asked for them
         whole = config.ranking is not None or config.retrieval is not None
-        splits = not whole and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
+        splits = not whole and not config.eager and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu"
         if gpus:
             name, why = choose_device(work, gpus=gpus, cores=config.threads or cores(), splits=splits)

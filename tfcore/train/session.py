@@ -222,7 +222,7 @@ class TrainingSession:
         if self.placement.strategy is not None:
             kind = functools.partial(DistributedLearner, placement=self.placement)
         # compiled and plain steps round differently, so a resumed training keeps the mode it began in
-        kept: dict[str, Jit] = {"jit": "on", "graph": "off"}
+        kept: dict[str, Jit] = {"jit": "on", "graph": "off", "eager": "off"}
         self.jit = kept[self.checkpoint.state["jit"]] if self.checkpoint else self._jit()
         return kind(
             model=self.model,
@@ -256,6 +256,8 @@ class TrainingSession:
     def _jit(self) -> Jit:
         config = self.request.training
         gpu = self.placement.on_gpu
+        if config.eager:
+            return "off"
         if config.jit != "auto":
             return config.jit
         if not repays_compiling(self.total, config.batch_size, gpu=gpu):
@@ -405,7 +407,8 @@ class TrainingSession:
             if chief:  # seconds, in which no step is done
                 if not self.step:
                     self.monitor.progress(0, self.total, "steps")
-                self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
+                if not self.request.training.eager:
+                    self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
             self.step = run(
                 self.learner,
                 self.data.stacks(self.stack, self.model, self.total),

@@ -7,6 +7,7 @@ for checkpoints, a killed or stopped training continues where the last checkpoin
 one that was never interrupted: same order of rows, same masks, same compiled mode.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tfcore.train.launch import chosen, train_apart
 from tfcore.train.request import VERSION, Pruning, TrainRequest
 from tfcore.train.result import write
 from tfcore.train.session import Callback, TrainingSession
+from tfcore.train.steps.eager import eagerly
 from tfcore.train.training_data import MOST_OPEN_SHARDS
 
 __all__ = ["VERSION", "train"]
@@ -50,8 +52,8 @@ def train(
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
-        (on the holdout), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit" or
-        "graph"), threads, strategy, replicas, workers,
+        (on the holdout), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit", "graph"
+        or "eager"), threads, strategy, replicas, workers,
         parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
         of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
         (step, holdout_loss, and where in `out` the weights are; best first); of a trial holdout_loss and holdout_losses.
@@ -83,8 +85,9 @@ def train_placed(
     """`train` in this process, on the devices that `placed` takes once its threads are set."""
     with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
         callbacks = default_callbacks(request, pruning)
-        session = TrainingSession(request, monitor, callbacks, stager=stager, feed=feed, placed=placed)
-        session.run()
+        with eagerly() if request.training.eager else contextlib.nullcontext():
+            session = TrainingSession(request, monitor, callbacks, stager=stager, feed=feed, placed=placed)
+            session.run()
         if not session.placement.chief:
             session.wait_for_chief()  # until it has written
             return {"steps": session.step, "worker": session.placement.worker}

@@ -215,7 +215,7 @@ class TrainingData:
     @property
     def _compiled(self) -> bool:
         """Whether XLA compiles the assembly of batches in memory; the rows are the same either way."""
-        jit = self._training.jit
+        jit = "off" if self._training.eager else self._training.jit
         return jit == "on" or (jit == "auto" and repays_compiling(self.total_steps(), self._training.batch_size))
 
     def epochs(self, step: int) -> float | None:

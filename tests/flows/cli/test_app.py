@@ -78,7 +78,6 @@ def test_exit_codes_are_those_of_the_errors():
             ["export-examples", "--output", "x", "--split", "trian"],
             '"trian" for --split. Choose from: "train", "eval", "test". Did you mean "train"?',
         ),
-        (["debug", "stp"], '"stp" for WHAT. Choose from: "step". Did you mean "step"?'),
         (["clean", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
         (["runs", "--limit", "-1"], "'-1' is not a whole number of 0 or more"),
         (["quarantine", "--limit", "x"], "'x' is not a whole number of 0 or more"),
@@ -120,13 +119,7 @@ def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
     assert flows.cli.commands.overrides_of(options) == {"a": -1, "b": [1, 2]} and options.json
 
 
-def test_the_arguments_of_debug_and_knobs_stand_anywhere(tmp_path, capsys):
-    for arguments in (
-        ["debug", "step", "--steps", "2", str(tmp_path)],
-        ["debug", "--steps", "2", "step", str(tmp_path)],
-    ):
-        assert main(arguments) == 2
-        assert f"{tmp_path}/pipeline.yaml: no such file" in capsys.readouterr().err
+def test_the_arguments_of_knobs_stand_anywhere(tmp_path, capsys):
     assert main(["knobs", str(tmp_path), "--json", "a=1"]) == 2
     assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]["where"]
 

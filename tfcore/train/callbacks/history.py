@@ -52,7 +52,7 @@ class Recorder:
             self.retryable += retryable
             self._in_row += not retryable
             if self._in_row >= self._limit:
-                self._give_up(first + number)
+                self._give_up(first + number, loss)
         finite = outcome.losses[outcome.applied]
         if len(finite):
             self._last_loss = float(np.mean(finite))
@@ -107,11 +107,13 @@ class Recorder:
         self._shown_at, self._shown_step = now, step
         self._monitor.progress(step, self._total, "steps", **facts)
 
-    def _give_up(self, step: int) -> None:
+    def _give_up(self, step: int, loss: float) -> None:
         raise DataError(
-            f"loss or gradients were not finite {counted(self._in_row, 'step')} in a row, up to step {step}",
+            f"loss or gradients were not finite {counted(self._in_row, 'step')} in a row, up to step {step:,}, whose loss "
+            f"is {loss:g}",
             where="training",
-            fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm",
+            fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm; "
+            "training: {eager: true} names the first op that is not finite",
         )
 
 

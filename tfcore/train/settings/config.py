@@ -232,6 +232,11 @@ class TrainingConfig(Grown):
     jit: Literal["auto", "on", "off"] = Field(
         default="auto", description="XLA: on, off, or auto, which compiles long trainings and falls back if XLA refuses"
     )
+    eager: bool = Field(
+        default=False,
+        description="run steps and input pipeline op by op in Python, slowly, for print and breakpoint() of your own; the "
+        "first op whose output is not finite is an error",
+    )
     threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
     shuffle_rows: int | None = Field(
         default=None,
@@ -313,6 +318,13 @@ class TrainingConfig(Grown):
         for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
             if getattr(self, name) is not None and self.strategy != strategy:
                 raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
+        return self
+
+    @model_validator(mode="after")
+    def _uncompiled(self) -> Self:
+        if self.eager and (self.jit == "on" or self.strategy in ("mirrored", "multi_worker")):
+            key = "jit" if self.jit == "on" else "strategy"
+            raise ValueError(f"eager: steps run op by op on one device; leave out {key}: {getattr(self, key)}")
         return self
 
     @model_validator(mode="after")

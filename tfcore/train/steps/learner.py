@@ -29,6 +29,7 @@ from tfcore.heads.base import Head
 from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.settings.ranking import RankingConfig
+from tfcore.train.steps.eager import checked_numerics
 from tfcore.train.steps.item_choice import RetrievalPart
 from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.stop_condition import StopCondition
@@ -253,6 +254,10 @@ class Learner:
             part = self.train_step.part(batch, total=weight)
         else:
             part = accumulated(self.train_step, batch, micro_batches, total=weight)
+        # a loss scale is found by gradients that overflow
+        if tf.executing_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
+            with checked_numerics(self.step):
+                self.train_step.part(batch, total=weight)
         return part.loss, weight, self.train_step.finish(part, kept)
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:

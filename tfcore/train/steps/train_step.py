@@ -103,8 +103,6 @@ class TrainStep:
         self.scale = scale
         self.unreached: list[str] = []
         """The paths of the variables that no gradient reaches in a traced step."""
-        self.unreached_eagerly: list[str] = []
-        """The same of the last step that ran eagerly."""
         self._log = log or (lambda line: None)
         self.model, self.head, self.optimizer, self.knobs, self.counter = (
             model,
@@ -174,10 +172,7 @@ class TrainStep:
             scaled = objective if self.scale is None else objective * self.scale.value
         computed = tape.gradient(scaled, trained)
         unreached = [v.path for v, part in zip(self.model.trainable_variables, computed, strict=True) if part is None]
-        if tf.executing_eagerly():
-            self.unreached_eagerly = unreached
-        else:
-            self._note(unreached)
+        self._note(unreached)
         gradients = [
             # dense also for embeddings: the optimizer's moments are dense anyway
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
@@ -225,6 +220,10 @@ class TrainStep:
                 f"no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
                 "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
             )
+
+    def finite(self, part: Part) -> tf.Tensor:
+        """Whether the gradients and the objective of a whole batch are finite; bool scalar."""
+        return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
         """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""

@@ -1,1 +1,0 @@
-"""Inspection of one training step, for `headway debug step`."""
