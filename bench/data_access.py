@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -30,11 +31,11 @@ import numpy as np
 import tensorflow as tf
 import train as training
 
+from tests.example_shards import Written, write_examples
 from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.rows import vary
 from tfcore.data.source import Feed
-from tfcore.testing import Written, write_examples
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -34,8 +35,8 @@ import tensorflow as tf
 from PIL import Image
 
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.pipeline import Labeler, Shards, evaluation_dataset
-from tfcore.testing import write_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -30,7 +31,7 @@ import pyarrow as pa
 import train as training
 
 from headway.schema.columns import Column
-from tfcore.testing import write_examples
+from tests.example_shards import write_examples
 
 ROWS, CLASSIC_ROWS, STACK = 3_300_000, 262_144, 32
 Features = Callable[[dict[str, Any]], Any]

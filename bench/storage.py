@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 import pyarrow as pa
 from common import child, header
@@ -120,7 +122,7 @@ def write(folder: Path, shards: int, megabytes: int) -> int:
     """Commit a span of that many train shards; its bytes."""
     from headway.schema.columns import Column
     from headway.storage.store import open_store
-    from tfcore.testing import write_examples
+    from tests.example_shards import write_examples
 
     columns = [Column(name=f"x{i}", type="float32", nullable=False) for i in range(COLUMNS)]
     columns.append(Column(name="label", type="int64", nullable=False, role="label"))

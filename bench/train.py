@@ -28,6 +28,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -39,7 +40,7 @@ import pyarrow.compute as pc
 from headway.process import own
 from headway.schema.columns import Column
 from headway.tabular.hashing import mix64
-from tfcore.testing import Written, write_examples
+from tests.example_shards import Written, write_examples
 from tfcore.transform.parameters import TransformParameters
 
 WIDTH, HIDDEN, RATE = 8, (100, 70, 50, 25), 0.001

@@ -13,6 +13,7 @@ from PIL import Image
 from headway.errors import Cancelled
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.distribute.placement import Choice, place
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
@@ -20,7 +21,6 @@ from tfcore.models.config import ModelConfig
 from tfcore.private_api import op_determinism
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.serving.served_model import ServedModel
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train, train_placed

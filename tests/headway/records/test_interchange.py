@@ -42,7 +42,7 @@ def table(count):
 
 @pytest.fixture(params=[4096, 1], ids=["groups", "classic"])
 def written(tf, tmp_path, request):
-    from tfcore.testing import write_examples
+    from tests.example_shards import write_examples
 
     found = write_examples(
         tmp_path / "in", {"train": table(6), "eval": table(4)}, COLUMNS, rows_per_record=request.param, shards=1

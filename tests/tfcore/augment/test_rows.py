@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.augment.config import AugmentConfig
 from tfcore.augment.draws import Draws
 from tfcore.augment.rows import _SALT, _SHARE, LEVELS, Augment, beta_quantiles
 from tfcore.heads.table import head_of
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

@@ -11,12 +11,12 @@ from headway.errors import DataError
 from headway.records.spec import packed
 from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data import reader
 from tfcore.data.decode import Labeler
 from tfcore.data.pipeline import classes_of, evaluation_dataset, safe, training_dataset, training_plan
 from tfcore.data.resample import Resample
 from tfcore.data.shards import Holdout, HoldoutRows, Shards
-from tfcore.testing import write_examples
 from tfcore.transform.layer import Transform
 from tfcore.transform.raw_column import PackedColumns
 

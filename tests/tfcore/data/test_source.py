@@ -10,11 +10,11 @@ import tensorflow as tf
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.source import Feed
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

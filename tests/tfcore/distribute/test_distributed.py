@@ -23,11 +23,11 @@ import tensorflow as tf
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tests.tfcore.train.test_killed import varied_images
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.process_group import run_together
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train import launch
 from tfcore.train.launch import choose
 from tfcore.train.request import TrainRequest

@@ -11,12 +11,12 @@ import tensorflow as tf
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.owned_rows import owned
 from tfcore.data.pipeline import Holdout, Labeler, Shards, training_dataset
 from tfcore.distribute.placement import workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.launch import choose, given_cluster
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig

@@ -9,6 +9,7 @@ import pytest
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from headway.tasks.table import task_of
+from tests.example_shards import write_examples
 from tfcore.evaluation.importance import ImportanceRequest, importance
 from tfcore.evaluation.permutation import spread, within
 from tfcore.evaluation.quick_importance import GRID, QuickStudy, _numbers
@@ -16,7 +17,6 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

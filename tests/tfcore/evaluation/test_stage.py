@@ -15,13 +15,13 @@ from headway.metrics.classification import auc
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from headway.tasks.table import task_of
+from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.stage import kept_column, predict
 from tfcore.export.metadata import describe_model
 from tfcore.export.predictor import Predictor
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

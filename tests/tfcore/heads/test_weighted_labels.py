@@ -10,10 +10,10 @@ import tfcore
 from headway.errors import DataError
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
+from tests.example_shards import write_examples
 from tests.properties import examples
 from tfcore.heads.label_parameters import fit_label
 from tfcore.heads.weighted_labels import WeightedLabel
-from tfcore.testing.example_shards import write_examples
 
 FLOAT, INT, TEXT = (Column(name="label", type=kind, nullable=False) for kind in ("float32", "int64", "bytes"))
 

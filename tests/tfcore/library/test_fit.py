@@ -17,12 +17,12 @@ from headway.monitor import Monitor
 from headway.sources.config import SourceConfig
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from tests.same_bytes import assert_same_bytes
 from tfcore.data.source import Feed
 from tfcore.library.raw_rows import RawRows
 from tfcore.library.stored_rows import StoredRows
 from tfcore.models.build import VARIABLE, build
 from tfcore.models.config import ModelConfig
-from tfcore.testing import assert_same_bytes
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.auto import Facts, resolve
 from tfcore.train.settings.config import TrainingConfig

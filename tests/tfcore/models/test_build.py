@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
+from tests.same_bytes import assert_same_bytes
 from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
@@ -23,7 +24,6 @@ from tfcore.models.layers import (
     hash_uniform,
     summed_by_id,
 )
-from tfcore.testing import assert_same_bytes
 from tfcore.train.steps.xla_choice import SCATTERS
 
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.same_bytes import assert_same_bytes
 from tfcore.models.config import FOLDS
 from tfcore.models.layers import row_hash, rows_from
 from tfcore.models.members import LEFT_OUT, Stack, member_dense
 from tfcore.models.numeric import PiecewiseLinear
-from tfcore.testing import assert_same_bytes
 
 X = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
+from tests.gradients import assert_gradient
 from tfcore.graph.function import GraphFunction
 from tfcore.losses.pairwise import SecondDerivativeError, pairwise_loss
-from tfcore.testing import assert_gradient
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 LEAST = {"float32": 1.2e-38, "float64": 2.3e-308}

@@ -10,11 +10,11 @@ from headway.monitor import Monitor
 from headway.records.classic import encode_classic
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
+from tests.example_shards import write_examples
 from tfcore.data.decode import Decoder
 from tfcore.graph.python_op import PythonOpError
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.preprocess.stage import analyse
-from tfcore.testing import write_examples
 from tfcore.transform.config import ColumnTransform, DerivedParameters, PreprocessConfig
 from tfcore.transform.parameters import TransformRequest, fit
 from tfcore.transform.preprocess import transform_of

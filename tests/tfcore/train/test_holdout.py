@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
+from tests.example_shards import write_examples
 from tfcore.data.shards import Shards, kept_rows
-from tfcore.testing import write_examples
 from tfcore.train import holdout as drawing
 from tfcore.train.holdout import draw
 from tfcore.train.request import Latest

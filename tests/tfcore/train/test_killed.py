@@ -15,8 +15,8 @@ import tensorflow as tf
 from PIL import Image
 
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
+from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData

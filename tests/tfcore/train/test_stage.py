@@ -17,9 +17,9 @@ import tensorflow as tf
 from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.pipeline import evaluation_dataset
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

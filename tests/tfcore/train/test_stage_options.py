@@ -11,13 +11,13 @@ import tensorflow as tf
 from headway.errors import Cancelled, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models import build
 from tfcore.models.config import ModelConfig
 from tfcore.runtime.devices import numerics
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
 from tfcore.train.settings.config import TrainingConfig

@@ -15,9 +15,9 @@ from headway.schema.columns import Column
 from headway.stages.refs import Examples
 from headway.storage.prefetch import RemoteFiles
 from headway.storage.store import Store, open_store
+from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

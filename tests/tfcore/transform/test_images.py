@@ -11,9 +11,9 @@ from PIL import Image
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
+from tests.example_shards import write_examples
 from tfcore.data.pipeline import Labeler, Shards, evaluation_dataset, safe, training_dataset
 from tfcore.graph.python_op import python_errors
-from tfcore.testing import write_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import fit_parameters

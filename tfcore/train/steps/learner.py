@@ -255,7 +255,7 @@ class Learner:
         else:
             part = accumulated(self.train_step, batch, micro_batches, total=weight)
         # a loss scale is found by gradients that overflow
-        if tf.executing_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
+        if tf.config.functions_run_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
             with checked_numerics(self.step):
                 self.train_step.part(batch, total=weight)
         return part.loss, weight, self.train_step.finish(part, kept)

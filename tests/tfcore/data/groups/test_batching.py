@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.groups import batching
 from tfcore.data.groups.batching import GroupOrder
 from tfcore.data.groups.group_ids import NO_GROUP
 from tfcore.data.in_memory import hold
 from tfcore.data.shards import Holdout, Shards, kept_rows
-from tfcore.testing import write_examples
 from tfcore.train import group_discovery
 from tfcore.train.group_discovery import group_runs
 from tfcore.train.settings.config import TrainingConfig

@@ -10,13 +10,13 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.export.signatures import describe_towers
 from tfcore.models.config import ModelConfig
 from tfcore.models.towers.item_index import FILE
 from tfcore.serving.refusals import RequestError
 from tfcore.serving.served_model import ServedModel
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.data.groups.group_ids import NO_GROUP, group_ids, group_splits
 from tfcore.losses.pairwise import pairwise_loss
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
 from tfcore.train.settings.config import OptimizerConfig, TrainingConfig

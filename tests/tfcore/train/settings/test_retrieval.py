@@ -10,9 +10,9 @@ from flows.config.pipeline import Pipeline
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
 from tfcore.models.towers.two_towers import as_vectors
-from tfcore.testing import write_examples
 from tfcore.train.launch import chosen
 from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession

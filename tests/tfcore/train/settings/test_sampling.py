@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.sampling import SamplingConfig, class_rates, logit_offsets

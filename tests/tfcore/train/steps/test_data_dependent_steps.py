@@ -11,6 +11,8 @@ import tensorflow as tf
 from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
+from tests.exact_resume import assert_resumes_exactly
+from tests.same_bytes import assert_same_bytes
 from tests.tfcore.train.steps.learners import Kinds, Turn
 from tfcore.graph.function import graph_function
 from tfcore.graph.knobs import KnobVariables
@@ -19,7 +21,6 @@ from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import OffsetEmbedding
 from tfcore.models.precision import FIRST, LossScale, computing_in
-from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.learner import Learner

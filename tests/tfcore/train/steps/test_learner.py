@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.monitor import Monitor
+from tests.exact_resume import assert_resumes_exactly
+from tests.same_bytes import assert_same_bytes
 from tests.tfcore.train.steps.learners import Kinds, Turn
 from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import ColumnLasso, OffsetEmbedding
-from tfcore.testing import assert_resumes_exactly, assert_same_bytes
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.settings.config import OptimizerConfig

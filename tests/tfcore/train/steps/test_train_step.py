@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.same_bytes import assert_same_bytes
 from tfcore.graph.knobs import KnobVariables
 from tfcore.models.layers import ColumnLasso, HashDropout
 from tfcore.models.members import member_dense
-from tfcore.testing import assert_same_bytes
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import TrainStep, make_optimizer
 

@@ -1,15 +1,25 @@
-"""Asserts on graph functions: the number of traces, and their inputs and outputs."""
+"""Assertions for a user's own tests: no retrace, signature, same predictions.
+
+    with assert_no_retrace(step): ...                          # one trace, whatever it is called with in the block
+    assert_signature(function, {"x": spec}, {"y": spec})       # what it takes and returns, exactly
+    assert_same_predictions(saved_model, rows, expected)       # a SavedModel, or anything that is called with rows
+
+Each raises AssertionError that says where, what was expected and what was found. They do not need pytest.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfcore.graph.function import GraphFunction
 from tfcore.graph.retrace import RetraceError, RetraceGuard
 from tfcore.graph.specs import dims, side_by_side
+
+__all__ = ["assert_no_retrace", "assert_same_predictions", "assert_signature"]
 
 
 @contextmanager
@@ -45,54 +55,70 @@ def assert_signature(
         signature: of a SavedModel.
 
     Raises:
-        AssertionError: every tensor that differs, expected and found side by side; or there is no such folder, or no one
-            signature to compare.
+        AssertionError: every tensor that differs, expected and found side by side.
     """
     concrete = _concrete(function, signature)
     positional, named = concrete.structured_input_signature
-    arguments = dict(named)
-    if positional:
-        names = [name for name in concrete.function_type.parameters if name not in named]
-        arguments |= dict(zip(names, positional, strict=False))
+    names = [name for name in concrete.function_type.parameters if name not in named]
+    arguments = dict(named) | dict(zip(names, positional, strict=False))
     if isinstance(function, GraphFunction):  # its graph takes the leaves
         arguments = function.signature
-    results = concrete.structured_outputs
     rows: list[tuple[str, str, str]] = []
     if inputs is not None:
         rows += _differences("input", _flat(arguments), _flat(inputs))
     if outputs is not None:
-        rows += _differences("output", _flat_outputs(results), _flat(outputs))
+        rows += _differences("output", _flat_outputs(concrete.structured_outputs), _flat(outputs))
     if rows:
         rows.insert(0, ("tensor", "expected", "found"))
         raise AssertionError(f"another signature:\n{side_by_side(rows)}")
 
 
+def assert_same_predictions(
+    function: Any, rows: Mapping[str, Any], expected: Any, *, bound: float = 1e-5, signature: str = "serving_default"
+) -> None:
+    """Raise AssertionError unless `function` predicts `expected` for `rows`.
+
+    Args:
+        function: a SavedModel's folder, or what is called with `rows`: a Keras model, a tf.function, a preprocess.
+        rows: {name: tensor or array}, one element per row.
+        expected: the numbers that were predicted elsewhere, [rows, ...]; of several outputs {name: numbers}.
+        bound: of |difference| / max(1, |expected|); 0: the same numbers.
+
+    Raises:
+        AssertionError: the worst row, what goes in there, and both values.
+    """
+    tensors = {name: tf.convert_to_tensor(value) for name, value in rows.items()}
+    if isinstance(function, str | Path):
+        called = _concrete(function, signature)
+        found = called(**{name: tensors[name] for name in called.structured_input_signature[1]})
+    else:
+        found = function(tensors)
+    outputs = found if isinstance(found, Mapping) else {"output": found}
+    wanted = expected if isinstance(expected, Mapping) else dict.fromkeys(outputs, expected)
+    if lacking := [name for name in wanted if name not in outputs]:
+        raise AssertionError(f"there is no output {lacking[0]!r}, only {sorted(outputs)}")
+    for name, numbers in wanted.items():
+        one, other = (np.asarray(value, np.float64) for value in (outputs[name], numbers))
+        if one.shape != other.shape:
+            raise AssertionError(f"{name} has the shape {list(one.shape)}, expected {list(other.shape)}")
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        with np.errstate(invalid="ignore"):
+            off = np.where(same, 0.0, np.nan_to_num(abs(one - other) / np.maximum(1.0, abs(other)), nan=np.inf))
+        if off.size and off.max() > bound:
+            row = int(np.unravel_index(int(off.argmax()), off.shape)[0])
+            values = {key: value.numpy().tolist()[row] for key, value in tensors.items()}
+            raise AssertionError(
+                f"{name} differs by {off.max():.3g} in row {row} (bound {bound:g}): it is {one[row]}, expected {other[row]}"
+                f"\n  the row: {values}"
+            )
+
+
 def _concrete(function: Any, signature: str) -> Any:
     if isinstance(function, str | Path):
-        if not tf.saved_model.contains_saved_model(str(function)):
-            raise AssertionError(f"{function}: expected a SavedModel's folder, there is no saved_model.pb in it")
-        signatures = tf.saved_model.load(str(function)).signatures
-        if signature not in signatures:
-            raise AssertionError(f"{function} has no signature {signature!r}; it has {sorted(signatures)}")
-        return signatures[signature]
+        return tf.saved_model.load(str(function)).signatures[signature]
     if isinstance(function, GraphFunction):
         return function.trace()
-    if hasattr(function, "structured_outputs"):
-        return function
-    name = getattr(function, "__name__", type(function).__name__)
-    if not hasattr(function, "get_concrete_function"):
-        raise AssertionError(
-            f"{name} has no signature: it is neither a tf.function nor a GraphFunction nor a SavedModel"
-        )
-    try:
-        return function.get_concrete_function()
-    except TypeError as error:
-        if getattr(function, "input_signature", None) is not None:
-            raise
-        raise AssertionError(
-            f"{name} has no signature of its own ({str(error).splitlines()[0]}): give it an input_signature, or make it a "
-            "graph_function"
-        ) from error
+    return function if hasattr(function, "structured_outputs") else function.get_concrete_function()
 
 
 def _flat_outputs(results: Any) -> dict[str, str]:

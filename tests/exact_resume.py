@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tfcore.testing.bytes import assert_same_bytes
+from tests.same_bytes import assert_same_bytes
 from tfcore.train.checkpoints import Checkpoints, Variables
 
 Training = TypeVar("Training")

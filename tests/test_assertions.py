@@ -1,43 +1,23 @@
-"""tfcore.testing: each assertion passes what holds, and says where, what was expected and what was found otherwise."""
+"""The assertions of these tests: each passes what holds, and says where, what was expected and what was found otherwise."""
 
-import keras
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from tfcore.graph.function import graph_function
+from tests.exact_resume import assert_resumes_exactly
+from tests.gradients import assert_gradient
+from tests.same_bytes import assert_same_bytes
 from tfcore.graph.python_op import numpy_op, python_op
 from tfcore.heads.table import head_of
-from tfcore.testing import (
-    assert_gradient,
-    assert_no_retrace,
-    assert_no_skew,
-    assert_resumes_exactly,
-    assert_same_bytes,
-    assert_signature,
-    write_examples,
-)
 
 X = np.array([0.5, -1.25, 2.0])
-VECTOR = tf.TensorSpec([None], tf.float32)
 
 
 def failure(call, *arguments, **named):
     with pytest.raises(AssertionError) as caught:
         call(*arguments, **named)
     return str(caught.value)
-
-
-def test_no_retrace_holds_for_tensors_and_names_the_python_value_otherwise():
-    step = tf.function(lambda x, rate: x * rate)
-    with assert_no_retrace(step):
-        for rate in (0.1, 0.2):
-            step(tf.ones([2]), tf.constant(rate))
-    step = tf.function(lambda x, rate: x * rate)
-    with pytest.raises(AssertionError, match=r"argument 'rate': Python value 0\.1 -> 0\.2"), assert_no_retrace(step):
-        for rate in (0.1, 0.2):
-            step(tf.ones([2]), rate)
 
 
 @pytest.mark.parametrize(
@@ -158,40 +138,6 @@ def test_the_gradients_of_the_losses_are_those_of_differences(task, label, outpu
     assert_gradient(lambda output: head_of(task).loss({"label": tf.constant(label)}, output), output)
 
 
-def test_signatures_are_compared_side_by_side(tmp_path):
-    @graph_function(x=VECTOR, n=tf.TensorSpec([], tf.int32))
-    def both(x, n):
-        return {"y": x * tf.cast(n, tf.float32)}
-
-    inputs = {"x": VECTOR, "n": (tf.int32, [])}
-    assert_signature(both, inputs, {"y": VECTOR})
-    said = failure(assert_signature, both, {"x": ("float64", [None]), "m": (tf.int32, [])}, {"y": VECTOR})
-    assert [line.split("  ")[0:1] and line.split() for line in said.splitlines()[2:]] == [
-        ["input", "'x'", "float64", "[None]", "float32", "[None]"],
-        ["input", "'m'", "int32", "[]", "nothing"],
-        ["input", "'n'", "nothing", "int32", "[]"],
-    ]
-    module = tf.Module()
-    module.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
-    assert_signature(module.f, {"x": VECTOR}, {"y": VECTOR})
-    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.f.get_concrete_function()})
-    assert_signature(tmp_path, {"x": VECTOR}, {"y": VECTOR})
-    assert "no signature 'other'" in failure(assert_signature, tmp_path, {}, signature="other")
-    nested = graph_function(batch={"a": VECTOR, "b": (VECTOR,)})(lambda batch: (batch["a"], batch["b"][0]))
-    assert_signature(nested, {"batch": {"a": VECTOR, "b": (VECTOR,)}}, {"output_0": VECTOR, "output_1": VECTOR})
-    single = tf.function(lambda x: x[:, 0], input_signature=[tf.TensorSpec([None, 2])])
-    assert_signature(single, None, {"output": VECTOR})
-
-
-def test_what_has_no_signature_is_named(tmp_path):
-    said = failure(assert_signature, tf.function(lambda x: x), {"x": VECTOR})
-    assert "has no signature of its own" in said and "input_signature" in said
-    assert "neither a tf.function nor" in failure(assert_signature, len, {"x": VECTOR})
-    for folder in (tmp_path, tmp_path / "missing", str(tmp_path / "missing")):
-        assert "expected a SavedModel's folder" in failure(assert_signature, folder, {})
-    assert_signature(tf.function(lambda: tf.ones([2])), {}, {"output": (tf.float32, [2])})
-
-
 class Walk:
     """A training of one weight that moves at random; `kept` is whether its generator is in its checkpoint."""
 
@@ -220,50 +166,3 @@ def test_a_resume_is_exact_only_with_all_of_the_state(tmp_path):
     assert said.startswith("stopped at step 4 of 9 and resumed: not the same bytes")
     assert "weight" in said
     assert "step/0" not in said
-
-
-@pytest.mark.long
-def test_no_skew_between_a_model_here_and_its_saved_form_elsewhere(tmp_path):
-    from headway.schema.columns import Column
-    from tfcore.data.decode import Labeler
-    from tfcore.data.pipeline import Shards, evaluation_dataset, safe
-    from tfcore.export.saved_model import predictor, save
-    from tfcore.transform.layer import Transform
-
-    rng = np.random.default_rng(0)
-    columns = (
-        Column(name="x", type="float32", nullable=True),
-        Column(name="word", type="bytes", nullable=False, encoding="dictionary"),
-        Column(name="label", type="int64", nullable=False, role="label"),
-    )
-    table = pa.table(
-        {
-            "x": pa.array(rng.normal(size=60).astype(np.float32), mask=rng.random(60) < 0.2),
-            "word": pa.array([b"a", b"bb"] * 30),
-            "label": pa.array(rng.integers(0, 2, 60)),
-        }
-    )
-    examples = write_examples(tmp_path / "examples", {"train": table}, columns, rows_per_record=16)
-    parameters = examples.fit(task="binary")
-    transform, labeler = Transform(parameters), Labeler(parameters.label)
-    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in parameters.inputs().items()}
-    dense = keras.layers.Concatenate()([keras.ops.cast(one, "float32") for one in inputs.values()])
-    model = keras.Model(inputs, keras.layers.Dense(1)(dense))
-    shards = Shards.of([(examples.folder, examples.result, "train")])
-    (batch,) = safe(evaluation_dataset(shards, transform, labeler, batch=60), shards)
-    expected = predictor(model, "binary")({name: batch[name] for name in inputs})["probability"].numpy()
-    variables = [v.value for v in model.variables]
-    path = tmp_path / "saved"
-    save(
-        path,
-        transform=transform,
-        predict=predictor(model, "binary"),
-        variables=variables,
-        columns=[c for c in columns if c.role != "label"],
-        task="binary",
-    )
-    assert_no_skew(path, examples, "train", expected=expected, output="probability")
-    expected[7] += 0.01
-    said = failure(assert_no_skew, path, examples, "train", expected=expected, output="probability")
-    assert "in row 7 (bound 1e-05)" in said
-    assert "'word'" in said
