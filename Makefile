@@ -124,7 +124,6 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/models.py
 	$(PYTHON) bench/leaks.py
 	$(PYTHON) bench/width.py
-	$(PYTHON) bench/dashboard.py
 	$(PYTHON) bench/capacity.py
 
 $(STAMP)-docs: $(STAMP)

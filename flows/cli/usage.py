@@ -19,7 +19,6 @@ _WENT = {
     "lineage --spans": "the text shows the last 12 spans and all that changed, --json has all",
     "serve --max-wait-ms": "leave it out: batches grow with the load by themselves",
     "tune --promote": "headway tune writes tuned.yaml, and headway run --set @tuned.yaml takes it through the gate",
-    "ui --open": "open the address that it prints",
     "validate --serving": "--set validation.serving=FILE, a path from the pipeline's folder",
 }
 """Options of earlier versions, and what to type in their place."""

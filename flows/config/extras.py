@@ -17,7 +17,6 @@ class Extra(NamedTuple):
 EXTRAS = {
     "prefect": Extra(("prefect",), "schedules, workers and a Prefect server"),
     "serve": Extra(("fastapi", "uvicorn"), "headway serve"),
-    "ui": Extra(("fastapi", "uvicorn"), "headway ui, the dashboard"),
     "tune": Extra(("optuna",), "headway tune"),
     "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
     "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),

@@ -4,18 +4,21 @@
         both.note("...")
 
 Every line is written when it is reported, so that a run that was killed shows its last ones. A store in a bucket gets the
-file when the run ends; until then, and after a kill, it lies in the working copy. While the run goes on, how far its steps are
-lies beside it (`flows.progress.step_progress`).
+file when the run ends; until then, and after a kill, it lies in the working copy.
+
+While the run goes on, runs/<run>.progress has its running steps: written when a step begins or ends, in between once a second
+at most, and removed at the run's end; of a run that was killed, by the next one. It stays on the run's machine.
 """
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
 
 from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Reporter
-from flows.progress.step_progress import Progress, RunningStep, as_json
+from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
 from flows.records import RunRecord, State, log_path, progress_path
 from flows.tell.ending import ending_of
@@ -59,13 +62,13 @@ class _LogFile(Lines):
     def stage(self, steps: Sequence[Step]) -> Iterator[None]:
         title = title_of(steps)
         with super().stage(steps):
-            self._runs(RunningStep(step=title, began=time.time()))
+            self._runs(Progress(step=title))
             try:
                 yield
             finally:
                 self._ended({title})
 
-    def _runs(self, step: RunningStep) -> None:
+    def _runs(self, step: Progress) -> None:
         with self._writing:
             self.steps[step.step] = step
             self._keep()
@@ -78,8 +81,7 @@ class _LogFile(Lines):
 
     def progressed(self, progress: Progress) -> None:
         title, now = progress.step, time.monotonic()
-        before = self.steps.get(title) or RunningStep(step=title, began=time.time())
-        self._runs(before.after(progress))
+        self._runs(progress)
         if now - self._lines.setdefault(title, now) >= LINE_SECONDS:
             self._lines[title] = now
             super().progressed(progress)
@@ -90,7 +92,8 @@ class _LogFile(Lines):
 
     def _keep(self) -> None:
         with contextlib.suppress(OSError):  # the run matters more than what is shown of it
-            replace_text(self._progress, redact(as_json(list(self.steps.values()))))
+            steps = [step.model_dump(mode="json") for step in self.steps.values()]
+            replace_text(self._progress, redact(json.dumps(steps)))
 
     def run_ended(self, record: RunRecord, registry: Registry) -> None:
         if record.state not in (State.FAILED, State.CANCELLED):  # of those `logged` says the error

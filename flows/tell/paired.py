@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flows.dag.step import output_of
-from flows.records import RunRecord, State, record_of
+from flows.records import RunRecord, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, one_line
 from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.metric_tables import metric_table, values_of
-from flows.tell.rendering.parts import Part, Table
+from flows.tell.rendering.parts import Table
 from headway.errors import HeadwayError
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
-from headway.messages import between, ends, metric_text, metrics_line, of_window, signed, usual
+from headway.messages import between, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
@@ -165,55 +165,16 @@ def _checks(store: Store, version: Version, against: int) -> list[Check]:
     return verdict.compared(EARLY_CHAMPION) if early else []
 
 
-def against_part(registry: Registry, version: Version, other: Version) -> Part:
-    """A version against another: on the same rows, else each one by itself."""
-    if (found := paired(registry, version, other)) is not None:
-        return Part("On the same rows", [found.sentence], tables=[found.table])
-    said = (
-        f"No gate compared version {version.number} with version {other.number}, so which one is better is not known; "
-    )
-    said += "headway compare tells whether both scored the same rows. Metrics of different rows do not compare:"
-    return Part("On rows of their own", [said], tables=[own_table(version), own_table(other)])
-
-
 def own_table(version: Version) -> Table:
     """The metrics of a version."""
     title = f"Version {version.number} on {rows_in_words(eval_spans(version))}"
     return metric_table(values_of(dict(metrics_of(version))), title=title, task=version.facts.get("task"))
 
 
-def own_level(version: Version, known: str | None = None) -> str:
-    """The metric that decided about a version, with the spans of its rows.
-
-    Args:
-        known: its name, where the run's record has it.
-    """
-    metric = primary_of(version, known)
-    return "" if metric is None else level(metric, metrics_of(version)[metric], eval_spans(version))
-
-
 def own_levels(version: Version) -> str:
     """The most important metrics of a version, with the spans of its rows."""
     line = metrics_line(metrics_of(version))
     return line + _on(eval_spans(version)) if line else ""
-
-
-def level(name: str, value: float, spans: Sequence[str]) -> str:
-    """A metric's value with the spans of its rows: "auc 0.926 on 2013-09"."""
-    return f"{name} {metric_text(value)}{_on(spans)}"
-
-
-def run_texts(store: Store, record: RunRecord) -> tuple[str, str]:
-    """What a run found by the metric that decides: (its candidate against the champion on the same rows, its level on them)."""
-    verdict = record.verdict
-    metric = verdict.primary if verdict is not None else None
-    value = record.metrics.get(str(metric))
-    # a run that evaluated nothing has the metrics of the champion, which are of other rows
-    if verdict is None or metric is None or value is None or record.state == State.ALREADY:
-        return "", ""
-    spans, check = judged_spans(store, record), verdict.of(CHAMPION, metric)
-    apart = f"{metric} {change_text(check)} against {check.against}{_on(spans)}" if check is not None else ""
-    return apart, level(metric, value, spans)
 
 
 def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
@@ -262,10 +223,3 @@ def metrics_of(version: Version) -> dict[str, float]:
     metrics = version.facts.get("metrics")
     found = metrics if isinstance(metrics, dict) else {}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
-
-
-def primary_of(version: Version, known: str | None = None) -> str | None:
-    """The metric that the gate decided by; the first of the usual ones where that is not known."""
-    metrics, standing = metrics_of(version), version.facts.get("standing")
-    names = [known, standing.get("metric") if isinstance(standing, dict) else None, *usual(metrics)]
-    return next((name for name in names if name in metrics), None)

@@ -31,7 +31,6 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 REASONS = {
     "a Prefect server": "tests/flows/orchestration and tests/flows/test_deployed.py run these commands on one",
-    "a browser": "make browser starts headway ui, and looks at its pages",
     "a cluster": "Flink: tests/infra/test_flink.py; several workers: tests/tfcore/distribute",
     "make": "its targets are looked up in the Makefile, and CI runs them",
     "an installation": "make dist, make versions; it would change the environment of the tests",

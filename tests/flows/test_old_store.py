@@ -12,11 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fastapi.testclient import TestClient
 
-from flows.dashboard.opened_stores import opened
-from flows.dashboard.request_checks import Access
-from flows.dashboard.web_app import make_app
 from headway.evaluation.verdict import Verdict
 
 
@@ -48,18 +44,6 @@ def test_it_is_listed_explained_and_whole(typed, churn):
     report = Path(typed("report", churn, check=0).stdout.strip())
     assert "<svg" in report.read_text() and "promote" in report.read_text()
     assert "Headway's code of this stage is newer" in typed("plan", churn, check=0).stdout
-
-
-def test_it_is_shown_in_the_browser(churn):
-    access = Access(port=8765)
-    client = TestClient(make_app(opened([str(churn)], []), access, print), base_url="http://127.0.0.1:8765")
-    client.get(f"/?token={access.token}")
-    (run, *_) = sorted(path.stem for path in (churn / "store" / "runs").glob("*.json"))
-    model = "/stores/churn/models/churn"
-    for page in ("", "/runs", f"/runs/{run}", f"/runs/{run}/report", "/spans"):
-        assert client.get(f"/stores/churn{page}").status_code == 200, page
-    for page in (model, f"{model}/versions/1", f"{model}/versions/2"):
-        assert client.get(page).status_code == 200, page
 
 
 def test_it_is_copied_rolled_back_and_cleaned(typed, churn, tmp_path):

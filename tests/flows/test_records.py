@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli.app import main
 from flows.execution.run import note_killed, run_name
-from flows.progress.step_progress import Pace, Progress, RunningStep, as_json
+from flows.progress.step_progress import Pace, Progress
 from flows.records import find, progress_path, read_record, runs_of, settled
 from flows.tell.ending import ending_of
 from flows.tell.rerun_reasons import in_words
@@ -93,12 +93,10 @@ def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_dow
     store.save_run(_run(killed, state="running", seconds=0.0, seen="2024-05-01T10:00:00.200Z"))
     store.save_run(_run(others, state="running", pipeline="other"))
     began = datetime.datetime.fromisoformat(runs_of(store)[-1].started).timestamp()
-    step = RunningStep(step="train", began=began + 1).after(
-        Progress(step="train", done=2816, total=30000, unit="steps", facts={"loss": 0.5})
-    )
+    step = Progress(step="train", done=2816, total=30000, unit="steps", facts={"loss": 0.5})
     unrecorded, begun = "20240503-120000-ff", run_name(store.clock())
     for run in (killed, others, unrecorded, begun):
-        progress_path(store, run).write_text(as_json([step]))
+        progress_path(store, run).write_text(json.dumps([step.model_dump()]))
         os.utime(progress_path(store, run), (began + 8, began + 8))
 
     def told():

@@ -1,4 +1,4 @@
-"""Jinja2 with the templates of the report, which other pages share: base.html, the macros of parts.html, the style sheet."""
+"""Jinja2 with the templates of the report: its page, the macros of parts.html, the style sheet, the script."""
 
 import base64
 import functools
@@ -14,10 +14,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 @functools.cache
-def environment(*folders: Path) -> jinja2.Environment:
-    """The templates in `folders` and the report's; everything is escaped, a name that is missing is an error."""
+def environment() -> jinja2.Environment:
+    """The templates; everything is escaped, a name that is missing is an error."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([*folders, _TEMPLATES]),
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

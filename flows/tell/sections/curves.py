@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +103,6 @@ def recorded(path: Path) -> list[dict[str, float | None]]:
 def series(points: Sequence[Point], name: str) -> Line:
     """(step, value) of each point that has one."""
     return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
-
-
-def loss_chart(points: Sequence[Point], title: str) -> Chart:
-    """The loss by step of a training that goes on, solid, and its holdout loss, dashed."""
-    held = series(points, "holdout_loss")
-    losses: tuple[Line, Mapping[str, Any]] = (series(points, "loss"), {"color": FIRST})
-    lines = [losses, (held, {"color": FIRST, "linestyle": (0, (3, 2))})]
-    return replace(_chart("Loss", lines, [], note=_BOTH if held else ""), title=title)
 
 
 def _charts(found: Sequence[Training]) -> Iterator[Chart]:

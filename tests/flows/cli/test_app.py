@@ -64,7 +64,6 @@ def test_exit_codes_are_those_of_the_errors():
         (["serve", "--max-wait-ms", "5"], "--max-wait-ms is no longer an option\n  fix: leave it out"),
         (["tune", "--promote"], "headway run --set @tuned.yaml"),
         (["validate", "--serving=day.jsonl"], "--set validation.serving=FILE"),
-        (["ui", ".", "--open"], "the address that it prints"),
         (["lineage", "champion", "--spans", "3"], "--json has all"),
         (["run", "a", "b"], "One argument too many: 'b'"),
         (["run", "--window"], "--window requires an argument"),

@@ -1,4 +1,4 @@
-"""How a run ended is the same wherever it is told: terminal, Markdown, report, dashboard, notebook, events and log."""
+"""How a run ended is the same wherever it is told: terminal, Markdown, report, notebook, events and log."""
 
 import html
 import json
@@ -9,9 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.dashboard.layout import render
-from flows.dashboard.opened_stores import OpenedStore
-from flows.dashboard.pages.run_page import run_page
 from flows.observability.events import events_of_record
 from flows.observability.json_log import JsonLog
 from flows.observability.json_stream import JsonStream
@@ -99,7 +96,6 @@ def told(record, folder):
         "terminal": " ".join(summary(record, verbose=False).split()),
         "markdown": " ".join(markdown(ending_part(ending_of(record))).replace("\\|", "|").split()),
         "report": plain(page(Material(store, record))),
-        "dashboard": plain(render(run_page(OpenedStore("homes", store), record.run), {})),
         "notebook": plain(Run(None, store, record)._repr_html_()),
     }
 

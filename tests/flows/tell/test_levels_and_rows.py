@@ -1,5 +1,5 @@
 """Wherever figures of versions or runs stand, they are differences on the same rows, or levels that name the spans of their rows:
-over every page, report and table of a store whose months differ in difficulty."""
+over every report and table of a store whose months differ in difficulty."""
 
 import itertools
 import json
@@ -22,12 +22,9 @@ from flows.tell.summary import summary
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model
 from headway.messages import number
 from headway.registry.registry import Registry
-from tests.flows.dashboard.conftest import show  # noqa: F401
 from tests.flows.tell.months import EVALS, months
 
 pytestmark = pytest.mark.slow  # whole runs are told
-STORE = "/stores/flights"
-MODEL = f"{STORE}/models/flights"
 _NUMBER = re.compile(r"(?<![\d.+-])\d+\.\d+(?![\d.])")
 _DIGITS = 5
 """A number of more characters is a level, and no other number by chance."""
@@ -129,32 +126,6 @@ def check(where, text, form, spans_of):
     return levels
 
 
-def test_every_page_of_the_dashboard(project, registry, spans_of, show):  # noqa: F811
-    client, runs = show([project]), [record.run for record in records(registry.store)]
-    pages = ["/", STORE, f"{STORE}/runs", f"{STORE}/spans", MODEL, f"{MODEL}/rollback"]
-    pages += [f"{MODEL}/versions/{version}" for version in (1, 2, 3)]
-    pages += [f"{MODEL}/versions/{version}/promote" for version in (1, 2)]
-    pages += [f"{STORE}/runs/{run}{what}" for run in runs for what in ("", "/report")]
-    levels = {}
-    for path in pages:
-        answer = client.get(path)
-        assert answer.status_code == 200, path
-        levels[path] = check(path, answer.text, "html", spans_of)
-    assert all(levels[path] for path in (MODEL, f"{STORE}/runs", f"{MODEL}/rollback", f"{MODEL}/versions/1"))
-
-
-def test_a_rollback_shows_which_one_is_better_on_the_same_rows(project, registry, show):  # noqa: F811
-    """Version 2 has the lower AUC, of harder rows, and is better than 3."""
-    two, three = (registry.version(each) for each in (2, 3))
-    assert two.facts["metrics"]["auc"] < three.facts["metrics"]["auc"] - 0.1
-    apart = number(-three.facts["standing"]["difference"])
-    html = " ".join(show([project]).get(f"{MODEL}/rollback").text.split())
-    assert f"On the same rows, the eval rows of 2014-01, version 2 is better than version 3: auc +{apart}" in html
-    assert number(two.facts["metrics"]["auc"]) not in html, "it is of other rows"
-    html = show([project]).get(f"{MODEL}/versions/1/promote").text
-    assert "which one is better is not known" in html and "Version 1 on the eval rows of 2013-10" in html
-
-
 def test_an_early_champion_that_the_gate_looked_at_was_scored_on_the_same_rows_too(tmp_path):
     registry = Registry(months(tmp_path), "flights")
     one, three = registry.version(1), registry.version(3)
@@ -167,15 +138,6 @@ def test_an_early_champion_that_the_gate_looked_at_was_scored_on_the_same_rows_t
     record.model_copy(update={"verdict": verdict}).save(registry.store)
     found = paired(registry, one, three)
     assert (found.version, found.against, found.spans, found.checks[0].change) == (1, 3, ("2014-01",), 0.02)
-
-
-def test_the_model_page_draws_differences_and_no_line_through_levels(project, show):  # noqa: F811
-    html = show([project]).get(MODEL).text
-    labels = re.findall(r'<svg class="figure"[^>]*aria-label="([^"]*)"', html)
-    assert any(
-        label.startswith("auc of each champion minus that of the one before it, on the same rows") for label in labels
-    )
-    assert any(label.startswith("Version 3 on later spans: auc") for label in labels)
 
 
 def test_every_table_of_the_commands(project, registry, spans_of, typed, monkeypatch):

@@ -1,1 +1,0 @@
-"""`headway ui`: pages over one or several stores on this machine: runs, versions, spans, drift."""

@@ -1,1 +1,0 @@
-"""The pages of the dashboard, a module each: from a store to plain values."""
