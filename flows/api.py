@@ -12,14 +12,17 @@ Each call is what the command of that name calls (`headway --help`): the same fu
 notebook, what a call returns shows itself.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
-from flows.observability.reporting import Progress, reporting
+from flows.progress import terminal
+from flows.progress.reporter import Reporter, stop_on_signals
 from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version
@@ -30,6 +33,27 @@ from headway.registry.registry import Registry
 __all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "open"]
 
 ASKED = "asked for from Python"
+Progress = bool | Callable[[str], None]
+"""True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
+
+
+class _Calls(terminal.Lines):
+    """Gives each line to a function."""
+
+    def __init__(self, take: Callable[[str], None]):
+        super().__init__()
+        self._take = take
+
+    def note(self, line: str) -> None:
+        self._take(self.told(line))
+
+
+@contextlib.contextmanager
+def reporting(progress: Progress) -> Iterator[Reporter]:
+    """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
+    made = _Calls(progress) if callable(progress) else terminal.reporter(quiet=not progress)
+    with made as report, stop_on_signals(report.stop, signal.SIGINT):
+        yield report
 
 
 def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None) -> "Pipeline":

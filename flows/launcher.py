@@ -7,8 +7,7 @@ Prefect imports a flow named by module with the working directory first on the p
 flows/ folder of its own would be imported instead of Headway.
 
 A flow run is also made to outlive its worker and an outage of the server: it writes its pid down
-and drops lines that nobody reads (`flows.orchestration.processes`), and goes on without the lease of its concurrency
-slot. Its stderr is a stream of JSON lines where HEADWAY_LOG_FORMAT is json.
+and drops lines that nobody reads (`flows.orchestration.processes`), and goes on without the lease of its concurrency slot.
 """
 
 import os
@@ -16,8 +15,6 @@ import runpy
 import sys
 import warnings
 
-from flows.observability.json_stream import LogHandler, asked_for, take_over
-from flows.observability.providers import providers
 from flows.orchestration.processes import enlist, outlive_reader
 from headway.process_tuning import uncollected
 
@@ -35,9 +32,6 @@ _FLOW_RUN = __name__ == "__main__" and sys.argv[1:2] == ["prefect.engine"]
 if _FLOW_RUN:
     enlist(os.environ)  # before the long imports: a run that is killed in them is known to be dead
     outlive_reader()
-    if asked_for():
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_CLASS", f"{LogHandler.__module__}.LogHandler")
-        take_over()
 
 with uncollected(keep=True):
     import flows.retrain
@@ -48,7 +42,6 @@ if __name__ == "__main__":
         from flows.orchestration.prefect_internals import go_on_without_lease
 
         go_on_without_lease()
-        providers()  # before Prefect begins the flow run's span
         warnings.filterwarnings("ignore", message=".*found in sys.modules", module="runpy")  # nothing is run twice
     sys.argv = sys.argv[1:]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

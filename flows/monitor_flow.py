@@ -42,7 +42,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
             key = f"monitor-{result.champion}-{result.spans[-1].span}"
             started = f"; started a retrain: flow run {start_run(f'retrain/{name}', f'headway-{name}-{key}', {}).id}"
         alarms = counted(len(result.alarms), "alarm")
-        return Ending(f"{alarms}: {'; '.join(result.alarms)}{started}", alarms)
+        return Ending(f"{alarms}: {'; '.join(result.alarms)}{started}", alarms, "drifting")
 
     return flow_body(pipeline, work)
 

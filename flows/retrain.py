@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Annotated
 
 from prefect import flow
-from prefect.states import State
+from prefect.states import State as FlowState
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
+from flows.config.production import Alarm
 from flows.dag.run_spec import RunSpec
 from flows.execution.prepared import PREPARE, leave, prepared_by, trains
 from flows.execution.run import execute
@@ -23,7 +24,7 @@ from flows.orchestration import second_half
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
-from flows.records import RunRecord
+from flows.records import RunRecord, State
 from flows.tell.ending import ending_of
 from headway.messages import window_text
 
@@ -38,7 +39,7 @@ def retrain(
     wait: Seconds = 0.0,
     set: Settings = None,
     prepared: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = None,
-) -> State[None]:
+) -> FlowState[None]:
     """Train on a window of spans, and promote the model if the gate lets it through.
 
     Args:
@@ -73,8 +74,16 @@ def retrain(
     return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
 
 
+ALARMS: dict[State, Alarm] = {
+    State.REJECTED: "rejected",
+    State.ROLLED_BACK: "rejected",
+    **dict.fromkeys((State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE), "held"),
+}
+"""That a run raises by its state."""
+
+
 def ended(record: RunRecord) -> Ending:
     """How a run ended: its state's message, and the word in its name."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
-    return Ending(ending.line, f"{ending.word}{promoted}")
+    return Ending(ending.line, f"{ending.word}{promoted}", ALARMS.get(record.state))

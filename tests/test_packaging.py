@@ -21,7 +21,7 @@ CALLED = {
 BROUGHT = {
     "httpx": "prefect", "anyio": "prefect", "google": "tensorflow-metadata", "absl": "tensorflow", "ml_dtypes": "tensorflow",
     "grpc": "apache-beam", "starlette": "fastapi", "markupsafe": "jinja2", "onnx": "tf2onnx",
-    "opentelemetry": "opentelemetry-sdk", "h11": "uvicorn",
+    "h11": "uvicorn",
 }  # fmt: skip
 """What a declared package brings, and by its own promises keeps."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -147,7 +148,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     command = next((token for token in own_tokens if not token.startswith("-")), "")
     from cyclopts import CycloptsError
 
-    from headway.errors import Cancelled, ConfigError, HeadwayError
+    from headway.errors import Cancelled, HeadwayError
     from headway.process import own, quiet_libraries
     from headway.process_tuning import collect_rarely, one_blas_thread
     from headway.redaction import protect
@@ -161,14 +162,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         if not {*SERVERS} & {*own_tokens}:
             collect_rarely()
     app = application()
-    chosen = _log_format(own_tokens)
-    if chosen not in ("", "text", "json"):
-        error: HeadwayError = ConfigError(f"{chosen!r} is not a log format", fix="--log-format text, or json")
-        return _complain(own_tokens, command, error)
-    if chosen == "json" and arguments is None:
-        from flows.observability.json_stream import take_over
+    if wants_json_log(own_tokens):
+        from flows.progress.json_log import log_as_json
 
-        take_over()
+        log_as_json(quiet="--quiet" in own_tokens)
     try:
         if not tokens or ({"--help", "-h"} & {*own_tokens} and (not command or command in app)):
             from flows.cli.usage import page
@@ -179,7 +176,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except CycloptsError as mistake:
         from flows.cli.usage import usage_error
 
-        error = usage_error(mistake, command)
+        error: HeadwayError = usage_error(mistake, command)
     except HeadwayError as raised:
         error = raised
     except BrokenPipeError:
@@ -197,29 +194,23 @@ def _run(arguments: Sequence[str] | None) -> int:
     return _complain(own_tokens, command, error)
 
 
-def _log_format(tokens: Sequence[str]) -> str:
-    """What stderr is to be; known before anything is printed."""
-    choice = os.environ.get("HEADWAY_LOG_FORMAT", "")
-    for place, token in enumerate(tokens):
-        name, equals, value = token.partition("=")
-        if name == "--log-format":
-            choice = value if equals else "".join(tokens[place + 1 : place + 2])
-    return choice
+def wants_json_log(tokens: Sequence[str]) -> bool:
+    """Whether the options ask for a log of JSON lines; known before they are read, since that may fail."""
+    return "--log-format=json" in tokens or ("--log-format", "json") in itertools.pairwise(tokens)
 
 
 def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
-    """Tell an error once: as the answer with --json, else on stderr; a JSON log has a record of it besides."""
+    """Tell an error: as the answer with --json, else on stderr; a log of JSON lines has it in any case."""
     said = f"headway {command}".rstrip() + f": {error}"
-    streams = sys.modules.get("flows.observability.json_stream")
-    told = None if streams is None else streams.stream()
-    if told is not None:
-        facts = {"exit_code": error.exit_code, "command": command, **told.once(str(error), error.facts)}
-        told.write("command.failed", said, level="error", fields=facts)
+    if wants_json_log(tokens):
+        from flows.progress.json_log import LOGGER
+
+        LOGGER.error("%s", said, extra={"status": "failed"})
     if "--json" in tokens[1:]:  # before the command it is no option
         import json
 
         print(json.dumps({"error": error.facts, "exit_code": error.exit_code}))
-    elif told is None:
+    elif not wants_json_log(tokens):
         print(said, file=sys.stderr)
     return error.exit_code
 

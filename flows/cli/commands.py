@@ -68,11 +68,8 @@ def overrides_of(options: Options) -> dict[str, object]:
 def load_pipeline(pipeline: str, options: Options) -> LoadedPipeline:
     """The pipeline with the overrides of the command line."""
     from flows.config.pipeline import read_pipeline
-    from flows.observability.json_stream import about
 
-    loaded = read_pipeline(Path(pipeline), overrides_of(options))
-    about(loaded.pipeline.name)
-    return loaded
+    return read_pipeline(Path(pipeline), overrides_of(options))
 
 
 def run_spec_of(
@@ -123,12 +120,22 @@ def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) ->
     return exit_code
 
 
+def _reporter(options: JsonOption) -> Reporter:
+    if options.log_format == "json":
+        from flows.progress.json_log import JsonLog
+
+        return JsonLog()
+    from flows.progress.terminal import reporter
+
+    return reporter(quiet=options.json or options.quiet, verbose=options.verbose)
+
+
 @contextlib.contextmanager
 def reporting(options: JsonOption) -> Iterator[Reporter]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
-    from flows.observability.reporting import reporter, stop_on_signals
+    from flows.progress.reporter import stop_on_signals
 
-    with reporter(silent=options.json, quiet=options.quiet, verbose=options.verbose) as report:
+    with _reporter(options) as report:
 
         def say() -> None:
             report.note("stopping: saving what is done (again to stop at once)")

@@ -88,7 +88,7 @@ class JsonOption:
     verbose: Annotated[bool, _common("print every line of progress, and all about a run")] = False
     log_format: Annotated[
         Literal["text", "json"] | None,
-        _common("what stderr gets: text, or a JSON object per line (default: HEADWAY_LOG_FORMAT, else text)"),
+        _common("what stderr gets: text, or a JSON object per line (default: text)"),
     ] = None
 
 

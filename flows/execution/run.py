@@ -21,7 +21,6 @@ from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec, need_tenso
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
 from flows.execution.provenance import changes_since, code_of, lineage_of, newer_headway
-from flows.observability.events import events_of_output, events_of_record
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
@@ -206,8 +205,6 @@ class _Run:
             why=output.why,
         )
         self.note(stages=(*self.record.stages, ran))
-        for event in events_of_output(output, self.record):
-            self.report.happened(event)
         if self.looked:  # so that a run which is killed later shows how far it came
             self.note(seen=now())
             self.record.save(self.run_spec.store)
@@ -280,8 +277,6 @@ class _Run:
                 raise
             # what ended the run is told all the same: most often it is the disk, too
             self.report.note(redact(f"the record of this run was not written: {error}"))
-        for event in events_of_record(self.record):
-            self.report.happened(event)
         if drawn:
             self._draw()
         if self.run_spec.last is None and self.record.state != State.CANCELLED:

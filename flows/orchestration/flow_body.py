@@ -8,7 +8,7 @@
 
 How a flow run ends:
 
-    Completed   the message says what came of it; the state's name stays "Completed": automations and `--watch` go by it
+    Completed   the message says what came of it; the state's name is Held, Rejected or Drifting where `alarms` tell of that
     Failed      a user's mistake or broken data, in the words that the command line prints
     Cancelled   it was cancelled, or its process or its worker got SIGTERM: what was done is kept
     Crashed     its process died
@@ -32,9 +32,10 @@ from prefect.states import Completed, Failed, State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.observability.reporting import stop_on_signals
+from flows.config.production import Alarm
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, say_once
+from flows.progress.reporter import stop_on_signals
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.redaction import protect, redact, scrub
 
@@ -57,6 +58,8 @@ class Ending:
     """A sentence, for the state."""
     word: str
     """One or two words, for the name of the run: promoted 3."""
+    alarm: Alarm | None = None
+    """That it raises: an automation waits for a state of that name."""
 
 
 Work = Callable[[LoadedPipeline, RunLog], Ending]
@@ -91,7 +94,7 @@ def flow_body(
             report = RunLog(stops, pipeline=loaded.pipeline.name)
             ending = work(loaded, report)
     except Exception as error:
-        stops.wait_for_server()  # an outage must not cost the name, the event and the state
+        stops.wait_for_server()  # an outage must not cost the name and the state
         if report is not None:
             report.catch_up()
         if not isinstance(error, HeadwayError):
@@ -105,7 +108,7 @@ def flow_body(
     message = redact(ending.message)
     _rename(f"{name}: {ending.word}")
     get_run_logger().info("%s", message)
-    return Completed(message=message)
+    return Completed(message=message, name=(ending.alarm or "completed").capitalize())
 
 
 def _read(pipeline: Path, set: Settings) -> LoadedPipeline:

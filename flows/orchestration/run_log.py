@@ -1,4 +1,4 @@
-"""Reports a run to Prefect: log lines through the run logger, artifacts, events.
+"""Reports a run to Prefect: log lines through the run logger, and artifacts.
 
     report = RunLog(stops, pipeline="flights")           # inside a flow
     report.note("...")                                   # the flow's log; a step's lines go to its task's log
@@ -16,16 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
-from prefect.events import emit_event
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.dag.step import Output
-from flows.observability.events import resource
-from flows.observability.json_stream import about
-from flows.observability.reporting import listeners
 from flows.orchestration.requested_stops import StopRequests
-from flows.progress.reporter import Event, Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
 from flows.records import RunRecord
@@ -34,7 +29,7 @@ from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of
-from headway.redaction import redact, redacted
+from headway.redaction import redact
 from headway.registry.registry import Registry
 
 
@@ -53,33 +48,24 @@ class _SaidOnce(logging.Filter):
 
 def say_once() -> None:
     """From now on the message of a flow's state is logged by the flow alone, and so is that of a task that failed."""
-    for name, states in (("flow_runs", ("Completed", "Failed", "Cancelled")), ("task_runs", ("Failed", "Cancelled"))):
+    of_flows = ("Completed", "Held", "Rejected", "Drifting", "Failed", "Cancelled")
+    for name, states in (("flow_runs", of_flows), ("task_runs", ("Failed", "Cancelled"))):
         logger = logging.getLogger(f"prefect.{name}")
         if not any(isinstance(present, _SaidOnce) for present in logger.filters):
             logger.addFilter(_SaidOnce(*states))
 
 
-class RunLog(Reporter):
-    """What a flow's run is told to: Prefect's log, artifacts and events, and the process's other listeners.
+class RunLog(Lines):
+    """Lines in the run's log, and artifacts beside it.
 
     Made in the flow; used from its tasks and other threads.
     """
 
-    def __init__(self, stops: StopRequests, *, pipeline: str):
-        self._prefect = prefect = PrefectLog(stops, pipeline)
-        super().__init__([prefect, *listeners()])
-        self.table, self.catch_up = prefect.table, prefect.catch_up
-        self.wait_for_server = stops.wait_for_server
-        about(pipeline)
-
-
-class PrefectLog(Lines):
-    """Lines in the run's log, artifacts beside it, and events."""
-
     seconds = 10.0
 
-    def __init__(self, stops: StopRequests, pipeline: str):
+    def __init__(self, stops: StopRequests, *, pipeline: str):
         super().__init__(stop=stops.stop)
+        self.wait_for_server = stops.wait_for_server
         self._stops, self._pipeline = stops, pipeline
         self._flow = get_run_logger()
         self._later: deque[Callable[[], object]] = deque()
@@ -89,8 +75,7 @@ class PrefectLog(Lines):
         self._stops.check()
 
     def note(self, line: str) -> None:
-        # `headway`: a JSON log has the event that this line is of
-        self.logger().info("%s", self.told(line).strip(), extra={"headway": True})
+        self.logger().info("%s", self.told(line).strip())
 
     def progressed(self, progress: Progress) -> None:
         super().progressed(progress)
@@ -136,12 +121,6 @@ class PrefectLog(Lines):
             while self._later:
                 self._try(self._later.popleft())
 
-    def happened(self, event: Event) -> None:
-        named = {"prefect.resource.id": resource(self._pipeline), "prefect.resource.name": self._pipeline}
-        about = {"message": event.message, "pipeline": event.pipeline} | ({"run": event.run} if event.run else {})
-        payload = redacted({**about, **event.facts})
-        self._when_up(lambda: emit_event(event.name, named, payload=payload))
-
     def _show(self, title: str, share: float, words: str) -> None:
         """Show a step's progress as an artifact."""
         share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
@@ -163,7 +142,7 @@ class PrefectLog(Lines):
         try:
             action()
         except Exception as error:
-            self.logger().warning("an artifact or an event was not published: %s", error)
+            self.logger().warning("an artifact was not published: %s", error)
 
     def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
         """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""

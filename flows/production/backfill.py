@@ -23,12 +23,12 @@ from pydantic import computed_field
 
 from flows.dag.run_spec import Executor, RunSpec
 from flows.execution.run import execute
-from flows.progress.reporter import Event, Reporter
+from flows.progress.reporter import Reporter
 from flows.records import Metrics, RunRecord, State
 from flows.tell.ending import word_of
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
-from headway.messages import counted, some
+from headway.messages import counted
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
@@ -131,11 +131,7 @@ def backfill(
             work.ingest(ends)
         else:
             work.windows(ends, 1 if promote else parallel)
-    result = Backfilled(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=work.rows)
-    if failed := [row.until for row in result.rows if row.state == "failed"]:
-        said = f"{counted(len(failed), 'window')} of a backfill failed: up to {some(failed, 5)}"
-        report.happened(Event("headway.backfill.failed", name, said, {"failed": failed, "states": result.states}))
-    return result
+    return Backfilled(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=work.rows)
 
 
 def _ends(run_spec: RunSpec, first: str, last: str) -> list[str]:

@@ -9,7 +9,7 @@ with labels, the champion predicts it and is held against what it was worth at i
 (`headway.evaluation.checks.champion_decay`). Requests that `headway serve` logged are held against the rows of the data.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from flows.production.champion_stages import score
 from flows.production.new_spans import landed
 from flows.production.span_predictions import glob_of, source_of, watch_of
 from flows.production.state_files import CheckedSpan, MonitorState
-from flows.progress.reporter import Event, Reporter
+from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
 from flows.scoring.request_skew import request_skew
 from headway.config import Frozen
@@ -90,15 +90,6 @@ class Monitored(Frozen):
         lines += [f"  {span} waits: {why}" for span, why in self.waiting.items()]
         return lines if self.alarms or self.spans else [*lines, "  nothing new to check"]
 
-    def events(self) -> Iterator[Event]:
-        """What other programs may act on."""
-        decay = [f"{each.span}: {text}" for each in self.spans for text in each.decay]
-        drift = [f"{each.span}: {text}" for each in self.spans for text in each.drift] + list(self.skew or ())
-        for name, alarms in (("headway.champion.decayed", decay), ("headway.drift.found", drift)):
-            if alarms:
-                facts = {"alarms": alarms, "champion": self.champion}
-                yield Event(name, self.pipeline, "; ".join(alarms), facts)
-
 
 def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitored:
     """Check what has landed since the champion was trained; see the module.
@@ -123,10 +114,7 @@ def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda e
             limits=run_spec.loaded.pipeline.limits,
             retries=run_spec.loaded.pipeline.retries,
         )
-        result = _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
-        for event in result.events():
-            report.happened(event)
-        return result
+        return _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
 
 
 class _Check:

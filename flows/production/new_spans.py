@@ -24,7 +24,7 @@ from flows.config.production import WatchConfig
 from flows.dag.run_spec import RunSpec
 from flows.execution.run import run_name
 from flows.production.state_files import Pending, SeenFiles, WatchState
-from flows.progress.reporter import Event, Reporter
+from flows.progress.reporter import Reporter
 from flows.records import RunRecord, State, records, runs_of
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Locked
@@ -183,12 +183,9 @@ def look(run_spec: RunSpec, report: Reporter, *, start: Start, ask: Ask) -> Look
     except Locked as error:
         return Looked(pipeline=name, state="busy", message=error.problem)
     try:
-        found = _Look(run_spec, report, start, ask).result()
+        return _Look(run_spec, report, start, ask).result()
     finally:
         lock.release()
-    for span in found.complete:
-        report.happened(Event("headway.span.complete", name, f"span {span} is complete", {"span": span}))
-    return found
 
 
 class _Look:

@@ -16,7 +16,7 @@ from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import WatchConfig
 from flows.production.new_spans import landed
-from flows.progress.reporter import Event, Reporter
+from flows.progress.reporter import Reporter
 from flows.scoring.predict import predict
 from headway.config import Frozen
 from headway.errors import HeadwayError
@@ -151,7 +151,4 @@ def _predict(
             Path(aside).rename(folder)
             sync_path(Path(folder).parent)
     predicted, rejected = result["counts"]["predicted"], result["counts"]["quarantined"]
-    row = PredictedSpan(span=span, rows=predicted, quarantined=rejected, version=result["version"], output=folder)
-    said = f"{counted(row.rows, 'row')} of {span} are predicted by version {row.version}, in {folder}"
-    report.happened(Event("headway.span.predicted", loaded.pipeline.name, said, row.model_dump()))
-    return row
+    return PredictedSpan(span=span, rows=predicted, quarantined=rejected, version=result["version"], output=folder)

@@ -1,21 +1,21 @@
-"""What listens to a run: the terminal, the log file, the JSON log, traces and metrics, Prefect. Each is a `Reporter`.
+"""What listens to a run: the terminal, the log file, the JSON log, Prefect. Each is a `Reporter`.
 
-    report = Reporter([Lines(), telemetry])              # all of them are told the same
+    report = Reporter([Lines(), log])                    # all of them are told the same
     of_run = report.run(record)                          # those that tell one run from another keep it in mind
     with of_run.stage(steps):                            # a stage runs; what it raises is passed on
         monitor = of_run.monitor("train")                # its progress and its lines
         of_run.output(output)                            # a step's output is there, or was already
-    of_run.happened(Event("headway.model.kept", "flights", "the champion stays", {}))     # docs/observability.md
     of_run.run_ended(record, registry)
 
 Steps report from several threads.
 """
 
 import contextlib
+import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, Literal
 
 from flows.dag.step import Output, Step
@@ -27,31 +27,11 @@ from headway.registry.registry import Registry
 Level = Literal["info", "warning"]
 
 
-@dataclass(frozen=True)
-class Event:
-    """Something that other programs may act on; docs/observability.md lists all of them."""
-
-    name: str
-    """headway.<subject>.<verb>"""
-    pipeline: str
-    said: str
-    """What happened, in words."""
-    facts: Mapping[str, Any]
-    """JSON values."""
-    run: str | None = None
-
-    @property
-    def message(self) -> str:
-        return f"{self.pipeline}: {self.said}"
-
-
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """The base class: passes on what it is told to `listeners`, if it has some."""
 
     seconds = float("inf")
     """How much time lies at least between two reports of a step's progress."""
-    at_once = False
-    """The first of them comes at once, not after this time."""
 
     def __init__(self, listeners: "Sequence[Reporter]" = (), *, stop: threading.Event | None = None):
         self._listeners, self._entered = tuple(listeners), contextlib.ExitStack()
@@ -126,17 +106,12 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
         for each in self._listeners:
             each.relay(line)
 
-    def happened(self, event: Event) -> None:
-        """An event that other programs may act on."""
-        for each in self._listeners:
-            each.happened(event)
-
 
 class _StepMonitor(Monitor):
     def __init__(self, reporter: Reporter, title: str):
         super().__init__(reporter.stop)
         self._reporter, self._title, self._pace = reporter, title, Pace()
-        self._reported = float("-inf") if reporter.at_once else time.monotonic()
+        self._reported = time.monotonic()
 
     def progress(self, done: float, total: float | None, unit: str, **facts: Any) -> None:
         (rate, left), now = self._pace.of(done, total), time.monotonic()
@@ -168,3 +143,35 @@ class _Monitors(Monitor):
     def warn(self, line: str) -> None:
         for monitor in self._monitors:
             monitor.warn(line)
+
+
+@contextlib.contextmanager
+def stop_on_signals(
+    stop: threading.Event, *signals: signal.Signals, say: Callable[[], None] = lambda: None, same_seconds: float = 0.0
+) -> Iterator[None]:
+    """The signals ask for a clean stop while the block runs; a second one interrupts at once.
+
+    Args:
+        stop: set at the first.
+        say: tells of it.
+        same_seconds: a signal that comes this soon after the first is of the same stop.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set a handler
+        return
+    first: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        first.append(time.monotonic())
+        if len(first) > 1 and first[-1] - first[0] >= same_seconds:
+            raise KeyboardInterrupt
+        stop.set()
+        if len(first) == 1:
+            say()
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -70,10 +70,6 @@ _STAGES = {
 }
 
 
-TOLD = {"headline", "word", "tone", "concerns"}
-"""What events and logs have of an ending."""
-
-
 def word_of(state: str) -> str:
     """The word for a run's state, or for a verdict that took no effect, as people read it."""
     if state in ("promote", "first model"):

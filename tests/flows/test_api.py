@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
+from flows.api import reporting
 from flows.cli.app import main
-from flows.observability.reporting import reporting
 from headway.errors import ConfigError, DataError, StoreError
 
 

@@ -172,7 +172,6 @@ class Child:
             number = next(self._calls)
             outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
             message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
-            message["traceparent"] = traceparent()
             message["then"] = then and {"call": then.prepares, "request": _json(then)}
             process.send(message, default=_plain)
             stopping, silent_until = False, time.monotonic() + SILENT_SECONDS
@@ -266,14 +265,3 @@ def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
     if unexpected.traceback:
         unexpected.add_note(f"In {title}:\n{unexpected.traceback}")
     return unexpected
-
-
-def traceparent() -> str | None:
-    """The current span of this thread as W3C's traceparent, for processes that go on in its trace; imports nothing."""
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier)
-    return carrier.get("traceparent")

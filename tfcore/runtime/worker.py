@@ -4,7 +4,7 @@
 
 Requests come on stdin and answers go to stdout, JSON lines both; whatever else prints to stdout goes to stderr. In:
 
-    {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}, "traceparent": null}
+    {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
     {"id": 2, "call": "beam_jobs.ingest.stage:ingest_many", "request": [{...}, {...}], "out": ["/a", "/b"]}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
     {"lean": true}                          no call runs a Python file of the user's: Arrow can do without pandas
@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,20 +207,6 @@ def preload(modules: list[str]) -> dict[str, Any] | None:
     return None
 
 
-@contextlib.contextmanager
-def _traced(traceparent: str | None) -> Iterator[None]:
-    """Name the caller's span in TRACEPARENT, where the user's code and what it starts find it."""
-    before = os.environ.get("TRACEPARENT")
-    if traceparent is not None:
-        os.environ["TRACEPARENT"] = traceparent
-    try:
-        yield
-    finally:
-        if traceparent is not None:
-            os.environ.pop("TRACEPARENT", None)
-            os.environ.update({} if before is None else {"TRACEPARENT": before})
-
-
 def _prepare_tensorflow() -> None:
     import tensorflow as tf
 
@@ -256,8 +242,7 @@ def main() -> None:
             answers.send(id=call, error=broken)
             continue
         try:
-            with _traced(request.get("traceparent")):
-                answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
+            answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
             if then := request.get("then"):
                 with contextlib.suppress(Exception):  # the call itself meets it again, and answers with it
                     function, value = _called(then)

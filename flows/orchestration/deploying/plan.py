@@ -18,8 +18,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.production import DATA_QUEUE, Alarm, Timing
-from flows.observability.events import resource
+from flows.config.production import DATA_QUEUE, Timing
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 
@@ -39,13 +38,6 @@ ENTRYPOINTS = {
 OBSOLETE = {"stage": "flows.stage_flow.stage"}
 """Deployments of an older Headway, which `headway deploy` removes."""
 LANDED = "headway.span.landed"
-EVENTS: dict[Alarm, tuple[str, ...]] = {
-    "held": ("headway.model.held",),
-    "rejected": ("headway.model.rejected",),
-    "drifting": ("headway.drift.found", "headway.champion.decayed"),
-}
-"""Events of Headway's flows, by the alarm that they raise."""
-
 
 Retrain = Timing | Literal[False] | None
 
@@ -125,7 +117,6 @@ def automations(
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
     ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))]
     every: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
-    this: dict[str, str | list[str]] = {"prefect.resource.id": resource(pipeline.name)}
     each = {"prefect.resource.id"}
     found = []
 
@@ -135,10 +126,7 @@ def automations(
         found.append(AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=tags))
 
     for alarm in alarms.when if blocks else ():
-        if alarm == "failed":
-            states = {"prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"}
-            trigger = EventTrigger(expect=states, match_related=every, for_each=each)
-        elif alarm == "late":
+        if alarm == "late":
             trigger = EventTrigger(
                 after={"prefect.flow-run.Late"},
                 expect={"prefect.flow-run.Running", "prefect.flow-run.Cancelled"},
@@ -148,23 +136,24 @@ def automations(
                 within=timedelta(minutes=alarms.late_minutes),
             )
         else:
-            trigger = EventTrigger(expect=set(EVENTS[alarm]), match=this)
+            states = ("Failed", "Crashed", "TimedOut") if alarm == "failed" else (alarm.capitalize(),)
+            expect = {f"prefect.flow-run.{state}" for state in states}
+            trigger = EventTrigger(expect=expect, match_related=every, for_each=each)
         actions: list[ActionTypes] = [
-            SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODIES[alarm])
+            SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODY)
             for _, id in sorted(blocks.items())
         ]
         add(alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions)
     if "watch" in deployments:
         look = RunDeployment(source="selected", deployment_id=deployments["watch"], parameters={}, job_variables={})
-        trigger = EventTrigger(expect={LANDED}, match=this)
-        about = f"an event {LANDED} of {this['prefect.resource.id']} starts a look for new spans"
+        resource = f"headway.pipeline.{pipeline.name}"
+        trigger = EventTrigger(expect={LANDED}, match={"prefect.resource.id": resource})
+        about = f"an event {LANDED} of {resource} starts a look for new spans"
         add("landed", about, trigger, [look])
     return found
 
 
-_RUN = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
-_EVENT = "{{ event.payload.message }}"
-_BODIES: dict[Alarm, str] = {"failed": _RUN, "late": _RUN, "held": _EVENT, "rejected": _EVENT, "drifting": _EVENT}
+_BODY = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
 
 
 def prefix(pipeline: str) -> str:

@@ -6,12 +6,10 @@ import threading
 import pytest
 
 from flows.orchestration import run_log
-from flows.orchestration.run_log import PrefectLog, RunLog
-from flows.progress.reporter import Event
+from flows.orchestration.run_log import RunLog
 from flows.progress.step_progress import Progress
 from flows.records import read_record
 from flows.tell.rendering.markdown import markdown
-from headway.redaction import remember
 
 
 class Stops:
@@ -31,10 +29,7 @@ class Stops:
 def report(monkeypatch):
     published = []
     monkeypatch.setattr(run_log, "get_run_logger", lambda: logging.getLogger("test"))
-    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: published.append(key))
-    monkeypatch.setattr(
-        run_log, "emit_event", lambda name, resource, payload: published.append((name, resource, payload))
-    )
+    monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: published.append(key))
     monkeypatch.setattr(run_log, "create_progress_artifact", lambda *shown: published.append(shown) or "id")
     monkeypatch.setattr(run_log, "update_progress_artifact", lambda *shown: published.append(shown))
     stops = Stops()
@@ -62,20 +57,9 @@ def test_what_is_still_to_be_published_at_the_end_is(report):
     assert report.published == ["one"]
 
 
-def test_an_event_is_about_the_pipeline_and_waits_for_the_server(report):
-    remember("A_TOKEN", "s3cr3t-value-1234")
-    report.server.up = False
-    report.happened(Event("headway.drift.found", "churn", "s3cr3t-value-1234", {"alarms": ["x"]}))
-    assert not report.published
-    report.catch_up()
-    resource = {"prefect.resource.id": "headway.pipeline.churn", "prefect.resource.name": "churn"}
-    payload = {"message": "churn: ${A_TOKEN}", "pipeline": "churn", "alarms": ["x"]}
-    assert report.published == [("headway.drift.found", resource, payload)]
-
-
 @pytest.mark.parametrize("folder", ["/srv/churn/store/runs", "s3://bucket/runs"])
 def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to(report, monkeypatch, folder):
-    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: report.published.append((key, markdown(part))))
+    monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: report.published.append((key, markdown(part))))
     verdict = {"verdict": "reject", "promote": False, "reasons": ["auc 0.8 is under 0.85"]}
     place = f"{folder}/20240501-100000-aa.html"
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "reject", "started": "", "report": place}
@@ -90,7 +74,7 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
 
 
 def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_does_not(report, monkeypatch):
-    monkeypatch.setattr(PrefectLog, "_publish", lambda self, key, part: report.published.append(key))
+    monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: report.published.append(key))
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "started": "", "last": "transform"}
     report.run_ended(read_record(facts | {"state": "done"}), None)
     assert not report.published
@@ -99,18 +83,16 @@ def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_do
 
 
 def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(report):
-    prefect = report._prefect
-
     def step(done, **known):
         return Progress(step="train", done=done, total=200, unit="steps", **known)
 
-    prefect.progressed(step(50, per_second=12.0, seconds_left=13.0, facts={"loss": 0.31}))
-    prefect.progressed(step(100, per_second=12.0, seconds_left=12.0, facts={"loss": 0.29}))
+    report.progressed(step(50, per_second=12.0, seconds_left=13.0, facts={"loss": 0.31}))
+    report.progressed(step(100, per_second=12.0, seconds_left=12.0, facts={"loss": 0.29}))
     first, second = report.published
     assert first == (25.0, "churn-progress-train", "train: 50 of 200 steps, 12 steps/s, loss 0.31, 13 s left")
     assert second == ("id", 50.0, "train: 100 of 200 steps, 12 steps/s, loss 0.29, 12 s left")
     report.server.up = False
-    prefect.progressed(step(150))
+    report.progressed(step(150))
     assert len(report.published) == 2, "a bar is not worth a wait"
 
 

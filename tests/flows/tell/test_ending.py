@@ -1,4 +1,4 @@
-"""How a run ended is the same wherever it is told: terminal, Markdown, report, notebook, events and log."""
+"""How a run ended is the same wherever it is told: terminal, Markdown, report, notebook and log."""
 
 import html
 import json
@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.observability.events import events_of_record
-from flows.observability.json_log import JsonLog
-from flows.observability.json_stream import JsonStream
+from flows.progress.json_log import JsonLog
 from flows.records import RunRecord, read_record
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
@@ -111,7 +109,7 @@ def test_what_could_not_be_compared_is_told_where_the_checks_have_no_figure_of_i
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_run_is_told_the_same_everywhere(records, tmp_path, end):
+def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
     record, (label, tone) = records[end], ENDS[end]
     ending = ending_of(record)
     assert (ending.label, ending.tone) == (label, tone)
@@ -121,13 +119,10 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, end):
         for check in ending.checks[: 3 if renderer == "terminal" else None]:
             numbers = [number(check.value), *([signed(check.change)] if check.before is not None else [])]
             assert all(shown in text for shown in numbers), (renderer, check)
-    for event in events_of_record(record):
-        assert event.facts["headline"] == ending.headline and event.facts["tone"] == tone
-        assert event.facts["concerns"] == list(ending.concerns)
-    lines = []
-    JsonLog(JsonStream(lines.append)).run_ended(record, None)
-    fields = json.loads(lines[0])["fields"]
-    assert (fields["headline"], fields["tone"]) == (ending.headline, tone)
+    with caplog.at_level("INFO"):
+        JsonLog().run_ended(record, None)
+    (logged,) = caplog.records
+    assert logged.getMessage() == f"homes: {ending.line}" and logged.status == record.state
     assert ending_of(read_record(json.loads(json.dumps(record.as_json())))) == ending
 
 

@@ -1,1 +1,0 @@
-"""What is told of a run to machines: JSON log lines, OpenTelemetry traces and metrics, events for other programs."""
