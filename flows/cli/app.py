@@ -79,7 +79,6 @@ COMMANDS = {
     },
     "Maintain": {
         "verify": "store: read every byte of the store and compare checksums",
-        "backup": "store: copy the store to another folder; a second backup copies only what is new",
         "clean": "store: list what can be deleted from the store, and how much; --yes deletes it",
         "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
         "doctor": "commands: check versions and extras, TensorFlow's devices, the disk and the store",

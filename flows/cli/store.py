@@ -1,11 +1,10 @@
 """The commands on a store: list runs, verify files, remove unused files."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, arranged, reporting, store_of
+from flows.cli.commands import answer, arranged, store_of
 from flows.cli.options import Count, Options, PipelinePath
 from headway.errors import StoreError
 from headway.messages import counted, duration, size, when, window_text
@@ -118,27 +117,6 @@ def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Op
     outputs = sum(1 for _ in store.all_outputs())
     text = "\n".join(lines) or f"{counted(outputs, 'output')}: every byte is as written"
     return answer(options, value, text, StoreError.exit_code if remaining else 0)
-
-
-def backup(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    to: Annotated[str, Parameter(metavar="FOLDER")],
-    options: Options = Options(),
-) -> int:
-    """Copy the store.
-
-    Args:
-        to: the folder of the copy; it is created if it does not exist.
-    """
-    from headway.registry.backup import back_up
-
-    _, store = store_of(pipeline, options)
-    with reporting(options) as report:
-        done = back_up(store, Path(to), report.monitor("backup"))
-    text = f"{to}: {counted(done.copied, 'folder')} copied ({size(done.bytes)}), {done.there:,} were there"
-    return answer(options, {"to": to, **vars(done)}, text)
 
 
 def clean(

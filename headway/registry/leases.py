@@ -68,27 +68,6 @@ def lease(
         yield held
 
 
-def enter(
-    stack: contextlib.ExitStack,
-    store: Store,
-    paths: Sequence[str],
-    facts: dict[str, Any],
-    what: str,
-    note: Callable[[str], None],
-) -> None:
-    """Hold `paths` until the stack is left; `note` hears that the store cannot be written, so that others do not know.
-
-    Raises:
-        Locked: they are being removed.
-    """
-    try:
-        stack.enter_context(lease(store, paths, facts))
-    except Locked:
-        raise
-    except StoreError as error:  # who may read need not be allowed to write
-        note(f"headway clean does not know that {what} is being read: {error.where}: {error.problem}")
-
-
 @contextlib.contextmanager
 def reading(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
@@ -105,7 +84,13 @@ def reading(
         number = registry.number(name)
         with contextlib.ExitStack() as stack:
             paths = [f"models/{registry.name}/{number}"]
-            enter(stack, registry.store, paths, {"command": command}, f"version {number}", note)
+            try:
+                stack.enter_context(lease(registry.store, paths, {"command": command}))
+            except Locked:
+                raise
+            except StoreError as error:  # who may read need not be allowed to write
+                place = f"{error.where}: {error.problem}"
+                note(f"headway clean does not know that version {number} is being read: {place}")
             try:
                 version = registry.version(number)
             except StoreError:
