@@ -316,20 +316,6 @@ def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
     raise StoreError(problem, where=store.name, fix=f"newest runs: {listed}" if listed else "headway run makes one")
 
 
-def find_with_step(store: Store, step: str, *, pipeline: str) -> RunRecord:
-    """The newest run of a pipeline that finished a step, named by its stage or title: the record of a run that ended before,
-    as on a usage error, or in the step, has nothing of it. Where none did, the newest run that finished any step, else the
-    newest.
-
-    Raises:
-        StoreError: there is no run.
-    """
-    own = [run for run in runs_of(store) if run.pipeline == pipeline]
-    having = [run for run in own if any(step in (each.stage, each.title) for each in run.stages)]
-    some = having or [run for run in own if run.stages]
-    return some[0] if some else find(store, LATEST, pipeline=pipeline)
-
-
 def _time(text: Any) -> datetime.datetime | None:
     try:
         return datetime.datetime.fromisoformat(str(text).replace("Z", "+00:00"))

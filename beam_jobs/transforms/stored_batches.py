@@ -58,7 +58,7 @@ class RowGroups(Result):
                 return cls.model_validate(json.loads(_read(alone)) | {"folder": where})
         except (ValueError, TypeError, ValidationError):  # damaged, or another stage's
             pass
-        fix = f"name the folder of an ingest (headway path ingest), or one with the {SPEC} that WriteRowGroups wrote"
+        fix = f"name the folder of an ingest (headway show --json has it), or one with the {SPEC} that WriteRowGroups wrote"
         raise ConfigError("the folder does not describe shards of row groups", where=where, fix=fix)
 
     def shards(self, split: str | None) -> list[str]:

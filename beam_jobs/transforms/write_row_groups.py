@@ -36,7 +36,7 @@ class WriteRowGroups(beam.PTransform):
     Input: a bounded PCollection of `pyarrow.RecordBatch` with at least the columns, in their stored types or in types
     that become them without loss (int32, double, string, date). Output: a PCollection of one dict, what examples.json
     holds: rows_per_record, columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
-    reads the folder, `headway cat` prints it.
+    reads the folder.
 
     The shards appear in the folder when all of them are written, and examples.json after them; a pipeline that fails leaves
     no more than a hidden folder, `.writing-...`. Rows come in no promised order. Rows of one group (role: group) share a

@@ -64,14 +64,9 @@ COMMANDS = {
     "Inspect": {
         "models": "versions.promotion: list the versions of the model, with the champion and the aliases",
         "compare": "versions.comparison: compare two versions or runs: metrics, config, columns, data, size, verdict",
-        "lineage": "versions.trace: show what a version was made from, and which files of that are gone or changed",
         "runs": "store: list the runs of this store, newest first",
-        "show": "store: show all that is recorded of one run",
-        "why": "runs.reasons: explain why a stage of a run ran, or was reused",
-        "path": "runs.reasons: print the folder of a stage's output, of the latest run that has it or of another",
-        "logs": "runs.reasons: print what a run reported, line by line, with the time in UTC",
-        "report": "runs.reports: print the path of a run's report, an HTML page; --open shows it",
-        "cat": "data: print rows of a TFRecord file as JSON lines",
+        "show": "store: show what a run was made from, why its steps ran, where their outputs lie, and how it ended",
+        "report": "reports: print the path of a run's report, an HTML page; --open shows it",
         "quarantine": "data: show the rows that the latest run rejected, and why",
         "export-rows": "data: write the rows of a window as a table, with split, label and prediction: Parquet or CSV",
         "export-examples": "data: write the rows of a window as classic tf.Examples, one per row",
@@ -81,8 +76,7 @@ COMMANDS = {
         "verify": "store: read every byte of the store and compare checksums",
         "clean": "store: list what can be deleted from the store, and how much; --yes deletes it",
         "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
-        "doctor": "commands: check versions and extras, TensorFlow's devices, the disk and the store",
-        "completion": "shell.completion: print or install completion by the Tab key, for bash, zsh and fish",
+        "doctor": "commands: check versions and extras, TensorFlow's devices, and whether the disk and the store can be used",
     },
 }
 """Group, name, the module in which the function lies, and its help."""
@@ -112,6 +106,7 @@ def application() -> App:
         for name, entry in commands.items():
             module, _, text = entry.partition(": ")
             app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=text, group=group)
+    app.register_install_completion_command()
     return app
 
 

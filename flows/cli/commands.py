@@ -151,6 +151,12 @@ def execute(options: RunOptions, run_spec: RunSpec) -> RunRecord:
         return execute_run(run_spec, report, wait_seconds=options.wait)
 
 
+def with_outputs(record: RunRecord, store: Store) -> dict[str, object]:
+    """A run for --json: its record, and the folder of each step's output by the step's title."""
+    outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
+    return record.model_dump(mode="json") | {"outputs": outputs}
+
+
 def run(
     pipeline: PipelinePath = ".",
     /,
@@ -166,7 +172,8 @@ def run(
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
-    return answer(options, record, summary_text(record, run_spec, verbose=options.verbose), exit_code)
+    value = with_outputs(record, run_spec.store)
+    return answer(options, value, summary_text(record, run_spec, verbose=options.verbose), exit_code)
 
 
 def _stage_command(last: str) -> Callable[..., int]:
@@ -192,8 +199,7 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
 
     record = execute(options, run_spec)
     text = summary_text(record, run_spec, verbose=options.verbose)
-    paths = {s.title: str(run_spec.store.output(s.stage, s.fingerprint)) for s in record.stages}
-    value = record.as_json() | {"outputs": paths}
+    value = with_outputs(record, run_spec.store)
     if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
         importance = Material(run_spec.store, record).importance
         if run_spec.last == "statistics":

@@ -1,9 +1,7 @@
-"""The commands that show data: rows of a shard, rejected rows, and rows exported for other tools."""
+"""The commands that show data: rejected rows, and rows exported for other tools."""
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, execute, run_spec_of, store_of
-from flows.cli.options import Columns, Count, JsonOption, Options, PipelinePath, Rows, RunOptions
+from flows.cli.options import Count, Options, PipelinePath, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
 
@@ -21,29 +19,6 @@ if TYPE_CHECKING:
     from headway.records import interchange
 
 Split = Literal["train", "eval", "test"]
-
-
-def cat(
-    shards: list[Path],
-    /,
-    *,
-    rows: Rows = 10,
-    columns: Columns = None,
-    options: JsonOption = JsonOption(),
-) -> int:
-    """Rows of a shard as JSON lines.
-
-    Args:
-        shards: .tfrecord files, or folders of them; written by Headway or by another tool.
-        rows: how many rows to print, or all.
-        columns: print only these columns.
-    """
-    from headway.records import interchange
-
-    records = itertools.chain.from_iterable(interchange.rows(shard, columns or ()) for shard in shards)
-    for row in itertools.islice(records, rows):
-        print(json.dumps(row, ensure_ascii=False))
-    return 0
 
 
 def quarantine(

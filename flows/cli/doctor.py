@@ -20,7 +20,6 @@ from flows.config.extras import EXTRAS, command, missing
 from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted
-from headway.registry.registry import Registry
 from headway.storage.store import Store
 from tfcore.ops.library import SWITCH, enabled, expected
 
@@ -129,16 +128,16 @@ def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Findin
     yield Finding(True, "pipeline", str(loaded.file))
     store = loaded.open_store()
     try:
-        yield from _store(loaded.pipeline.name, store)
+        yield from _store(store)
     except StoreError as error:
         yield Finding(False, "store", f"{error.where}: {error.problem}", error.fix)
 
 
-def _store(name: str, store: Store) -> Iterator[Finding]:
+def _store(store: Store) -> Iterator[Finding]:
     """Look at a store and the disk of its working copy.
 
     Raises:
-        StoreError: the bucket refuses it or cannot be reached, or the champion's file is damaged.
+        StoreError: the bucket refuses it or cannot be reached.
     """
     folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
@@ -149,11 +148,4 @@ def _store(name: str, store: Store) -> Iterator[Finding]:
     if not store.exists():
         yield Finding(True, "store", f"none yet at {store.name}", there=False)
         return
-    outputs = list(store.all_outputs())
-    damaged = [folder for stage, folder in outputs if store.check(stage, folder.name)]
-    state = f"{counted(len(outputs), 'output')}, {len(damaged)} damaged, at {store.name}"
-    yield Finding(not damaged, "store", state, "the next run makes it again" if damaged else None)
-    champion = Registry(store, name).champion()
-    yield Finding(
-        True, "champion", f"version {champion.number}" if champion else "none yet", there=champion is not None
-    )
+    yield Finding(True, "store", f"{counted(sum(1 for _ in store.all_outputs()), 'output')} at {store.name}")

@@ -42,10 +42,6 @@ def _names(_: Any, tokens: Any) -> tuple[str, ...]:
     return tuple(name for name in tokens[0].value.split(",") if name)
 
 
-def _rows(_: Any, tokens: Any) -> int | None:
-    return None if tokens[0].value == "all" else _whole(0)(_, tokens)
-
-
 def _window(_: Any, tokens: Any) -> int | str:
     """A number of spans, or a time such as 30d, which `flows.dag` checks."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
@@ -65,7 +61,6 @@ Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
 Positive = Annotated[int, Parameter(converter=_whole(1), metavar="N")]
 Limit = Annotated[float, Parameter(converter=_number(0))]
 Share = Annotated[float, Parameter(converter=_number(0, 1), metavar="SHARE")]
-Rows = Annotated[int | None, Parameter(converter=_rows, metavar="N")]
 Columns = Annotated[
     tuple[str, ...] | None, Parameter(converter=_names, consume_multiple=False, n_tokens=1, metavar="A,B")
 ]

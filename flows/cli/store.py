@@ -1,13 +1,20 @@
-"""The commands on a store: list runs, verify files, remove unused files."""
+"""The commands on a store: list runs, show one, verify files, remove unused files."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, arranged, store_of
+from flows.cli.commands import answer, arranged, store_of, with_outputs
 from flows.cli.options import Count, Options, PipelinePath
 from headway.errors import StoreError
-from headway.messages import counted, duration, size, when, window_text
+from headway.messages import counted, duration, size, some, when, window_text
+
+if TYPE_CHECKING:
+    from flows.records import RunRecord
+    from headway.storage.store import Store
 
 
 def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
@@ -36,37 +43,56 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
     return answer(options, records, text_table(rows) or "no run yet")
 
 
-def show(pipeline: PipelinePath = ".", run: str | None = None, /, *, options: Options = Options()) -> int:
+def show(
+    pipeline: PipelinePath = ".", run: str | None = None, /, *, log: bool = False, options: Options = Options()
+) -> int:
     """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order.
 
     Args:
         run: its name or the beginning of it, or latest (default: the latest that trained).
+        log: what it reported while it ran, line by line with the time in UTC.
     """
-    from flows.records import find
-    from flows.tell.ending import ending_of
-    from flows.tell.rerun_reasons import why_it_ran
-    from flows.tell.summary import summary
+    from flows.records import find, read_log
 
     (name,), pipeline = arranged([pipeline], run or ".")
     loaded, store = store_of(pipeline, options)
     record = find(store, name or None, pipeline=loaded.pipeline.name)
+    value = with_outputs(record, store)
+    if not log:
+        return answer(options, value, "\n".join(_shown(store, record)))
+    text = read_log(store, record.run)
+    if text is None:
+        fix = f"headway show {record.run} has its record"
+        raise StoreError(f"run {record.run} has no log", where=store.name, fix=fix)
+    # the date stands in the run's name
+    lines = [f"{line[11:19]} {line[25:]}".rstrip() for line in text.splitlines()]
+    return answer(options, value | {"log": text.splitlines()}, "\n".join(lines))
+
+
+def _shown(store: Store, record: RunRecord) -> Iterator[str]:
+    """A run for a person."""
+    from flows.tell.ending import ending_of
+    from flows.tell.rerun_reasons import steps_explained
+    from flows.tell.summary import summary
+
     word = ending_of(record).word + (f", version {record.version}" if record.version is not None else "")
-    lines = [
-        f"run {record.run} of {record.pipeline}: {word}, started {when(record.started)} UTC, seed {record.seed}",
-        summary(record),
-        "stages:",
-    ]
-    for s in record.stages:
-        took = "cached" if s.cached else duration(s.seconds)
-        why = "" if s.cached else why_it_ran(s.why, s.stage)
-        lines.append(f"  {s.title:<22} {took:>8}  {why}".rstrip())
-        lines.append(f"      {store.shown(store.output(s.stage, s.fingerprint))}")
-        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(s.stage)
-        if sentences is not None and (manifest := store.find(s.stage, s.fingerprint)) is not None:
-            lines += [f"      {sentence}" for sentence in sentences(manifest.result)]
+    yield f"run {record.run} of {record.pipeline}: {word}, started {when(record.started)} UTC, seed {record.seed}"
+    yield summary(record)
+    yield "made from:"
+    yield f"  {record.file}, with the keys that --json shows"
+    if record.code is not None and (git := record.code.git) is not None:
+        yield f"  commit {git.commit} of {git.branch}" + f", with changes in {some(git.changed, 3)}" * bool(git.changed)
+    yield "stages:"
+    for step in steps_explained(store, record):
+        took = "cached" if step.cached else duration(step.seconds)
+        yield f"  {step.title:<22} {took:>8}  {step.reason}".rstrip()
+        place = store.shown(store.output(step.stage, step.fingerprint))
+        yield f"      {place}" + ("" if step.kept else " (no longer in the store)")
+        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(step.stage)
+        if sentences is not None and (manifest := store.find(step.stage, step.fingerprint)) is not None:
+            yield from (f"      {sentence}" for sentence in sentences(manifest.result))
     if record.error:
-        lines.append(f"error: {record.error}")
-    return answer(options, record, "\n".join(lines))
+        yield f"error: {record.error}"
 
 
 def _training_sentences(result: dict[str, Any]) -> list[str]:

@@ -16,7 +16,6 @@ from headway.errors import ConfigError
 
 _INDENT = 24
 _WENT = {
-    "lineage --spans": "the text shows the last 12 spans and all that changed, --json has all",
     "serve --max-wait-ms": "leave it out: batches grow with the load by themselves",
     "tune --promote": "headway tune writes tuned.yaml, and headway run --set @tuned.yaml takes it through the gate",
     "validate --serving": "--set validation.serving=FILE, a path from the pipeline's folder",
@@ -41,6 +40,7 @@ def page(app: App, command: str = "") -> str:
         entries["Options"] = [
             ("--help", "also for one command: headway COMMAND --help"),
             ("--version", "print the version"),
+            ("--install-completion", "let the Tab key complete commands, options and values in this shell"),
         ]
     described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
     parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]

@@ -5,7 +5,6 @@ with naming_steps(store, {("ingest", "3f2a..."): "ingest 2024-01"}, running="tra
 """
 
 import contextlib
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) 
             title, whole = running, f"the output of {running}"
         case (store.stages.name, stage, name, *file):
             title = titles.get((stage, name), stage)
-            whole, find = f"the output of {title}", f"headway why {shlex.quote(title)} prints its folder"
+            whole, find = f"the output of {title}", "headway show latest prints its folder"
         case _:
             return
     error.where = f"{'/'.join(file)} of {title}" if file else whole

@@ -159,7 +159,7 @@ class Bars(Brief):
             self.live.update(task, completed=done, total=total, status=self._fitting(status))
 
     def logged(self, title: str, line: str, level: Level = "info") -> None:
-        """Show a step's line while the step runs: `headway logs` has it afterwards, and the summary has the warnings."""
+        """Show a step's line while the step runs: `headway show --log` has it afterwards, and the summary has the warnings."""
         if title in self.steps:
             self.live.update(self.steps[title], status=self._fitting(redact(_worded(line, level))))
 

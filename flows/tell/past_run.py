@@ -209,7 +209,7 @@ class Version:
 
     @property
     def lineage(self) -> dict[str, Any]:
-        """Run, code, config, spans and raw files behind it, as `headway lineage --json` prints them."""
+        """Run, code, config, spans and raw files behind it, as lineage.json in its folder has them."""
         from headway.registry.lineage import read
 
         return read(self._registry, self._version)

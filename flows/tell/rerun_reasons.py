@@ -6,11 +6,9 @@ steps_explained(store, record)                                  # the steps of a
 
 import re
 
-from pydantic import computed_field
-
-from flows.records import RunRecord, records
+from flows.records import Ran, RunRecord, records
 from headway.config import Frozen
-from headway.storage.fingerprint import Difference, texts
+from headway.storage.fingerprint import Difference
 from headway.storage.store import Store
 
 _DIGEST = re.compile(r"\b[0-9a-f]{16,}\b")
@@ -97,60 +95,34 @@ class Explained(Frozen):
     fingerprint: str
     cached: bool
     seconds: float
-    differs: Difference | None
-    """It ran: from the most similar output there was."""
     reason: str
-    """The same in words; empty for one that was reused."""
+    """Why it ran, or which run had made what was reused."""
     output: str
     """Its path."""
     kept: bool
     """The store still has it."""
-    reads: "tuple[Read, ...]"
-    made_by: str | None = None
-    """Of one that was reused: the run that made it, and in how many seconds."""
-    made_in: float | None = None
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def why(self) -> str | None:
-        """What differs, with its place in the key."""
-        return str(self.differs) if self.differs else None
-
-
-class Read(Frozen):
-    """A step of the run that another reads."""
-
-    title: str
-    cached: bool
-    reason: str
 
 
 def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
     """The steps of a run."""
-    steps: list[Explained] = []
     made = _makers(store) if any(step.cached for step in record.stages) else {}
-    for step in record.stages:
-        manifest = store.find(step.stage, step.fingerprint)
-        key = dict(manifest.key) if manifest else {}
-        inside = set(texts(key))
-        made_by, made_in = made.get(step.fingerprint, (None, None)) if step.cached else (None, None)
-        steps.append(
-            Explained(
-                **step.model_dump(exclude={"why", "span", "at"}),
-                differs=step.why,
-                reason="" if step.cached else why_it_ran(step.why, step.stage),
-                output=str(store.output(step.stage, step.fingerprint)),
-                kept=manifest is not None,
-                reads=tuple(
-                    Read(title=r.title, cached=r.cached, reason=r.reason) for r in steps if r.fingerprint in inside
-                ),
-                made_by=made_by,
-                made_in=made_in,
-            )
+
+    def reason(step: Ran) -> str:
+        if not step.cached:
+            return why_it_ran(step.why, step.stage)
+        return f"made by run {made[step.fingerprint]}" if step.fingerprint in made else ""
+
+    return [
+        Explained(
+            **step.model_dump(include={"stage", "title", "fingerprint", "cached", "seconds"}),
+            reason=reason(step),
+            output=str(store.output(step.stage, step.fingerprint)),
+            kept=store.find(step.stage, step.fingerprint) is not None,
         )
-    return steps
+        for step in record.stages
+    ]
 
 
-def _makers(store: Store) -> dict[str, tuple[str, float]]:
-    """Return {fingerprint: (run, seconds)} of the last run that made each output."""
-    return {step.fingerprint: (run.run, step.seconds) for run in reversed(list(records(store))) for step in run.ran}
+def _makers(store: Store) -> dict[str, str]:
+    """{fingerprint: the last run that made this output}"""
+    return {step.fingerprint: run.run for run in reversed(list(records(store))) for step in run.ran}

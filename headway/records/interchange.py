@@ -1,14 +1,9 @@
-"""Exports shards for other tools: rows as JSON, classic tf.Examples, and a folder that tensorflow_datasets reads.
+"""Exports shards for other tools: classic tf.Examples, and a folder that tensorflow_datasets reads.
 
-    for row in rows(Path("train-00000-of-00003.tfrecord")): print(json.dumps(row))
-    export_examples([(ingest_output, manifest, "train")], Path("out"), name="flights")
-
-A shard of Headway's is understood by the manifest beside it; any other TFRecord of tf.Examples by what it holds.
+export_examples([(ingest_output, manifest, "train")], Path("out"), name="flights")
 """
 
-import base64
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,66 +14,16 @@ import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
 from headway.records.decode import decode
-from headway.records.example import features, usual_form
 from headway.records.shard import Shard
 from headway.records.spec import feature_spec
 from headway.records.tfrecord import read_records
-from headway.schema.columns import Column, no_column
+from headway.schema.columns import Column
 from headway.schema.tensor_name import PRESENT
-from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, write_synced
 from headway.storage.process_identity import mark
 from headway.tabular.list_arrays import flatten, join, with_null_slots
 
 SPEC = "examples.json"
-
-
-def rows(path: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield each row of a shard, or of every shard in a folder, as JSON values: see `value`.
-
-    Args:
-        wanted: the columns; none means all.
-
-    Raises:
-        DataError: a shard is damaged, or is no TFRecord file of tf.Examples.
-        ConfigError: there is nothing at `path`, or no such column.
-    """
-    paths = sorted(path.rglob("*.tfrecord*")) if path.is_dir() else [path]
-    if not paths or not path.exists():
-        raise ConfigError(
-            "there is no shard", where=str(path), fix="name a .tfrecord file, or a folder that holds some"
-        )
-    for shard in paths:
-        described = _described(shard)
-        records = _foreign(shard) if described is None else _ours(shard, *described)
-        for row in records:
-            for name in names:
-                if name not in row and described is not None:
-                    raise no_column(name, list(row), where=str(shard))
-            yield {name: row.get(name) for name in names} if names else row
-
-
-def _described(shard: Path) -> tuple[tuple[Column, ...], int] | None:
-    """(columns, rows per record) from the manifest beside the shard."""
-    manifest = manifests.read(shard.parent)
-    result = manifest.result if manifest is not None else _spec_of(shard.parent)
-    if result is None or "columns" not in result:
-        return None
-    return tuple(Column.model_validate(column) for column in result["columns"]), result["rows_per_record"]
-
-
-def _spec_of(folder: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads((folder / SPEC).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _ours(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Iterator[dict[str, Any]]:
-    for batch in batches(shard, columns, rows_per_record):
-        for row in batch.to_pylist():
-            yield {name: value(cell) for name, cell in row.items()}
 
 
 def batches(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Iterator[pa.RecordBatch]:
@@ -92,30 +37,6 @@ def batches(shard: Path, columns: Sequence[Column], rows_per_record: int) -> Ite
             yield decode(record, columns, rows_per_record)
         except ValueError as error:
             raise DataError(f"record {number} is not as its manifest says: {error}", where=str(shard)) from None
-
-
-def _foreign(shard: Path) -> Iterator[dict[str, Any]]:
-    for number, record in enumerate(read_records(shard)):
-        try:
-            read = features(usual_form(record))
-        except ValueError as error:
-            raise DataError(f"record {number}: {error}", where=str(shard)) from None
-        lists = {name: cells.tolist() if isinstance(cells, np.ndarray) else cells for name, (_, cells) in read.items()}
-        yield {name: value(cells[0] if len(cells) == 1 else cells) for name, cells in sorted(lists.items())}
-
-
-def value(cell: Any) -> Any:
-    """A cell as JSON: bytes as text, or {"base64": ...} if not UTF-8; NaN and infinities as texts of that name."""
-    if isinstance(cell, list):
-        return [value(item) for item in cell]
-    if isinstance(cell, bytes):
-        try:
-            return cell.decode("utf-8")
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(cell).decode("ascii")}
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return "NaN" if math.isnan(cell) else "Infinity" if cell > 0 else "-Infinity"
-    return cell
 
 
 Part = tuple[Path, Mapping[str, Any], str]

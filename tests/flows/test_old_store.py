@@ -39,7 +39,7 @@ def test_it_is_listed_explained_and_whole(typed, churn):
     assert (models["champion"], models["previous"], len(models["versions"])) == (2, 1, 2)
     runs = json.loads(typed("runs", churn, "--json", check=0).stdout)
     assert [(run["state"], run["version"]) for run in runs] == [("promoted", 2), ("promoted", 1)]
-    for command in ("show", "why", "lineage", "quarantine"):
+    for command in ("show", "quarantine"):
         assert typed(command, churn, check=0).stdout
     report = Path(typed("report", churn, check=0).stdout.strip())
     assert "<svg" in report.read_text() and "promote" in report.read_text()

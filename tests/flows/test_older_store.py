@@ -26,7 +26,7 @@ def test_every_version_and_run_is_shown_and_every_byte_is_as_it_was(name, older_
     assert [version["number"] for version in listed["versions"]] == ([1] if name == "queries" else [1, 2])
     assert typed("models", folder, check=0).stdout.startswith(f"{name}\n")
     for version in listed["versions"]:
-        typed("lineage", folder, version["number"], check=0)
+        typed("show", folder, version["facts"]["run"], check=0)
     runs = [*(folder / "store" / "runs").glob("*.json")]
     assert len(runs) == {"visits": 4, "sales": 2, "queries": 1}[name]
     for run in runs:

@@ -31,7 +31,7 @@ def compare(
         output: also write the page to a file of your own.
         open: show the page in the browser.
     """
-    from flows.cli.runs.reports import handed_out
+    from flows.cli.reports import handed_out
     from flows.records import runs_of
     from flows.tell.comparison.compared import compare as compared
     from flows.tell.comparison.comparison_page import write

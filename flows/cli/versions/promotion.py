@@ -80,7 +80,8 @@ def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
     from flows.tell.paired import judged, own_levels
 
     created, spans = when(version.created), version.facts.get("spans") or ["?"]
-    yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}"
+    made_by = f"  run {run}" if (run := version.facts.get("run")) else ""
+    yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}{made_by}"
     pair = judged(store, version, whole=False)
     for line in (pair and pair.text, own_levels(version), store.shown(version.saved_model)):
         if line:

@@ -52,7 +52,9 @@ def _files(material: Material) -> Iterator[Row]:
 
 
 def _table(title: str, rows: Sequence[Row], most: int) -> Table:
-    note = f"{counted(len(rows) - most, 'further row')}: headway lineage --json has all" if len(rows) > most else ""
+    note = (
+        f"{counted(len(rows) - most, 'further row')}: lineage.json of the version has all" if len(rows) > most else ""
+    )
     return Table(title, rows[:most], note, folded=True)
 
 

@@ -67,5 +67,5 @@ def test_a_bucket_that_cannot_be_reached_and_a_disk_that_cannot_be_written_are_f
     filesystem._filesystem.cache_clear()
     assert disk.what == "disk" and store.word == "PROBLEM" and "refused" in store.found and url in store.fix
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    disk, _ = doctor._store("a", Store(tmp_path / "store"))
+    disk, _ = doctor._store(Store(tmp_path / "store"))
     assert not disk.ok and disk.found.endswith(f"{tmp_path}, where this user cannot write")

@@ -230,7 +230,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert "metrics are of different rows" in said and re.search("run B .*c is no better", said)
     # the state's word is told, the state itself is in JSON
     assert re.search(r"stands as +rejected +rejected", said) and "at the gate on" in said and ": reject:" not in said
-    for command in (["show", ".", runs["c"]], ["why", "--run", runs["c"]], ["runs"]):
+    for command in (["show", ".", runs["c"]], ["runs"]):
         shown = typed(capsys, *command)
         assert "rejected" in shown and not re.search(r"\breject\b", shown), command
     assert {run["state"] for run in json.loads(typed(capsys, "runs", "--json"))} >= {"reject"}
@@ -286,34 +286,3 @@ def test_a_comparison_leaves_a_page_and_says_where(judged, capsys, monkeypatch, 
     assert "metrics are of different rows" in told.out and "page:" not in told.out
     assert "the page of this comparison was not written: " in told.err and "Permission denied" in told.err
     assert "permission denied" in typed(capsys, "compare", "4", "5", "--open", code=5)
-
-
-def test_a_lineage_reads_as_a_tree_whichever_comes_first(judged, capsys):
-    for arguments in (["4", "."], [".", "4"], ["4"]):
-        said = typed(capsys, "lineage", *arguments)
-        assert said.startswith("toy version 4, made ") and "├─ run run-4" in said and "│  └─ seed: 0" in said
-        assert "compared with version 2: promote" in said and "nets.py: sha256 ab12" in said
-        assert "evaluate champion 2: evaluate/two" in said
-    judged.store.discard(judged.store.output("evaluate", "two"))
-    assert "evaluate/two (is gone today)" in typed(capsys, "lineage", "4")
-    old = typed(capsys, "lineage")  # the champion
-    assert old == typed(capsys, "lineage", ".") == typed(capsys, "lineage", "pipeline.yaml", "champion")
-    assert old.startswith("toy version 2") and "; promote on " in old and "older than this record" in old
-    assert json.loads(typed(capsys, "lineage", "previous", "--json"))["version"] == 1
-
-
-def test_a_raw_file_that_changed_ends_a_lineage_with_verify_with_three(registry, capsys, tmp_path):
-    (tmp_path / "data.csv").write_text("x\n1\n")
-    file = {"path": str(tmp_path / "data.csv"), "bytes": 4, "crc32c": "00000000"}
-    span = {"span": "all", "ingest": "i", "rows": {"read": 1, "written": 1}, "files": [file], "shards": []}
-    known = {"format": 1, "run": {"run": "r"}, "code": None, "config": None, "schema": None, "champion": None}
-    known |= {"verdict": None, "parts": {"train": [["all", "train"]]}, "stages": []}
-    known["spans"] = [span, *(span | {"span": f"later-{i}", "files": []} for i in range(12))]
-    registry.publish(tmp_path / "model", {}, known)
-    assert "1 raw file, all there with their sizes" in typed(capsys, "lineage", "4")
-    assert main(["lineage", "4", "--verify"]) == 3
-    said = capsys.readouterr().out
-    assert "1 earlier span: --json has them" in said
-    assert (
-        "1 of them gone or changed today" in said and "data.csv: 4 bytes, crc32c 00000000: has changed: crc32c" in said
-    )

@@ -37,12 +37,7 @@ def test_a_folder_of_the_store_is_called_by_its_step(where, named, find, tmp_pat
     error = caught.value
     assert error.where == (named or place) and error.problem == f"{named or place}: cannot be read"
     assert error.args == (error.problem,)
-    assert error.fix == ("run again" if not find else f"run again; headway why {_typed(named)} prints its folder")
-
-
-def _typed(named):
-    title = named.rpartition("of ")[2]
-    return f"'{title}'" if " " in title else title
+    assert error.fix == ("run again" if not find else "run again; headway show latest prints its folder")
 
 
 class Written(Stage[Result]):
@@ -72,4 +67,4 @@ def test_a_stage_that_fails_in_an_engine_names_the_step_that_made_its_input(tmp_
     with pytest.raises(DataError) as caught:
         engine.call_many([Step(Broken(ingested=made.ref()), "statistics")])
     assert caught.value.where == "a.tfrecord of ingest 2024-01"
-    assert caught.value.fix == "headway why 'ingest 2024-01' prints its folder"
+    assert caught.value.fix == "headway show latest prints its folder"

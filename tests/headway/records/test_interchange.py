@@ -1,6 +1,5 @@
-"""Shards for others: JSON rows, classic Examples that stock tf.io parses, a folder that tensorflow_datasets reads."""
+"""Shards for others: classic Examples that stock tf.io parses, a folder that tensorflow_datasets reads."""
 
-import gzip
 import json
 
 import numpy as np
@@ -8,9 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import ConfigError, DataError
-from headway.records.classic import encode_classic
-from headway.records.interchange import SPEC, export_examples, rows, value
-from headway.records.tfrecord import frame
+from headway.records.interchange import SPEC, export_examples
 from headway.schema.columns import Column
 
 COLUMNS = (
@@ -26,12 +23,6 @@ ROWS = [
     {"n": None, "x": float("nan"), "s": None, "v": None, "l": None, "label": 1},
     {"n": 0, "x": 0.0, "s": b"", "v": [0.0, 0.0], "l": [], "label": 0},
     {"n": -7, "x": float("inf"), "s": b"\xff", "v": [3.0, -1.0], "l": [b""], "label": 1},
-]
-JSON = [
-    {"n": 1, "x": 0.5, "s": "a", "v": [1.0, 2.0], "l": ["p", "q"], "label": 0},
-    {"n": None, "x": "NaN", "s": None, "v": None, "l": None, "label": 1},
-    {"n": 0, "x": 0.0, "s": "", "v": [0.0, 0.0], "l": [], "label": 0},
-    {"n": -7, "x": "Infinity", "s": {"base64": "/w=="}, "v": [3.0, -1.0], "l": [""], "label": 1},
 ]
 
 
@@ -53,28 +44,6 @@ def written(tf, tmp_path, request):
 
 def parts(found):
     return {split: [(found.folder, found.result, split)] for split in ("train", "eval")}
-
-
-def test_rows_of_a_shard_as_json(written):
-    assert list(rows(written.folder / "eval-00000-of-00001.tfrecord")) == JSON
-    assert len(list(rows(written.folder))) == 10
-    assert list(rows(written.folder / "eval-00000-of-00001.tfrecord", ["x", "n"]))[1] == {"x": "NaN", "n": None}
-    with pytest.raises(ConfigError, match=r"there is no column 'm'"):
-        list(rows(written.folder, ["m"]))
-
-
-def test_rows_of_a_foreign_shard_and_of_none(written, tmp_path):
-    export_examples(parts(written), tmp_path / "out", name="demo")
-    (tmp_path / "out" / SPEC).unlink()
-    found = list(rows(tmp_path / "out" / "eval-00000-of-00001.tfrecord"))
-    assert found[0] == JSON[0] | {"l": ["p", "q"], "l/present": 1}
-    assert found[1] == {"x": "NaN", "label": 1, "l": [], "l/present": 0} or "n" not in found[1]
-    with pytest.raises(ConfigError, match="there is no shard"):
-        list(rows(tmp_path / "nothing"))
-    shard = tmp_path / "out" / "eval-00000-of-00001.tfrecord"
-    shard.write_bytes(shard.read_bytes()[:-3])
-    with pytest.raises(DataError, match="cut off"):
-        list(rows(shard))
 
 
 def test_stock_tf_io_parses_the_examples_by_the_spec_alone(tf, written, tmp_path):
@@ -118,19 +87,3 @@ def test_tensorflow_datasets_reads_the_folder(tf, written, tmp_path):
     assert [row["l__present"] for row in found] == [1, 0, 1, 1]
     np.testing.assert_array_equal([row["v"] for row in found], [[1, 2], [0, 0], [0, 0], [3, -1]])
     assert np.isnan(found[1]["x"]) and found[3]["s"] == b"\xff"
-
-
-def test_cells_as_json():
-    assert value([b"a", float("-inf")]) == ["a", "-Infinity"]
-
-
-def test_a_gzip_shard_is_read_and_a_damaged_one_is_reported(tmp_path):
-    record = encode_classic(
-        pa.record_batch({"a": pa.array([7], pa.int64())}), columns=[Column(name="a", type="int64", nullable=False)]
-    )[0]
-    whole = gzip.compress(frame(record))
-    (tmp_path / "x.gz").write_bytes(whole)
-    assert list(rows(tmp_path / "x.gz")) == [{"a": 7}]
-    (tmp_path / "y.gz").write_bytes(whole[:-6])
-    with pytest.raises(DataError, match="not a whole gzip file"):
-        list(rows(tmp_path / "y.gz"))

@@ -1,1 +1,0 @@
-"""Commands about the command line itself: completion."""
