@@ -216,6 +216,7 @@ def large(rows: int, parent: Path) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--quick", action="store_true", help="the smallest size alone")
+    options.add_argument("--scale", type=float, default=1.0, help="of the rows of each size")
     options.add_argument("--rows", type=int, help="one pipeline of so many rows, by stage")
     options.add_argument("--folder", type=Path, help="where its files are made, and removed")
     arguments = options.parse_args()
@@ -227,8 +228,8 @@ def main() -> None:
         "\n| spans | rows per span | columns | raw files | first run | memory | store | next run, one span more | it adds |"
     )
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    for size in SIZES[:1] if arguments.quick else SIZES:
-        print(row(*size), flush=True)
+    for spans, rows, columns in SIZES[:1] if arguments.quick else SIZES:
+        print(row(spans, round(rows * arguments.scale), columns), flush=True)
 
 
 if __name__ == "__main__":

@@ -37,12 +37,12 @@ from tfcore.graph.retrace import RetraceGuard
 ROUNDS = 5
 
 
-def best(cases: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
+def best(cases: dict[str, Callable[[], Any]], repeat: int, rounds: int) -> dict[str, float]:
     """Seconds of one call of each case."""
     found = dict.fromkeys(cases, float("inf"))
     for call in cases.values():
         call()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, call in cases.items():
             began = time.perf_counter()
             for _ in range(repeat):
@@ -65,7 +65,7 @@ def layers(x: Any, rate: Any) -> Any:
     return tf.reduce_sum(x)
 
 
-def tf_function() -> None:
+def tf_function(rounds: int) -> None:
     x, rate = tf.ones([256, 50]), tf.constant(0.9)
     spec = {"x": tf.TensorSpec([256, 50], tf.float32), "rate": tf.TensorSpec([], tf.float32)}
     plain = tf.function(layers)
@@ -84,7 +84,7 @@ def tf_function() -> None:
         "graph_function, a Python float converted": lambda: convert(x=x, rate=0.9),
         "eager": lambda: layers(x, rate),
     }
-    shown("a call, ten small layers", best(cases, 300))
+    shown("a call, ten small layers", best(cases, 300, rounds))
     fresh = tf.function(layers)
     values: Iterator[float] = (i / 1e6 for i in itertools.count(1))
     shown(
@@ -95,12 +95,13 @@ def tf_function() -> None:
                 "as a Python float": lambda: fresh(x, next(values)),
             },
             8,
+            rounds,
         ),
     )
     times = {}
     for name, autograph in (("graph_function, autograph=False", False), ("graph_function, autograph=True", True)):
         seconds = []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             function = GraphFunction(layers, spec, autograph=autograph)
             function.trace()
             seconds.append(function.trace_seconds)
@@ -108,7 +109,7 @@ def tf_function() -> None:
     shown("a trace", times, 1e3, "ms")
 
 
-def runtime_data() -> None:
+def runtime_data(rounds: int) -> None:
     x, knob = tf.ones([256, 50]), tf.Variable(0.9)
     by_argument = tf.function(layers)
     by_variable = tf.function(lambda x: layers(x, knob))
@@ -130,12 +131,12 @@ def runtime_data() -> None:
             knobs={name: np.float32(next(values)) for name in names}
         ),
     }
-    found = best(cases, 200)
-    found |= best({"a new one as a Python float: a graph each": lambda: by_python(x, next(values))}, 8)
+    found = best(cases, 200, rounds)
+    found |= best({"a new one as a Python float: a graph each": lambda: by_python(x, next(values))}, 8, rounds)
     shown("ten small layers and a value that changes", found)
 
 
-def sharing_state() -> None:
+def sharing_state(rounds: int) -> None:
     x, held, counter = tf.ones([256, 50]), tf.Variable(0.9), tf.Variable(0, dtype=tf.int64)
     constant = tf.constant(0.9)
     words = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
@@ -165,7 +166,7 @@ def sharing_state() -> None:
         "the batch from Python's next(iterator)": lambda: given(next(outside)),
         "the batch from an iterator that is held": lambda: taken(),
     }
-    shown("what a function reads and writes", best(cases, 300))
+    shown("what a function reads and writes", best(cases, 300, rounds))
 
     import keras
 
@@ -186,6 +187,7 @@ def sharing_state() -> None:
                 "SharedState.restore": lambda: state.restore(kept),
             },
             3,
+            rounds,
         )
     shown(f"{len(state.named())} variables and a table of 1,024 words", found, 1e3, "ms")
 
@@ -193,7 +195,7 @@ def sharing_state() -> None:
 ROWS = 8192
 
 
-def python() -> None:
+def python(rounds: int) -> None:
     vector = tf.TensorSpec([None], tf.float32)
     one = tf.TensorSpec([], tf.float32)
     log = lambda x: np.log1p(x)  # noqa: E731
@@ -218,6 +220,7 @@ def python() -> None:
             "python_op": drained(batches.map(eager)),
         },
         2,
+        rounds,
     )
     shown("log1p of a batch of 4,096 in a pipeline", {name: seconds / 64 for name, seconds in found.items()})
     found = best(
@@ -226,6 +229,7 @@ def python() -> None:
             "map(op).batch(1024)": drained(rows.map(by_row).batch(1024)),
         },
         1,
+        rounds,
     )
     shown(f"{ROWS:,} rows", found, 1e3, "ms")
 
@@ -246,7 +250,7 @@ def python() -> None:
 
         return lambda: step(x)
 
-    shown("a value and its gradient, 4,096 rows", best({name: stepped(op) for name, op in cube.items()}, 50))
+    shown("a value and its gradient, 4,096 rows", best({name: stepped(op) for name, op in cube.items()}, 50, rounds))
 
 
 SECTIONS = {
@@ -260,11 +264,12 @@ SECTIONS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=SECTIONS, help="one section")
-    chosen = parser.parse_args().only
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="the best of so many counts")
+    arguments = parser.parse_args()
     common.header("graph_functions")
     for name, section in SECTIONS.items():
-        if chosen in (None, name):
-            section()
+        if arguments.only in (None, name):
+            section(arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -61,10 +61,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--scale", type=float, default=1.0, help="of the number of images")
+    options.add_argument("--sides", type=int, nargs="+", help="images of these sides alone")
     arguments = options.parse_args()
     common.header("images")
     below = []
     for kind, side, wanted, channels, images in CASES:
+        if side not in (arguments.sides or [side]):
+            continue
         ratio = compare(kind, side, wanted, channels, max(64, int(images * arguments.scale)), arguments.rounds)
         if side == wanted and ratio < REQUIRED:
             below.append(f"{kind} {side}")

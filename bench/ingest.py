@@ -226,7 +226,7 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
 
     from beam_jobs.ingest import range_worker
     from headway.leakage.key_index import KeyIndex
-    from headway.records.tfrecord import ShardWriter
+    from headway.records import shard
     from headway.statistics.split_statistics import SplitStatistics
     from headway.tabular.row_split import RowSplit
 
@@ -250,8 +250,8 @@ def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
         timed(owner, name, "hash")
     for name in ("update", "save"):
         timed(SplitStatistics, name, "statistics")
-    timed(range_worker, "encode_records", "encode")
-    timed(ShardWriter, "write_groups", "write")
+    timed(shard, "encode_records", "encode")
+    timed(shard.Shard, "write_groups", "write")
 
     def decoded(chunks: Iterator[Any]) -> Iterator[Any]:
         while True:

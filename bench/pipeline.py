@@ -43,12 +43,13 @@ def timed(*arguments: str) -> float:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rows", type=int, default=ROWS)
     options.add_argument("--rounds", type=int, default=3)
     arguments = options.parse_args()
     header("pipeline")
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
         folder = Path(scratch)
-        table = raw_flights().slice(0, ROWS)
+        table = raw_flights().slice(0, arguments.rows)
         # time_hour only repeats the others
         csv.write_csv(table.drop_columns(["time_hour"]), folder / "flights.csv")
         assert table.num_columns - 1 == COLUMNS

@@ -40,8 +40,8 @@ def main() -> None:
     options.add_argument("--groups", type=int, default=4)
     options.add_argument("--seconds", type=float, default=4.0)
     options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--kind", choices=list(KINDS), help="this loss alone")
     options.add_argument("--case", choices=list(TITLES), help=argparse.SUPPRESS)
-    options.add_argument("--kind", choices=list(KINDS), help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.case:
         print(json.dumps(measure(arguments.case, KINDS[arguments.kind], arguments.groups, arguments.seconds)))
@@ -50,7 +50,7 @@ def main() -> None:
     from tfcore.ops.compile import build
 
     build()
-    for kind in KINDS:
+    for kind in [arguments.kind] if arguments.kind else KINDS:
         best: dict[str, dict[str, float]] = {}
         for _ in range(arguments.rounds):
             for case in TITLES:

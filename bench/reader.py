@@ -51,6 +51,8 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=256)
     options.add_argument("--seconds", type=float, default=4.0)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rows", type=int, default=ROWS, help="in Headway's shards")
+    options.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES), help="and Headway's")
     options.add_argument("--case", choices=list(TITLES), help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.case:
@@ -59,10 +61,10 @@ def main() -> None:
     common.header("reader")
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
         arguments.data = arguments.data or scratch
-        prepare_data(Path(arguments.data))
-        best = dict.fromkeys(TITLES, 0.0)
+        prepare_data(Path(arguments.data), arguments.rows)
+        best = dict.fromkeys([*(case for case in arguments.only if case != "headway"), "headway"], 0.0)
         for _ in range(arguments.rounds):
-            for case in TITLES:
+            for case in best:
                 given = ["--case", case, "--data", arguments.data, "--batch", str(arguments.batch)]
                 answer = common.child(__file__, *given, "--seconds", str(arguments.seconds))
                 best[case] = max(best[case], float(answer.splitlines()[-1]))
@@ -71,12 +73,12 @@ def main() -> None:
         print(f"{TITLES[case]:54s} {rate:12,.0f} rows/s   Headway: {best['headway'] / rate:6.1f}x{least}")
 
 
-def prepare_data(folder: Path) -> None:
-    """Row groups of 3.3 M rows, classic Examples of some; files that exist are kept."""
+def prepare_data(folder: Path, rows: int) -> None:
+    """Row groups of so many rows, classic Examples of some; files that exist are kept."""
     if (folder / "transform.json").exists():
         return
     table = training.split_table()["train"]
-    whole = pa.concat_tables([table] * (-(-ROWS // table.num_rows))).slice(0, ROWS)
+    whole = pa.concat_tables([table] * (-(-rows // table.num_rows))).slice(0, rows)
     groups = write_examples(folder / "groups", {"train": whole}, training.COLUMNS, shards=16)
     part = {"train": table.slice(0, CLASSIC_ROWS)}
     write_examples(folder / "classic", part, training.COLUMNS, rows_per_record=1, shards=8)

@@ -35,6 +35,7 @@ COLUMNS, STRING_SPANS, STRING_ROWS = 5_000, 4, 1_250_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--wide-rows", type=int, default=100_000, help="rows of the wide table")
+    parser.add_argument("--scale", type=float, default=1.0, help="of spans, different strings and wide columns")
     parser.add_argument("--child", choices=["merge", "wide", "text"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -47,8 +48,8 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="headway-bench-"))
         try:
             if kind == "wide":
-                write_wide(folder / "wide.parquet", arguments.wide_rows)
-            out = child(__file__, "--child", kind, "--folder", str(folder), "--wide-rows", str(arguments.wide_rows))
+                write_wide(folder / "wide.parquet", arguments.wide_rows, round(COLUMNS * arguments.scale))
+            out = child(__file__, "--child", kind, "--folder", str(folder), "--scale", str(arguments.scale))
         finally:
             shutil.rmtree(folder)
         report(kind, json.loads(out.splitlines()[-1]))
@@ -57,7 +58,7 @@ def main() -> None:
 def report(kind: str, found: dict[str, Any]) -> None:
     """One line a figure, and whether it is what is wanted."""
     if kind == "merge":
-        wanted(f"s to merge {SPANS} spans of {found['rows']:,} rows in all", found["seconds"], MERGE_SECONDS)
+        wanted(f"s to merge {found['spans']} spans of {found['rows']:,} rows in all", found["seconds"], MERGE_SECONDS)
         return
     cells = found["rows"] * found["columns"] / found["seconds"]
     what = "strings, counted to ranked" if kind == "text" else f"{found['columns']:,} columns, whole ingest"
@@ -73,7 +74,7 @@ def wanted(what: str, found: float, most: float) -> None:
     print(f"{what}: {found:.3g} (required: at most {most:g}): {'yes' if found <= most else 'NO'}", flush=True)
 
 
-def write_wide(path: Path, rows: int, group: int = 5_000) -> None:
+def write_wide(path: Path, rows: int, columns: int, group: int = 5_000) -> None:
     """Two fifths floats, two fifths integers of few and of many values, one fifth text."""
     rng = np.random.default_rng(1)
     words = pa.array([f"word{i}" for i in range(50)])
@@ -87,7 +88,7 @@ def write_wide(path: Path, rows: int, group: int = 5_000) -> None:
             lambda n=n: pa.array(rng.integers(0, 1 << 40, n)),
             lambda n=n: pa.DictionaryArray.from_arrays(rng.integers(0, 50, n).astype(np.int32), words),
         ]
-        table = pa.table([makers[i % 5]() for i in range(COLUMNS)], names=[f"c{i:04d}" for i in range(COLUMNS)])
+        table = pa.table([makers[i % 5]() for i in range(columns)], names=[f"c{i:04d}" for i in range(columns)])
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
     if writer is not None:
@@ -113,9 +114,10 @@ def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
     table = flights(336_776)
     arrays = {c.name: table[c.name].cast(pa.string() if c.type == "bytes" else c.arrow) for c in columns}
     stored = pa.table({n: a.cast(pa.binary()) if n in STRINGS else a for n, a in arrays.items()}).combine_chunks()
+    spans = round(SPANS * arguments.scale)
     rows = stored.num_rows // SPANS
     folders = []
-    for span in range(SPANS):
+    for span in range(spans):
         statistics = SplitStatistics.create(columns)
         for batch in stored.slice(span * rows, rows).to_batches():
             statistics.update(batch)
@@ -125,7 +127,7 @@ def merge_year(arguments: argparse.Namespace) -> dict[str, Any]:
     out.mkdir()
     started = time.perf_counter()
     result = merge(StatisticsRequest(columns=tuple(columns), splits={"train": tuple(folders)}), out, Monitor())
-    return {"seconds": time.perf_counter() - started, "rows": result["rows"]["train"]}
+    return {"seconds": time.perf_counter() - started, "rows": result["rows"]["train"], "spans": spans}
 
 
 def wide(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -146,7 +148,7 @@ def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     kinds = ("float32", "float32", "int64", "int64", "bytes")
     columns = tuple(
         Column(name=f"c{i:04d}", type=kind, nullable=True, encoding="dictionary" if kind == "bytes" else "plain")
-        for i, kind in ((i, kinds[i % 5]) for i in range(COLUMNS))
+        for i, kind in ((i, kinds[i % 5]) for i in range(round(COLUMNS * arguments.scale)))
     )
     started, used = time.perf_counter(), time.process_time()
     source = SourceConfig(format="parquet", path=str(arguments.folder / "wide.parquet"))
@@ -164,7 +166,7 @@ def wide(arguments: argparse.Namespace) -> dict[str, Any]:
     result = ingest(request, out, Monitor(), runner=RunnerConfig(workers=2))
     seconds, cpu = time.perf_counter() - started, time.process_time() - used
     rows = result["counts"]["written"]
-    return {"seconds": seconds, "cpu": cpu, "rows": rows, "columns": COLUMNS, "mb": peak_rss_mb()}
+    return {"seconds": seconds, "cpu": cpu, "rows": rows, "columns": len(columns), "mb": peak_rss_mb()}
 
 
 def strings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -173,11 +175,12 @@ def strings(arguments: argparse.Namespace) -> dict[str, Any]:
     from headway.statistics.split_statistics import SplitStatistics, merge_all
 
     columns = (Column(name="s", type="bytes", nullable=False),)
+    rows = round(STRING_ROWS * arguments.scale)
     before, seconds = peak_rss_mb(), 0.0
     for span in range(STRING_SPANS):
         statistics = SplitStatistics.create(columns, spill=arguments.folder / "spill")
-        for start in range(span * STRING_ROWS, (span + 1) * STRING_ROWS, 25_000):
-            ids = (np.arange(start, start + 25_000) * 2654435761) % 2**32
+        for start in range(span * rows, (span + 1) * rows, 25_000):
+            ids = (np.arange(start, min(start + 25_000, (span + 1) * rows)) * 2654435761) % 2**32
             batch = pa.record_batch([pa.array(np.char.add("user-", ids.astype(str))).cast(pa.binary())], names=["s"])
             started = time.perf_counter()
             statistics.update(batch)
@@ -190,8 +193,8 @@ def strings(arguments: argparse.Namespace) -> dict[str, Any]:
     merged = merge_all(folders, columns, spill=arguments.folder / "spill")
     merged.save(arguments.folder / "all")
     text = merged.columns["s"].text
-    assert text is not None and len(text) == STRING_SPANS * STRING_ROWS
-    assert len(text.top(100_000)[0]) == 100_000
+    assert text is not None and len(text) == STRING_SPANS * rows
+    assert len(text.top(100_000)[0]) == min(100_000, STRING_SPANS * rows)
     seconds += time.perf_counter() - started
     return {"seconds": seconds, "rows": merged.rows, "columns": 1, "before": before, "mb": peak_rss_mb() - before}
 

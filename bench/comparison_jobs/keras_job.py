@@ -96,4 +96,5 @@ def main():
     print(f"promoted version {version}: {found}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Every bench starts on little data: what it measures then is of no use, but nothing that it calls has moved."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench"
+JOBS = BENCH / "comparison_jobs"
+SHORT = {
+    "comparison": "--lines",
+    "coverage": "--task binary --rows 300 --repetitions 2",
+    "judge": "--rows 5000",
+    "leaks": "--only twin",
+}
+"""Their command lines, of those that take less than two processor seconds."""
+LONG = {
+    "capacity": "--quick --scale 0.02",
+    "dashboard": "--runs 2 --versions 2",
+    "data_access": "--only draws --seconds 0.01",
+    "gate": "--rows 2000 --repetitions 1",
+    "gate_trained": "--seeds 1 --samples 1 --rows 4000 --only equal",
+    "graph_functions": "--rounds 1",
+    "images": "--sides 28 --scale 0.01 --rounds 1",
+    "incremental": "--rows 1000 --rounds 1",
+    "ingest": "--rows 2000 --tutorial-rows 200 --rounds 1 --large 0",
+    "init": "--data breast_cancer",
+    "models": "--tables wine --seeds 0 --results {folder}/results.jsonl",
+    "pipeline": "--rows 2000 --rounds 1",
+    "predict": "--rows 2000 --tutorial-rows 100 --rounds 1",
+    "ranking": "--kind logistic --groups 1 --seconds 0 --rounds 1",
+    "reader": "--rows 20000 --only vectorised --seconds 0.1 --rounds 1",
+    "serve": "--seconds 0.05 --clients 1",
+    "stats": "--scale 0.01 --wide-rows 200",
+    "storage": "--shards 2 --megabytes 1 --latency 0",
+    "text": "--rows 1000 --rounds 1",
+    "train": "--only naive --batch 256 --seconds 0.1 --rounds 1",
+    "width": "--columns 3",
+}
+ELSEWHERE = {"hostile", "orchestration"}
+"""tests/flows/cli/test_hostile_clients.py starts the first; the second is started here, and needs PostgreSQL."""
+NEEDS_PACKAGES = {"init_data": "--data sixty", "odd_files": "--data titled"}
+"""Benches whose name differs by their data alone, from a module that another bench starts; pandas and scikit-learn do here."""
+PARTS = {"common", "odd_tables", "packaged_tables"}
+"""Modules that benches share."""
+
+
+def started(*arguments):
+    """What a bench prints that ends as it should: by itself, or because a figure is not what is required."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        cwd=ROOT,
+    )
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_bench_is_started_by_a_test():
+    found = {path.stem for path in BENCH.glob("*.py")}
+    assert found == {*SHORT, *LONG, *NEEDS_PACKAGES, *ELSEWHERE, *PARTS}
+    assert {path.name for path in JOBS.iterdir() if path.is_file()} == {"headway.yaml", "keras_job.py"}
+
+
+@pytest.mark.long
+def test_every_bench_is_imported():
+    names = sorted(path.stem for folder in (BENCH, JOBS) for path in folder.glob("*.py"))
+    code = f"import sys; sys.path[:0] = [{str(BENCH)!r}, {str(JOBS)!r}]; import {', '.join(names)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_a_bench_starts(name):
+    assert started(BENCH / f"{name}.py", *SHORT[name].split())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*LONG, *NEEDS_PACKAGES])
+def test_a_bench_starts_processes(name, tmp_path):
+    line = (LONG | NEEDS_PACKAGES)[name].format(folder=tmp_path)
+    said = started(BENCH / f"{name}.py", *line.split()).splitlines()
+    assert said[2].startswith("# python ") and len(said) > 3
+
+
+@pytest.mark.long
+def test_the_job_in_keras_promotes_a_model(monthly, tmp_path):
+    spans = sorted(path.stem for path in monthly.iterdir())
+    assert "promoted version 1" in started(JOBS / "keras_job.py", monthly, *spans, "--store", tmp_path / "store")
+    assert (tmp_path / "store" / "champion.json").exists()
+
+
+@pytest.mark.long
+def test_the_job_as_a_pipeline_promotes_a_model(monthly, tmp_path):
+    job, data = tmp_path / "bench" / "comparison_jobs" / "headway.yaml", tmp_path / "examples" / "flights" / "data"
+    for path in (job, data):
+        path.parent.mkdir(parents=True)
+    data.symlink_to(monthly)
+    job.write_text((JOBS / "headway.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    assert '"promoted"' in started("-m", "flows.cli", "run", job, "--window", "3", "--json")
+
+
+@pytest.mark.server
+def test_the_bench_of_orchestration_starts():
+    if not (shutil.which("initdb") or [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]):
+        pytest.skip("PostgreSQL is not installed")
+    assert "at once" in started(BENCH / "orchestration.py", "--pipelines", "1")
