@@ -24,13 +24,8 @@ from headway.schema.calendar_days import PER_DAY, parts_of
 from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import few_distinct, row_columns
-from headway.sources.base import whole_files
-from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import split_name
-from headway.tabular.coerce import Coerced, coerce, raw_types
 from headway.tabular.label import LabelConfig
-from headway.tabular.row_split import RowSplit
-from headway.tabular.splits import SPLITS, Hashes, SplitConfig, place_hash
 
 FEW_ROWS, EVAL_OF_FEW = 1000, 0.3
 """Of fewer rows a larger share is eval, so that the gate has something to see."""
@@ -40,9 +35,6 @@ LEAST_EVAL = 20
 _LEAST_TIMES = 20
 _BIRTHS = frozenset({"birth", "born", "dob", "birthday", "birthdate"})
 _TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event", "ds")
-_SALTS = 50
-_ALIKE, _CLASSES = 1.0, 20
-"""Standard errors between labels of train and eval that count as alike; and so many values are looked at one by one."""
 _MONTH = 28
 _FEW_VALUES, _MOSTLY = 50, 0.5
 """Integers of so few values are categories, which are worth nothing where most later ones are new."""
@@ -79,7 +71,7 @@ def choose_split(
     key = choose_key(seen, facts, choices)
     if key is not None and key.columns:
         return SplitChoice(key.text + why, {"key": key.config} | _share(len(seen.label)), key.choices)
-    chosen = _by_row(look, seen, label, facts)
+    chosen = _by_row(look, seen, label)
     return replace(chosen, text=chosen.text + why, columns=chosen.columns if key is None else key.choices)
 
 
@@ -193,79 +185,11 @@ def _parts(values: Any, column: Column) -> list[str]:
     return parts
 
 
-def _by_row(look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts) -> SplitChoice:
-    """By the hash of a row; with a salt that gives each class of a small table to both splits, and to those of a table of few
-    distinct rows like shares of the labels."""
+def _by_row(look: Look, seen: Seen, label: LabelConfig) -> SplitChoice:
+    """By the hash of a row."""
     config = _share(len(seen.label))
-    share = config.get("eval", 0.2)
-    text = f"{share:.0%} of the rows are eval, drawn by a hash of each row"
-    if not seen.whole or look.config.format == "images":
-        return SplitChoice(text, config)
+    text = f"{config.get('eval', 0.2):.0%} of the rows are eval, drawn by a hash of each row"
     hashed, _ = row_columns(look.sample, label.columns())
-    if few_distinct(look.sample, hashed, label.columns()):
-        rows = _Rows(look, seen, label, hashed, by_place=True)
+    if seen.whole and look.config.format != "images" and few_distinct(look.sample, hashed, label.columns()):
         text += " and of its place in its file, since few rows are distinct"
-        salts = [_salted(config, salt) for salt in range(_SALTS)]
-        return SplitChoice(text, next((tried for tried in salts if rows.apart(tried) <= _ALIKE), config))
-    if facts.kind == "regression":
-        return SplitChoice(text, config)
-    counts = pc.struct_field(pc.value_counts(seen.label), 1).to_numpy()
-    if counts.min() * share >= LEAST_EVAL:
-        return SplitChoice(text, config)
-    rows = _Rows(look, seen, label, hashed, by_place=False)
-    for salt in range(_SALTS):
-        tried = _salted(config, salt)
-        if rows.least(tried) >= max(1, int(counts.min() * share * 0.7)):
-            return SplitChoice(text + (", so that each class is in both splits" if salt else ""), tried)
     return SplitChoice(text, config)
-
-
-def _salted(config: dict[str, Any], salt: int) -> dict[str, Any]:
-    return config | ({"salt": salt} if salt else {})
-
-
-class _Rows:
-    """The rows of a table, to split them as ingest does."""
-
-    def __init__(self, look: Look, seen: Seen, label: LabelConfig, hashed: Sequence[Column], *, by_place: bool):
-        self._columns, self._hashed = seen.schema.columns, hashed
-        self._chunks: list[tuple[Coerced, pa.RecordBatch, Hashes | None]] = []
-        source = open_source(look.config)
-        rows = RowSplit(SplitConfig(), self._columns, self._hashed)
-        types = rows.types(look.names, raw_types(self._columns))
-        names = dict.fromkeys([*(column.name for column in self._columns), *types])
-        ranges = source.ranges(look.files)
-        for piece in whole_files(ranges) if by_place else ranges:
-            file = piece.file - max(start for start in look.starts if start <= piece.file)
-            for chunk in source.read(piece, list(names), types):
-                done = coerce(chunk.batch, self._columns)
-                at = chunk.positions() if done.fitting_rows is None else chunk.positions()[done.fitting_rows]
-                places = place_hash(np.full_like(at, file), at) if by_place else None
-                self._chunks.append((done, chunk.batch, places))
-        labels = pa.chunked_array([label.compute(done.batch) for done, _, _ in self._chunks])
-        self._known = pc.is_in(labels, value_set=pc.unique(seen.label)).to_numpy()
-        kept = labels.filter(pa.array(self._known)).to_numpy()
-        self._classes = np.unique(kept, return_inverse=True)[1]
-        self._amounts = kept.astype(np.float64) if kept.dtype.kind in "fi" else self._classes.astype(np.float64)
-
-    def _codes(self, split: dict[str, Any]) -> NDArray[np.int8]:
-        rows = RowSplit(SplitConfig.model_validate(split), self._columns, self._hashed)
-        codes = [rows.assigned(done.batch, raw, done.fitting_rows, places).codes for done, raw, places in self._chunks]
-        return np.concatenate(codes)[self._known]
-
-    def least(self, split: dict[str, Any]) -> int:
-        """The rows of the class that has fewest in train or in eval."""
-        of, most = self._codes(split), int(self._classes.max()) + 1
-        counts = [np.bincount(self._classes[of == SPLITS.index(part)], minlength=most) for part in ("train", "eval")]
-        return int(min(count.min() for count in counts))
-
-    def apart(self, split: dict[str, Any]) -> float:
-        """How far the label's mean, or the share of a class, of eval is from that of train: the furthest, in standard errors."""
-        is_eval = self._codes(split) == SPLITS.index("eval")
-        rows, judged = len(is_eval), int(is_eval.sum())
-        if not 0 < judged < rows:
-            return np.inf
-        classes = int(self._classes.max()) + 1
-        values = [self._amounts] if classes > _CLASSES else [(self._classes == i) * 1.0 for i in range(classes)]
-        error = np.sqrt(1 / judged + 1 / (rows - judged))
-        return max(abs(float(v[is_eval].mean() - v[~is_eval].mean())) / (float(v.std()) * error) for v in values)

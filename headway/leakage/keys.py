@@ -41,7 +41,7 @@ def key_hashes(
 ) -> tuple[Hashes, NDArray[np.bool_] | None]:
     """Hash the keys of a coerced batch: (uint64 [rows], a mask of keys with a null or NaN; None: there are none).
 
-    The hash is of the values alone: neither the salt of a split nor its shares have a part in it.
+    The hash is of the values alone: the shares of a split have no part in it.
 
     Args:
         columns: scalars, at least one; their order does not matter.

@@ -55,7 +55,6 @@ class SplitConfig(Frozen):
     )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0, description="mode hash: the share of the keys that goes to eval")
     test: float = Field(default=0.0, ge=0.0, lt=1.0, description="mode hash: the share of the keys that goes to test")
-    salt: int = Field(default=0, ge=0, description="another salt gives another split")
     eval_spans: int = Field(
         default=1, ge=1, description="mode time: how many spans go to eval, the last before those of test"
     )
@@ -131,7 +130,7 @@ class SplitConfig(Frozen):
         if self.mode == "column":
             begins = {name: value for name in ("eval_from", "test_from") if (value := getattr(self, name)) is not None}
             return {"mode": "column", "column": self.column, "values": self.values, **begins}
-        return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test, "salt": self.salt}
+        return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test}
 
     def noted(self) -> dict[str, Any]:
         """The part of the config that decides what ingest indexes of each row for the proof."""
@@ -190,7 +189,7 @@ def assigned(
         return Assigned(_by_column(config, batch) if config.eval_from is None else _from_value(config, batch, begins))
     keys = {name: column_hash(batch.column(name)) for name in config.key}
     of = keys.__getitem__ if keys else hashes
-    whole = row_hash(batch, config.key or columns or batch.schema.names, config.salt, of)
+    whole = row_hash(batch, config.key or columns or batch.schema.names, of)
     if places is not None:
         whole = mix64(whole ^ places)
     # 53 bits: exact in float64
@@ -277,15 +276,13 @@ def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any
     return codes
 
 
-def row_hash(
-    batch: pa.RecordBatch, columns: Sequence[str], salt: int = 0, hashes: Callable[[str], Hashes] | None = None
-) -> Hashes:
+def row_hash(batch: pa.RecordBatch, columns: Sequence[str], hashes: Callable[[str], Hashes] | None = None) -> Hashes:
     """Hash the named columns of each row to uint64, in the order of their names so that config order does not matter.
 
     Args:
         hashes: the `column_hash` of a column, where that is not of `batch`.
     """
-    state = np.full(batch.num_rows, mix64(np.array([_SALT], U64), salt)[0], U64)
+    state = np.full(batch.num_rows, mix64(np.array([_SALT], U64))[0], U64)
     for i, name in enumerate(sorted(columns)):
         state = mix64(state ^ (hashes(name) if hashes else column_hash(batch.column(name))), i)
     return state

@@ -94,7 +94,7 @@ def _off(name: str, rows: int, total: int, target: float) -> Iterator[Anomaly]:
     if normal_tails(z) < 1e-4 and abs(rows - expected) > _SHARE * expected:
         message = f"{name} has {rows / total:.2%} of the rows, and {target:.2%} were asked for: a few keys, or a few "
         message += "rows repeated many times in the files, make up many of the rows"
-        fix = "check the keys with the most rows; split: {salt: another} draws the splits again"
+        fix = "check the keys with the most rows; a larger share (split.eval, split.test) depends less on each"
         yield finding("warning", "split share", name, message, fix, value=rows / total, expected=target)
 
 
@@ -235,7 +235,7 @@ def _differs(
     elif split.mode == "path":
         fix = "check how the rows were divided into files"
     elif not by_time:
-        fix = "check keys with very many rows; split: {salt: another} draws the splits again"
+        fix = "check keys with very many rows; a larger share (split.eval, split.test) depends less on each"
     message = f"the label of {name} is distributed differently than in train: {levels} "
     message += f"({abs(difference.effect):.2f} standard deviations, {chance}){because}"
     yield finding("info" if by_time else "warning", "stratification", name, message, fix, column=LABEL)

@@ -73,12 +73,6 @@ def test_golden_hashes():
         "a5d378fa7a92418c",
         "66186b9f1354c74b",
     ]
-    assert hexes(row_hash(GOLDEN, ["i"], salt=3)) == [
-        "a2e0a26fd4e2bd1d",
-        "9ba7eb463037cdbc",
-        "0fb8b532896a1997",
-        "3f00dbb2b5648212",
-    ]
 
 
 def test_golden_splits():
@@ -165,12 +159,6 @@ def test_a_larger_eval_share_only_takes_rows_in():
     assert (large | ~small).all()
 
 
-def test_another_salt_is_another_split():
-    batch = pa.RecordBatch.from_pydict({"id": np.arange(4000)})
-    a, b = (split_of(SplitConfig(eval=0.5, salt=salt), batch) for salt in (0, 1))
-    assert 0.45 < (a == b).mean() < 0.55
-
-
 def test_empty_batches():
     columns = [pa.array([], pa.int64()), pa.array([], pa.binary()), pa.array([], pa.binary()).dictionary_encode()]
     batch = pa.RecordBatch.from_arrays(columns, names=["a", "b", "c"])
@@ -235,7 +223,7 @@ def test_moving_a_time_window_ingests_nothing_again():
 
 
 def test_what_changes_the_rows_changes_what_ingest_is_named_after():
-    configs = [SplitConfig(), SplitConfig(eval=0.3), SplitConfig(salt=1), SplitConfig(key="a"), SplitConfig(test=0.1)]
+    configs = [SplitConfig(), SplitConfig(eval=0.3), SplitConfig(key="a"), SplitConfig(test=0.1)]
     assert len({repr(config.at_ingest()) for config in configs}) == len(configs)
     assert SplitConfig(eval_spans=5).at_ingest() == SplitConfig().at_ingest()
 
@@ -262,7 +250,6 @@ def test_what_is_declared_unique_changes_no_split_but_is_noted():
         ({"unique": ["a", "a"]}, "unique names a twice"),
         ({"values": {"a": "train"}}, "mode: column"),
         ({"mode": "column", "column": "a", "values": {"b": "dev"}}, "values.b"),
-        ({"salt": -1}, "salt"),
         ({"evl": 0.2}, "did you mean 'eval'"),
     ],
 )
