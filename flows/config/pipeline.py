@@ -74,18 +74,6 @@ class TrackingConfig(Frozen):
     experiment: str | None = Field(default=None, min_length=1, description="default: the pipeline's name")
 
 
-class BucketConfig(Frozen):
-    """A store in a bucket."""
-
-    url: str = Field(pattern=r"^(s3|gs)://[^/]+(/.*)?$", description="s3://bucket/path or gs://bucket/path")
-    cache: str | None = Field(
-        default=None, description="folder of the working copy, relative to the pipeline's; else below ~/.cache/headway"
-    )
-    max_cache_bytes: int | None = Field(
-        default=None, ge=1, description="bytes that ingested shards may take in the working copy; default: no limit"
-    )
-
-
 class Pipeline(Frozen):
     """A whole pipeline.yaml."""
 
@@ -152,7 +140,7 @@ class Pipeline(Frozen):
         default_factory=ExportConfig,
         description="how the exported model is tested, what it may cost a server, and its further formats",
     )
-    store: str | BucketConfig = Field(
+    store: str = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
     report: ReportConfig = Field(default_factory=ReportConfig, description="further figures of a run's report")
@@ -325,9 +313,6 @@ class LoadedPipeline(Frozen):
     def open_store(self) -> Store:
         """The store that the pipeline names; nothing is made or asked yet."""
         where = self.pipeline.store
-        if isinstance(where, BucketConfig):
-            cache = self.folder / where.cache if where.cache else None
-            return open_store(where.url, cache, where.max_cache_bytes)
         return open_store(where if "://" in where else self.folder / where)
 
     @property

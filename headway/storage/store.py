@@ -49,19 +49,18 @@ RANGES = ".ranges"
 """The folder of the whole ranges of an output that is being written."""
 
 
-def open_store(where: str | Path, cache: Path | None = None, limit: int | None = None) -> Store:
+def open_store(where: str | Path, cache: Path | None = None) -> Store:
     """Open the store at a folder or at s3://bucket/path, gs://bucket/path.
 
     Args:
         cache: the folder of the working copy; by default one below ~/.cache/headway.
-        limit: bytes that shards may take there; None: as many as there are.
     """
     text = str(where)
     if "://" not in text:
         return Store(Path(where))
     if not is_remote(text):
         raise ConfigError(f"{text!r} is not a store", fix="name a folder, s3://bucket/path or gs://bucket/path")
-    return Store(cache or default_cache(text), Bucket(text), limit)
+    return Store(cache or default_cache(text), Bucket(text))
 
 
 def default_cache(url: str) -> Path:
@@ -76,16 +75,15 @@ class Store:
     Args:
         root: its folder, or the working copy of the one in a bucket.
         bucket: where it is, when that is not `root`.
-        limit: as of `open_store`.
     """
 
-    def __init__(self, root: Path, bucket: Bucket | None = None, limit: int | None = None):
-        self.root, self.limit = root, limit
+    def __init__(self, root: Path, bucket: Bucket | None = None):
+        self.root = root
         self.objects: Folder | Bucket = bucket or Folder(root)
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
-        self._copy = None if bucket is None else WorkingCopy(bucket, root, limit, self._placed)
+        self._copy = None if bucket is None else WorkingCopy(bucket, root, self._placed)
         self._read: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
 
     @property

@@ -31,14 +31,11 @@ class WorkingCopy:
     """The folder `root`, filled from a bucket.
 
     Args:
-        limit: bytes that shards may take there; None: as many as there are.
         placed: the manifest of an output or a version, and the key of its files; None when there is none.
     """
 
-    def __init__(
-        self, bucket: Bucket, root: Path, limit: int | None, placed: Callable[[Path], tuple[Manifest, str] | None]
-    ):
-        self.bucket, self.root, self.limit, self._placed = bucket, root, limit, placed
+    def __init__(self, bucket: Bucket, root: Path, placed: Callable[[Path], tuple[Manifest, str] | None]):
+        self.bucket, self.root, self._placed = bucket, root, placed
         self.staging = root / "stages" / ".staging"
 
     def _key(self, path: Path) -> str:
@@ -65,7 +62,7 @@ class WorkingCopy:
         for folder in staged:
             key, entries, _ = self._entries(folder, files_of[folder])
             folders.append(RemoteFolder(path=folder, key=key, files=tuple(entries)))
-        return RemoteFiles(url=self.bucket.url, root=self.root, limit=self.limit, folders=tuple(folders))
+        return RemoteFiles(url=self.bucket.url, root=self.root, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
         """(key, entries, manifest) of an output's or a version's files: those at or below `paths`, or all (None)."""

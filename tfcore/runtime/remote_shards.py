@@ -1,6 +1,6 @@
 """Fetches shards from a bucket while a stage runs: each is on the disk before it is read.
 
-with staged(remote, monitor, open_files=64) as stager:      # None when all files are here already
+with staged(remote, monitor) as stager:      # None when all files are here already
     shards = Shards.of(parts, stager)
     records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function
 """
@@ -13,16 +13,16 @@ import tensorflow as tf
 
 from headway.messages import counted
 from headway.monitor import Monitor
-from headway.storage.prefetch import OPEN_FILES, RemoteFiles, Stager
+from headway.storage.prefetch import RemoteFiles, Stager
 
 
 @contextlib.contextmanager
-def staged(remote: RemoteFiles | None, monitor: Monitor, *, open_files: int = OPEN_FILES) -> Iterator[Stager | None]:
+def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | None]:
     """The stager of a stage; logs at the end what it fetched and how long the stage waited for it."""
     if remote is None:
         yield None
         return
-    with Stager(remote, open_files=open_files, cancelled=monitor.cancelled) as stager:
+    with Stager(remote, cancelled=monitor.cancelled) as stager:
         yield stager
         if stager.fetched:
             monitor.log(

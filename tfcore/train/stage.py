@@ -30,7 +30,6 @@ from tfcore.train.request import VERSION, Pruning, TrainRequest
 from tfcore.train.result import write
 from tfcore.train.session import Callback, TrainingSession
 from tfcore.train.steps.eager import eagerly
-from tfcore.train.training_data import MOST_OPEN_SHARDS
 
 __all__ = ["VERSION", "train"]
 
@@ -83,7 +82,7 @@ def train_placed(
     pruning: Pruning | None = None,
 ) -> dict[str, Any]:
     """`train` in this process, on the devices that `placed` takes once its threads are set."""
-    with staged(remote, monitor, open_files=MOST_OPEN_SHARDS + 1) as stager:
+    with staged(remote, monitor) as stager:
         callbacks = default_callbacks(request, pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
             session = TrainingSession(request, monitor, callbacks, stager=stager, feed=feed, placed=placed)

@@ -1,8 +1,7 @@
-"""Files fetched while they are being read: in order, checked, within the disk's limit, and an error names the object."""
+"""Files fetched while they are being read: in order, checked, and an error names the object."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -19,10 +18,10 @@ SIZE = 1000
 
 @pytest.fixture
 def machine(bucket_url, tmp_path):
-    """Another machine, with a working copy of its own and perhaps a limit to it."""
+    """Another machine, with a working copy of its own."""
 
-    def made(name: str, limit: int | None = None) -> Store:
-        store = open_store(f"{bucket_url}/store", tmp_path / name, limit)
+    def made(name: str) -> Store:
+        store = open_store(f"{bucket_url}/store", tmp_path / name)
         store.create()
         return store
 
@@ -148,55 +147,6 @@ def test_a_reader_that_waits_hears_a_stop(machine, monkeypatch):
         with pytest.raises(Cancelled):
             stager.ensure(paths[0])
         slow.set()
-
-
-@pytest.mark.parametrize("limit", [3, 5])
-def test_the_limit_holds_whatever_is_read(machine, limit):
-    ingest(machine("a"), 10)
-    b = machine("b", limit * SIZE)
-    found, paths = remote(b, 10)
-    most = 0
-    with Stager(found, open_files=1, gets=2) as stager:
-        for epoch in range(3):
-            order = [(i * 3 + epoch) % 10 for i in range(10)]
-            stager.ahead([paths[i] for i in order] * 2)
-            for i in order:
-                path = stager.ensure(paths[i])
-                assert Path(path).read_bytes() == bytes([i]) * SIZE
-                most = max(most, len(here(b)))
-        assert stager.fetched > 10
-    assert most <= limit and len(here(b)) <= limit
-
-
-def test_files_of_earlier_runs_make_room_the_longest_unused_first(machine):
-    ingest(machine("a"), 3)
-    b = machine("b", 4 * SIZE)
-    old = b.stages / "ingest" / FP[::-1]
-    old.mkdir(parents=True)
-    for number in range(4):
-        (old / str(number)).write_bytes(b"x" * SIZE)
-        os.utime(old / str(number), (1000 + number, 1000 + number))
-    found, paths = remote(b, 3)
-    with Stager(found, gets=1) as stager:
-        stager.ensure(paths[0])
-        stager.ensure(paths[1])
-        assert sorted(path.name for path in old.iterdir()) == ["2", "3"]
-        stager.ensure(paths[2])
-    assert sorted(path.name for path in old.iterdir()) == ["3"] and here(b) == {"00", "01", "02"}
-
-
-def test_what_the_reader_holds_open_is_not_dropped_however_often_it_asks(machine):
-    ingest(machine("a"), 6)
-    b = machine("b", 2 * SIZE)
-    found, paths = remote(b, 6)
-    with Stager(found, open_files=2) as stager:
-        stager.ahead(paths)
-        stager.ensure(paths[0])
-        for _ in range(5):
-            stager.ensure(paths[1])
-        assert {"00", "01"} <= here(b)
-        stager.ensure(paths[2])
-        assert "00" not in here(b) and "01" in here(b)
 
 
 def test_several_readers_of_one_file_get_it_once(machine):
