@@ -84,7 +84,6 @@ LONG = [
     "headway/evaluation/test_baseline.py",
     "tfcore/train/test_stage_options.py",
     "flows/test_warm_start.py",
-    "flows/cli/drafts/test_from_tfx.py",
     "beam_jobs/runners/test_spans.py",
     "beam_jobs/predict/test_stage.py",
     "test_side_effects.py",

@@ -22,8 +22,7 @@ exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the 
 6 locked by another run; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
-        "init": "drafts.init: look at data, and write a pipeline.yaml for it",
-        "import-tfx": "drafts.from_tfx: translate a TFX pipeline into a pipeline.yaml, and list what has no counterpart",
+        "init": "init: look at data, and write a pipeline.yaml for it",
         "run": "commands: take raw files to a promoted model; what is already done is reused",
         "plan": "commands: list the steps that a run would do, and why",
         "promote": "versions.promotion: make a version the champion, or point an alias at it",

@@ -66,10 +66,6 @@ class Draft:
     """What `model:` says; empty: the default."""
     preprocess: dict[str, Any] = field(default_factory=dict)
     """What `preprocess:` says; empty: nothing is computed."""
-    validation: dict[str, Any] = field(default_factory=dict)
-    """What `validation:` says; empty: the defaults."""
-    origin: tuple[str, ...] = ()
-    """Lines at the top of the file that say where it comes from; none: from the data alone."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""
     leaks: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}"
     drafted += "." if draft.whole else ", of which some were looked at."
     lines = [
-        *(_comment(line) for line in draft.origin or (drafted,)),
+        _comment(drafted),
         "# What is not here has its default; 'headway schema' prints every key.",
         f"name: {draft.name}",
         "",
@@ -59,8 +59,6 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
-    if draft.validation:
-        lines += _nested("validation", draft.validation)
     if draft.model and module != "model":
         why = "words: hidden layers see them too, penalties are small"
         if "recurring" in draft.model:

@@ -144,10 +144,6 @@ MISSING = {
     ("init", "gone.csv", "--folder", "new"): ("gone.csv: there is no such file or folder", "check the path"),
     ("run", "--set", "source.path=gone.csv"): ("no file matches", "check the path"),
     ("run", "--set", "model.name=gone:net"): ("gone.py, which does not exist", "put the module beside"),
-    ("import-tfx", "--examples", ".", "--schema", "gone.pbtxt", "--to", "new"): (
-        "gone.pbtxt: there is no",
-        "check the path",
-    ),
 }
 
 

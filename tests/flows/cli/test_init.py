@@ -112,7 +112,7 @@ def test_two_commands_bring_a_csv_to_a_promoted_model(typed, data):
 
 
 def test_a_terminal_is_asked_until_the_answer_is_a_label(monkeypatch, capsys, data):
-    from flows.cli.drafts.init import _label
+    from flows.cli.init import _label
     from headway.first_pipeline.draft import look_at
     from headway.first_pipeline.found_files import found_source
 

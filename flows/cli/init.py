@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,22 +12,23 @@ from cyclopts import Parameter
 
 from flows.cli.options import JsonOption
 from headway.errors import ConfigError, HeadwayError
-from headway.messages import some
+from headway.messages import counted, some
 
 if TYPE_CHECKING:
     from headway.first_pipeline.draft import Draft
     from headway.first_pipeline.look import Look
     from headway.tabular.label import LabelConfig
 
-Label = Annotated[str | None, Parameter(metavar="COLUMN|EXPRESSION")]
 _ASKED = 3
+_SHOWN = 40
+"""Columns in the table; of more, those that need a word."""
 
 
 def init(
     data: str,
     /,
     *,
-    label: Label = None,
+    label: Annotated[str | None, Parameter(metavar="COLUMN|EXPRESSION")] = None,
     folder: Annotated[Path, Parameter(metavar="FOLDER", show_default=False)] = Path(),
     name: str | None = None,
     module: Literal["model", "loss", "metric", "preprocess"] | None = None,
@@ -44,7 +46,6 @@ def init(
         force: overwrite existing files.
     """
     from flows.cli.commands import answer
-    from flows.cli.drafts.writing import absolute, check_free, path_from, report, write
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.module_files import NAMES, computed, module_files
@@ -52,14 +53,14 @@ def init(
 
     target = folder / "pipeline.yaml"
     names = ["pipeline.yaml", "schema.pbtxt", *([f"{NAMES[module]}.py", f"test_{NAMES[module]}.py"] if module else [])]
-    check_free([folder / name for name in names], force, option="--folder")
-    source, look = look_at(found_source(absolute(data)))
+    _check_free([folder / name for name in names], force)
+    source, look = look_at(found_source(_absolute(data)))
     draft = draft_of(source, look, _label(label, look, ask=not options.json and sys.stdin.isatty()), name=name)
     texts = {} if module is None else module_files(module, draft)
     draft = replace(draft, preprocess=computed(draft)) if module == "preprocess" else draft
-    texts["pipeline.yaml"] = pipeline_text(draft, path=path_from(folder, draft.source["path"]), module=module)
-    write(folder, texts)
-    return answer(options, value_of(draft, target), report(draft, target))
+    texts["pipeline.yaml"] = pipeline_text(draft, path=_path_from(folder, draft.source["path"]), module=module)
+    _write(folder, texts)
+    return answer(options, _value(draft, target), _report(draft, target))
 
 
 def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
@@ -96,7 +97,7 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
     raise ConfigError("no label was given", where="--label", fix="--label COLUMN")
 
 
-def value_of(draft: Draft, target: Path) -> dict[str, object]:
+def _value(draft: Draft, target: Path) -> dict[str, object]:
     """What was found and written, for --json."""
     return {
         "pipeline": str(target),
@@ -107,3 +108,64 @@ def value_of(draft: Draft, target: Path) -> dict[str, object]:
         "columns": [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in draft.choices],
         "doubts": draft.doubts,
     }
+
+
+def _absolute(data: str) -> str:
+    """A path as it is from here; links stay as they are."""
+    return data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100
+
+
+def _path_from(folder: Path, path: str) -> str:
+    """A path as pipeline.yaml in `folder` says it: relative to it where it lies in or beside it."""
+    if "://" in path:
+        return path
+    relative = os.path.relpath(path, folder.resolve())
+    return path if relative.startswith("../..") else relative
+
+
+def _check_free(files: list[Path], force: bool) -> None:
+    """Raise ConfigError where a file is there already."""
+    if not force and (there := [str(file) for file in files if file.exists()]):
+        raise ConfigError(
+            f"there is {' and '.join(there)} already",
+            fix="--force overwrites it, --folder NEW writes elsewhere",
+        )
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Write a pipeline's files, if it loads."""
+    from flows.config.pipeline import Pipeline
+    from headway.config import load, read_value
+    from headway.storage.atomic_io import replace_text, writing
+
+    file = folder / "pipeline.yaml"
+    load(Pipeline, read_value(texts["pipeline.yaml"]), where=str(file))
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        if "schema.pbtxt" not in texts:
+            (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
+        for name, text in texts.items():
+            replace_text(folder / name, text)
+
+
+def _report(draft: Draft, target: Path) -> str:
+    """What was found and written, for a person."""
+    from flows.tell.rendering.cells import text_table
+
+    shown = draft.choices
+    if len(shown) > _SHOWN:
+        shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_SHOWN]
+    rows = [{"column": " ".join(c.column.split()), "type": c.type, "use": c.use, "why": c.why} for c in shown]
+    features = sum(choice.is_learned for choice in draft.choices)
+    lines = [text_table(rows, whole=("why",))]
+    if len(draft.choices) > len(shown):
+        lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
+    lines += [
+        "",
+        f"data:   {counted(draft.rows, 'row')}{'' if draft.whole else ' looked at'}, {counted(features, 'feature')}",
+        f"label:  {draft.label.column or draft.label.expression}, {draft.facts.text}",
+        f"split:  {draft.split.text}",
+        *(f"look:   {doubt}" for doubt in draft.doubts),
+        f"wrote {target}; next: headway run{'' if target.parent == Path() else f' {target.parent}'}",
+    ]
+    return "\n".join(lines)

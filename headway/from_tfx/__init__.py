@@ -1,1 +1,0 @@
-"""A pipeline from TFX's schema, examples and preprocessing_fn."""
