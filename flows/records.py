@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from flows.upgrades import FORMAT, upgraded
-from headway.config import Result, ShortResult
+from headway.config import Result
 from headway.errors import StoreError
 from headway.evaluation.verdict import Metrics, Verdict
 from headway.messages import amount
@@ -28,6 +27,7 @@ from headway.redaction import redacted
 from headway.schema.notes import Note
 from headway.storage.fingerprint import Difference
 from headway.storage.locks import gone
+from headway.storage.manifest import FORMAT, check_format
 from headway.storage.store import Store
 
 LATEST = "latest"
@@ -58,15 +58,6 @@ class State(StrEnum):
     INCOMPATIBLE = "incompatible champion"
     HELD = "held"
     SHADOW = "shadow"
-
-    @classmethod
-    def _missing_(cls, value: object) -> "State | None":
-        """A state of a later Headway stands for itself."""
-        if not isinstance(value, str):
-            return None
-        state = str.__new__(cls, value)
-        state._name_ = state._value_ = value
-        return state
 
 
 NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED, State.OVERTAKEN, State.KILLED})
@@ -132,13 +123,8 @@ class Judged(Result):
     """What is different since its run, each with what it was (None: has no words) and is; none where that is not recorded."""
 
 
-class RunRecord(ShortResult):
-    """What a later Headway adds to one is passed over."""
-
-    newer = (
-        *("code", "config", "broken_off", "columns", "training", "verdict", "test", "champion", "metrics", "baselines"),
-        *("version", "alias", "serving", "seen", "ended", "error", "report"),
-    )
+class RunRecord(Result):
+    """A run: what it was asked for, its steps, its verdict."""
 
     format: int = FORMAT
     run: _Name
@@ -215,12 +201,14 @@ class RunRecord(ShortResult):
 
 
 def read_record(value: object) -> RunRecord:
-    """A record from its JSON, of this version or one before.
+    """A record from its JSON.
 
     Raises:
         ValidationError: it is none.
+        StoreError: it has another format.
     """
-    return RunRecord.model_validate(upgraded(value))
+    check_format(value, "the record of a run")
+    return RunRecord.model_validate(value)
 
 
 def records(store: Store) -> Iterator[RunRecord]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "command", "open", "run"]
 _COMMANDS = ("command", "run")
-_WENT = ("plan", "predict")
 
 
 def __getattr__(name: str) -> Any:
@@ -24,8 +23,7 @@ def __getattr__(name: str) -> Any:
         from flows import api as pipelines
 
         return getattr(pipelines, name)
-    instead = f": headway.open(...).{name}() took its place" if name in _WENT else ""
-    raise AttributeError(f"module 'headway' has no attribute '{name}'{instead}")
+    raise AttributeError(f"module 'headway' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

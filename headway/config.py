@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headway.config_errors import sentences
 from headway.errors import ConfigError
@@ -23,38 +23,16 @@ from headway.redaction import protect, remember
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class _Short(BaseModel):
-    """A model that does not write out its `newer` fields while they have their default."""
-
-    newer: ClassVar[tuple[str, ...]] = ()
-
-    # the type is given: from the annotation older pydantics look for its names in each subclass's module
-    @model_serializer(mode="wrap", return_type=dict[str, Any])
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        value: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        same = [name for name in self.newer if getattr(self, name) == fields[name].get_default()]
-        return {name: given for name, given in value.items() if name not in same}
-
-
 class Frozen(BaseModel):
     """An immutable config model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
-class Grown(_Short, Frozen):
-    """A Frozen whose `newer` fields came after others: what was made without them keeps the fingerprint that it had."""
-
-
 class Result(BaseModel):
-    """Part of a stage's answer that people read; what a later Headway adds to one is passed over."""
+    """Part of a stage's answer that people read; keys that it does not have are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=(), defer_build=True)
-
-
-class ShortResult(_Short, Result):
-    """A Result that leaves out its `newer` fields where nothing is to be said."""
 
 
 _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100

@@ -82,6 +82,6 @@ def write_examples(
         "rows_per_record": rows_per_record,
         "columns": [column.model_dump(mode="json") for column in stored],
         "splits": facts,
-        **({"unit": True} if len(stored) < len(columns) else {}),
+        "unit": len(stored) < len(columns),
     }
     return Written(folder, result, tuple(stored), statistics)

@@ -59,7 +59,7 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
         "rows_per_record": request.records.rows,
         "feature_spec": feature_spec(request.record_columns(), request.records.rows),
         "columns": [column.model_dump(mode="json") for column in columns],
-        **({"unit": True} if request.unit else {}),
+        "unit": request.unit,
         "splits": splits,
         "counts": counts,
     }

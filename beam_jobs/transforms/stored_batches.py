@@ -46,7 +46,7 @@ class RowGroups(Result):
 
         Raises:
             ConfigError: the folder does not describe itself.
-            StoreError: a newer Headway wrote it.
+            StoreError: its format is another.
         """
         where = full_name(folder)
         of_stage, alone = f"{where}/{manifests.NAME}", f"{where}/{SPEC}"

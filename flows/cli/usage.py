@@ -9,18 +9,12 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cyclopts import App, CycloptsError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
 from cyclopts.argument import Argument
 
 from headway.errors import ConfigError
 
 _INDENT = 24
-_WENT = {
-    "serve --max-wait-ms": "leave it out: batches grow with the load by themselves",
-    "tune --promote": "headway tune writes tuned.yaml, and headway run --set @tuned.yaml takes it through the gate",
-    "validate --serving": "--set validation.serving=FILE, a path from the pipeline's folder",
-}
-"""Options of earlier versions, and what to type in their place."""
 
 
 def page(app: App, command: str = "") -> str:
@@ -65,10 +59,6 @@ def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
         fix = "headway --help lists all; options come after the command, as in headway runs --json"
         return ConfigError(str(mistake), fix=fix)
     said = str(mistake)
-    if isinstance(mistake, UnknownOptionError):
-        option = str(mistake.token.keyword or mistake.token.value).partition("=")[0]
-        if (instead := _WENT.get(f"{command} {option}")) is not None:
-            return ConfigError(f"{option} is no longer an option", fix=instead)
     if isinstance(mistake, UnusedCliTokensError):
         said = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
     return ConfigError(said, fix=f"headway {command} --help lists its arguments and options")

@@ -14,7 +14,6 @@ from flows.config.columns import Columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.config.window import choose_window
 from flows.records import records
-from flows.upgrades import upgraded_result
 from headway.schema.columns import Column, type_text
 from headway.schema.notes import Note
 from headway.sources.discovery.spans import files, spans
@@ -133,7 +132,7 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
         manifest = store.find(step.stage, step.fingerprint) if step else None
         if manifest is not None:
             parameters = manifest.result["parameters"]
-            notes += map(Note.model_validate, upgraded_result(manifest.stage, manifest.result)["notes"])
+            notes += map(Note.model_validate, manifest.result["notes"])
             break
     notes = list(dict.fromkeys(notes))
     new = set(unknown_columns(loaded, columns.schema, files(pipeline.source, window[-1])))

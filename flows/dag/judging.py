@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from flows.dag.fitted_data import Data
 from flows.dag.model_requests import Candidate, predictions_of
-from flows.dag.references import data_of, label_of, reference_version, trained_parts
+from flows.dag.references import data_of, reference_version, trained_parts
 from flows.dag.step import Output
 from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.gate import Candidate as Judged
@@ -55,7 +55,7 @@ def other_label(data: Data, champion: Version) -> str | None:
     theirs, task, label = champion.facts.get("task"), data.label.task, data.pipeline.label.meaning
     if None not in (theirs, task) and theirs != task:
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
-    if (before := label_of(data.window.run_spec.registry, champion)) not in (None, label):
+    if (before := champion.facts.get("label")) not in (None, label):
         return f"it was trained for the label {before}, and this pipeline's label is {label}"
     return None
 

@@ -6,7 +6,6 @@ An early champion, the data behind a model, the facts of the labels.
     reference_version(run_spec, champion, ...)                       # the version to compare with besides the champion
 """
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,8 +14,7 @@ from flows.dag.run_spec import RunSpec
 from headway.errors import ConfigError, HeadwayError, StoreError
 from headway.evaluation.gate import Parts, trained_on
 from headway.metrics.ranking import COVERAGE, RANKED
-from headway.registry.lineage import read
-from headway.registry.registry import Registry, Version
+from headway.registry.registry import Version
 from headway.registry.standing import Reference, reference_of
 from headway.schema.columns import LABEL, Column
 from headway.statistics.summary import WindowStatistics
@@ -122,15 +120,6 @@ def trained_parts(version: Version) -> Parts:
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
 
-def label_of(registry: Registry, version: Version) -> str | None:
-    """What a version predicts; None: nothing says it. Versions of an earlier Headway have it in their lineage alone."""
-    label: str | None = version.facts.get("label")
-    with contextlib.suppress(StoreError, ValueError):  # a damaged lineage does not stop a training
-        if label is None and (config := read(registry, version)["config"]):
-            return LabelConfig.model_validate(config["label"]).meaning
-    return label
-
-
 def reference_version(
     run_spec: RunSpec, champion: Version, *, task: str | None, evaluation: Parts, split: str
 ) -> tuple[Version, Reference] | None:
@@ -152,7 +141,7 @@ def reference_version(
     barred = set()
     for number, details in facts.items():
         parts = trained_parts(versions[number])
-        other = details.get("task") != known_task or label_of(registry, versions[number]) not in (None, label)
+        other = details.get("task") != known_task or details.get("label", label) != label
         if other or trained_on(parts, details.get("split", ""), evaluation, split):
             barred.add(number)
     found = reference_of(history, facts, most=config.reference_champions, barred=barred)

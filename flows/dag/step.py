@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.splits_request import SplitsRequest
 from flows.records import RunRecord
-from flows.upgrades import upgraded_result
 from headway.config import Result
 from headway.evaluation.gate.gate_request import GateRequest
 from headway.evaluation.results.request import MeasureRequest
@@ -110,7 +109,7 @@ class Output(Generic[Answer]):
             Unknown: the step has not run.
             ValidationError: it is none of such a stage.
         """
-        answer: Answer = STAGES[self.stage].answers().model_validate(upgraded_result(self.stage, self.get()))
+        answer: Answer = STAGES[self.stage].answers().model_validate(self.get())
         return answer
 
     def ref(self, inside: str | None = "") -> Ref[Any]:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -23,13 +22,12 @@ import yaml
 from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult, RunSpec
-from flows.records import Code, Git, RunRecord, record_of, records
+from flows.records import Code, Git, RunRecord, record_of
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
 from headway.redaction import redacted
-from headway.registry.lineage import FORMAT, read
+from headway.registry.lineage import read
 from headway.storage import manifest as manifests
-from headway.storage.store import Store
 from headway.user_code import files as user_files
 
 _GIT_SECONDS = 10.0
@@ -44,23 +42,6 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
     """The sha256 of the user's Python files, with those that they import, by their paths in the pipeline's folder."""
     files = dict.fromkeys(path for file in loaded.user_files.values() for path in user_files.imported_files(file))
     return {path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def newer_headway(store: Store, pipeline: str) -> str | None:
-    """A sentence where the pipeline's last run was a newer Headway's, as on a worker that was not updated; else None."""
-    from packaging.version import InvalidVersion, Version
-
-    last = next((run for run in records(store) if run.pipeline == pipeline), None)
-    theirs, ours = last.code.tools.get("headway") if last and last.code else None, manifests.version()
-    try:
-        if theirs is None or Version(theirs) <= Version(ours):
-            return None
-    except InvalidVersion:
-        return None
-    return (
-        f"the pipeline's last run was made by Headway {theirs}, and this is Headway {ours} on {socket.gethostname()}: "
-        "stages that differ between the two run again; update Headway here"
-    )
 
 
 def changes_since(run_spec: RunSpec, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
@@ -174,7 +155,7 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
     """
     loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict
     lineage = {
-        "format": FORMAT,
+        "format": manifests.FORMAT,
         "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
         "code": None if record.code is None else record.code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
@@ -184,8 +165,7 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(run_spec, run_result),
         "stages": [
-            {"stage": output.stage, "title": output.title, "fingerprint": output.fingerprint, "cached": output.hit}
-            for output in run_result.outputs
+            step.model_dump(include={"stage", "title", "fingerprint", "cached", "span"}) for step in record.stages
         ],
     }
     return dict(redacted(lineage))

@@ -20,7 +20,7 @@ from flows.dag.resolved_window import Window
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec, need_tensorflow, stages_of
 from flows.dag.step import Output
 from flows.execution.engine import Engine, Planner
-from flows.execution.provenance import changes_since, code_of, lineage_of, newer_headway
+from flows.execution.provenance import changes_since, code_of, lineage_of
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
@@ -181,8 +181,6 @@ class _Run:
         if chosen := str(self.run_spec.chosen_window):
             self.report.note(f"window: {chosen}: {window_text(plan.spans)}")
         self.notes = plan.notes
-        if newer := newer_headway(self.run_spec.store, self.record.pipeline):
-            self.report.note(newer)
         if plan.trains:
             self.looked = True
             self.note(spans=tuple(plan.spans))

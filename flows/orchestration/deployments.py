@@ -48,7 +48,7 @@ def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **option
         options: of Prefect's `create_flow_run_from_deployment`.
 
     Raises:
-        ConfigError: there is no such deployment, or an older Headway made it.
+        ConfigError: there is no such deployment, or it does not take a parameter.
     """
     with get_client(sync_client=True) as client:
         try:

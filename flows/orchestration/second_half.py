@@ -41,7 +41,7 @@ def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, report: RunLog)
 
     Raises:
         Cancelled: the run was stopped while it waited for a server that is away.
-        ConfigError: the pipeline is not deployed, or by an older Headway.
+        ConfigError: the pipeline is not deployed.
     """
     window = window_text(record.spans)
     report.wait_for_server()

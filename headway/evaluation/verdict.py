@@ -17,8 +17,6 @@ from headway.config import Result
 from headway.messages import number, signed
 from headway.metrics.base import Better
 
-FORMAT = 2
-"""Before it, reasons were sentences, and each kind of check had a form of its own."""
 THRESHOLD, CHAMPION, EARLY_CHAMPION = "threshold", "champion", "early champion"
 DRIFT, DECAY, STEPS = "prediction drift", "champion decay", "step by step"
 """Names of checks."""
@@ -205,7 +203,6 @@ class ModelMetrics(Result):
 class Verdict(Result):
     """What the gate decided about a candidate."""
 
-    format: int = FORMAT
     task: str | None = None
     verdict: str
     promote: bool

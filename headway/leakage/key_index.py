@@ -32,11 +32,11 @@ from headway.leakage.hash_sets import KEPT, Distinct
 from headway.leakage.keys import key_hashes
 from headway.leakage.time_range import TimeRange, raw_kind, time_range
 from headway.schema.columns import Column, named_for
+from headway.storage.manifest import FORMAT, check_format
 from headway.tabular import hashing
 from headway.tabular.splits import Assigned, SplitConfig
 
 FILE = "notes.json"
-FORMAT = 1
 _PENDING = 1 << 21
 """Hashes that wait in memory before they are sorted."""
 KeyName = Literal["key", "unique", "group"]
@@ -324,15 +324,11 @@ def read(folder: Path) -> SpanIndex:
 
     Raises:
         DataError: it is missing or damaged.
+        StoreError: its format is another.
     """
     try:
         value = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        if value["format"] > FORMAT:
-            raise DataError(
-                f"the key index has format {value['format']}, of a newer Headway; this one reads up to {FORMAT}",
-                where=str(folder),
-                fix="install that version, or use another store",
-            )
+        check_format(value, str(folder))
         return SpanIndex.model_validate(value)
     except (OSError, ValueError, LookupError, TypeError) as error:
         reason = str(error).splitlines()[0]

@@ -69,8 +69,8 @@ def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
     return spec
 
 
-Packed = Sequence[Sequence[int] | int]
-"""Pairs of (rows, how many records in a row have them); a plain number is one record, as older manifests have it."""
+Packed = Sequence[Sequence[int]]
+"""Pairs of (rows, how many records in a row have them)."""
 
 
 def packed(rows: Sequence[int]) -> list[list[int]]:
@@ -80,10 +80,10 @@ def packed(rows: Sequence[int]) -> list[list[int]]:
 
 def unpacked(value: Packed) -> NDArray[np.int64]:
     """The row count of each record, from what `packed` returned; records of one size take no memory. [records]"""
-    runs = np.asarray([(pair, 1) if isinstance(pair, int) else pair for pair in value], np.int64).reshape(-1, 2)
+    runs = np.asarray(value, np.int64).reshape(-1, 2)
     return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
 
 
 def total(value: Packed) -> int:
     """The number of all rows."""
-    return sum(pair if isinstance(pair, int) else pair[0] * pair[1] for pair in value)
+    return sum(rows * records for rows, records in value)

@@ -19,6 +19,7 @@ from typing import Any
 from headway.config import Frozen
 from headway.errors import ConfigError, Overtaken, StoreError
 from headway.messages import short
+from headway.storage.manifest import FORMAT, check_format
 from headway.storage.process_identity import place
 from headway.storage.store import Store
 
@@ -74,7 +75,9 @@ class Pointer:
         if stored is None:
             return [], None
         try:
-            return [Event.model_validate(event) for event in json.loads(stored.data)["history"]], stored.tag
+            value = json.loads(stored.data)
+            check_format(value, str(self.path))
+            return [Event.model_validate(event) for event in value["history"]], stored.tag
         except (ValueError, KeyError, TypeError):
             fix = "restore it from a backup; the versions beside it are whole"
             if self.name != CHAMPION:
@@ -115,7 +118,7 @@ class Pointer:
         Raises:
             Overtaken: it is not the history any more.
         """
-        pointer: dict[str, Any] = {"version": None if event.kind == "remove" else event.version}
+        pointer: dict[str, Any] = {"format": FORMAT, "version": None if event.kind == "remove" else event.version}
         pointer |= {} if event.serving is None else {"serving": event.serving}
         pointer["history"] = [e.model_dump(mode="json") for e in [*events, event]]
         data = (json.dumps(pointer, indent=1) + "\n").encode()

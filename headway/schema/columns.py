@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import did_you_mean, some
 from headway.schema.calendar_days import Temporal
@@ -114,10 +114,8 @@ class ColumnConfig(Frozen):
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
 
 
-class Column(Grown):
+class Column(Frozen):
     """One stored column."""
-
-    newer = ("shape", "separator", "parse", "temporal", "meaning", "feature", "since")
 
     name: str
     type: StoredType
@@ -192,10 +190,8 @@ UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model
 """How records hold it; it is none of their `columns`, so that nothing learns from it."""
 
 
-class Schema(Grown):
+class Schema(Frozen):
     """Columns in the order of the source, with the facts known of their values."""
-
-    newer = ("split_by_place",)
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)

@@ -4,11 +4,10 @@ note = Note(column="zip", text="read as text: 3 of 100 sampled values begin with
 str(note)                                # column 'zip': read as text: ...
 """
 
-from headway.config import ShortResult
+from headway.config import Result
 
 
-class Note(ShortResult):
-    newer = ("column", "left_out", "doubt")
+class Note(Result):
     text: str
     """Without the column's name."""
     column: str | None = None

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen
 from headway.schema.columns import suggest
 from headway.sources.text_stream import is_wide
 from headway.tabular.expressions import ExpressionText
@@ -113,10 +113,8 @@ def by_ending(path: str) -> Format | None:
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
-class CsvConfig(Grown):
+class CsvConfig(Frozen):
     """How a CSV file is written."""
-
-    newer = ("encoding", "skip_lines")
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
     quote: str = Field(

@@ -31,10 +31,10 @@ from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
 from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
 from headway.statistics.row_sample import RowSample, hashed_texts
+from headway.storage.manifest import FORMAT, check_format
 
 _quoted = json.encoder.encode_basestring_ascii
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
-FORMAT = 1
 _COUNTS = pa.schema(
     [
         ("column", pa.int32()),
@@ -157,15 +157,11 @@ class SplitStatistics:
 
         Raises:
             DataError: the folder is missing or damaged.
+            StoreError: its format is another.
         """
         try:
             value = json.loads((folder / JSON_NAME).read_text(encoding="utf-8"))
-            if value["format"] > FORMAT:
-                raise DataError(
-                    f"statistics of format {value['format']} are from a newer Headway; this one reads up to {FORMAT}",
-                    where=str(folder),
-                    fix="install that version, or use another store",
-                )
+            check_format(value, str(folder))
             limits, budget = _shares([c["type"] for c in value["columns"]], spill)
             columns = [
                 ColumnStatistics.from_json(c, limits=limits, budget=budget)

@@ -27,7 +27,7 @@ from headway.storage.atomic_io import write_synced
 
 NAME = "manifest.json"
 FORMAT = 1
-"""Raised when a field is added or means something else. Older formats stay readable: a new field has a default."""
+"""Of the files of a store: manifests, run records, lineages, statistics, key indexes, checkpoints. Another one is refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 _BLOCK = 4 << 20
 
@@ -112,7 +112,7 @@ def read(folder: Path) -> Manifest | None:
     """Read the manifest in `folder`; None when there is no valid one.
 
     Raises:
-        StoreError: it cannot be read, or a newer Headway wrote it: what this one cannot judge it must not replace.
+        StoreError: it cannot be read, or has another format: what this Headway cannot judge it must not replace.
     """
     path = folder / NAME
     try:
@@ -127,24 +127,33 @@ def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
     """(manifest, attempt) from the bytes of a file: None when they are not a valid one, or name no attempt.
 
     Raises:
-        StoreError: a newer Headway wrote it.
+        StoreError: it has another format.
     """
     try:
         value = json.loads(data)
-        if isinstance(value, dict) and isinstance(value.get("format"), int) and value["format"] > FORMAT:
-            theirs = (value.get("tools") or {}).get("headway")
-            writer = f"Headway {theirs}" if theirs else "a newer Headway"
-            ours = version()
-            raise StoreError(
-                f"was written by {writer} in format {value['format']}, and this Headway ({ours} on "
-                f"{socket.gethostname()}) knows up to {FORMAT}",
-                where=where,
-                fix="update Headway on this machine, or use another store",
-            )
+        check_format(value, where)
         attempt = value.pop("attempt", None) if isinstance(value, dict) else None
         return Manifest.model_validate(value), attempt if isinstance(attempt, str) else None
     except (ValueError, DataError):  # pydantic's and JSON's are ValueErrors
         return None, None
+
+
+def check_format(value: object, where: str) -> None:
+    """Refuse the JSON of a file of the store that says another format.
+
+    Raises:
+        StoreError: another Headway wrote it.
+    """
+    if isinstance(value, dict) and (found := value.get("format", FORMAT)) != FORMAT:
+        tools_then = value.get("tools")
+        theirs = tools_then.get("headway") if isinstance(tools_then, dict) else None
+        writer = f"Headway {theirs}" if theirs else "another Headway"
+        raise StoreError(
+            f"was written by {writer} in format {found}, and this Headway ({version()} on {socket.gethostname()}) reads "
+            f"format {FORMAT}",
+            where=where,
+            fix="update Headway on this machine, or use another store",
+        )
 
 
 def write(folder: Path, manifest: Manifest) -> None:

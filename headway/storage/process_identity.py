@@ -48,8 +48,8 @@ def boot() -> str:
 
 
 def here(owner: Mapping[str, Any]) -> bool:
-    """Whether the process of a claim, {"host", "boot"}, is one of this place; an older Headway's has no boot."""
-    return owner.get("host") == place() and owner.get("boot", boot()) == boot()
+    """Whether the process of a claim, {"host", "boot"}, is one of this place."""
+    return owner.get("host") == place() and owner.get("boot") == boot()
 
 
 def started(pid: int) -> str:

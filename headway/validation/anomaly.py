@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from headway.config import Result, ShortResult
+from headway.config import Result
 from headway.messages import short
 from headway.schema.calendar_days import Temporal, moment
 
@@ -31,11 +31,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """Every kind of finding; in a config `too few rows` may be written `too_few_rows`."""
 
 
-class Anomaly(ShortResult):
-    newer = ("value", "expected")
+class Anomaly(Result):
     severity: Severity
     kind: str
-    """One of `KINDS`, or one of another version of Headway."""
+    """One of `KINDS`."""
     column: str | None = None
     where: str | None = None
     """The split or span."""

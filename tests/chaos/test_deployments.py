@@ -95,7 +95,7 @@ def test_a_worker_of_an_older_headway_says_so_and_changes_nothing(host, deployed
     ended = host.ended(host.start("retrain/versions"))
     seconds = time.monotonic() - began
     message = ended["state"]["message"]
-    row("a worker of an older Headway than the store's", ended, seconds, "nothing was done")
+    row("a worker of a Headway of another format than the store's", ended, seconds, "nothing was done")
     assert "in format 2" in message
     assert "fix: update Headway on this machine" in message
     changed = {str(p) for p, time in written().items() if before.get(p) != time and ".staging" not in str(p)}

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -76,20 +74,3 @@ def month(folder, name, *, shift=0.0, labels=True):
 def land():
     """land(folder, "2024-05") -> a month's file is there."""
     return month
-
-
-@pytest.fixture(scope="session")
-def older_stores(made_once):
-    """The pipelines of commit c0a2370c, as older_store/make.py packed them; not to be written to."""
-
-    def make(folder):
-        with tarfile.open(Path(__file__).parent / "older_store" / "store_c0a2370c.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
-
-    return made_once("older", make)
-
-
-@pytest.fixture
-def older_store(older_stores, tmp_path):
-    """older_store(name) -> the folder of a pipeline of then, with its data and its store, to be changed."""
-    return lambda name: shutil.copytree(older_stores / name, tmp_path / name)

@@ -219,9 +219,6 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
         folder = project(name, seed=seed, alarms={})  # with the same seed they were the same training
         typed("deploy", folder, "--schedule", "none", check=0)
         ids[name] = client.read_deployment_by_name(f"retrain/{name}").id
-    _deploy_an_obsolete_one(client, "one")
-    said = typed("deploy", tmp_path / "one", "--schedule", "none", check=0).stdout
-    assert "removed deployment stage/one" in said, "of an older Headway"
 
     def start(name, **settings):
         return client.create_flow_run_from_deployment(ids[name], parameters={"set": ENDLESS | settings}).id
@@ -293,12 +290,6 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     assert half(last).is_completed() and "is promoted" in half(last).message, half(last)
 
 
-def _deploy_an_obsolete_one(client, name):
-    flow = client._client.post("/flows/", json={"name": "stage"}).json()["id"]
-    entry = {"name": name, "flow_id": flow, "entrypoint": "flows.stage_flow.stage"}
-    client._client.post("/deployments/", json=entry).raise_for_status()
-
-
 FLOWS = """
 import sys
 from flows.backfill_flow import backfill
@@ -344,60 +335,3 @@ def test_what_a_person_should_look_at_is_the_name_of_a_flow_runs_state(server, c
         return {event["event"] for event in client._client.post("/events/filter", json=query).json()["events"]}
 
     until(lambda: seen() == expected, about=seen)
-
-
-@pytest.mark.slow
-@pytest.mark.server
-@pytest.mark.timeout(600)
-def test_deployments_of_an_older_headway_run_and_are_renewed_in_place(server, client, older_store, typed):
-    """As commit c0a2370c deployed them: older_store/make.py."""
-    from prefect.blocks.notifications import CustomWebhookNotificationBlock
-
-    folder = older_store("sales")
-    text = (Path(__file__).parent / "older_store" / "deployments_c0a2370c.json").read_text()
-    then = json.loads(text.replace("/srv/pipelines", str(folder.parent)))
-    block = CustomWebhookNotificationBlock(name="then", url="http://127.0.0.1:9", json_data={}).save(
-        "ops", overwrite=True
-    )
-
-    def put(what, entry):
-        return client._client.post(f"/{what}/", json=entry).raise_for_status().json()["id"]
-
-    # what it handed out, less what a server gives: ids of its own
-    given = {"id", "created", "updated", "created_by", "updated_by", "labels", "last_polled", "status"}
-    given |= {"work_queue_id", "global_concurrency_limit", "infrastructure_document_id", "storage_document_id"}
-    ids = {flow["id"]: put("flows", {"name": flow["name"]}) for flow in then["flows"]}
-    names = {flow["id"]: flow["name"] for flow in then["flows"]}
-    for deployment in (entry for entry in then["deployments"] if entry["name"] == "sales"):
-        entry = {key: value for key, value in deployment.items() if key not in given}
-        entry["schedules"] = [
-            {key: schedule[key] for key in ("active", "schedule", "slug", "parameters")}
-            for schedule in entry["schedules"]
-        ]
-        entry["concurrency_limit"] = (deployment["global_concurrency_limit"] or {}).get("limit")
-        ids[deployment["id"]] = put("deployments", entry | {"flow_id": ids[deployment["flow_id"]]})
-    ids |= {
-        action["block_document_id"]: str(block)
-        for a in then["automations"]
-        for action in a["actions"]
-        if "block_document_id" in action
-    }
-    for automation in (entry for entry in then["automations"] if "sales" in entry["tags"]):
-        text = json.dumps({key: value for key, value in automation.items() if key not in given})
-        for before, now in ids.items():
-            text = text.replace(before, now)
-        put("automations", json.loads(text))
-
-    deployment = next(d for d in then["deployments"] if d["name"] == "sales" and names[d["flow_id"]] == "retrain")
-    run = client.create_flow_run_from_deployment(ids[deployment["id"]]).id
-    until(lambda: client.read_flow_run(run).state.is_final(), 240, lambda: _stand(client, server, run))
-    ended = client.read_flow_run(run)
-    assert ended.state.name == "Completed" and "sales 2024-01 to 2024-04: " in ended.name, ended
-    changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["sales"]
-    assert all(change.startswith("renewed") for change in changes), "nothing is made a second time, or lost"
-    assert "nothing to change" in typed("deploy", folder, check=0).stdout
-    file = folder / "pipeline.yaml"
-    file.write_text(file.read_text().replace("late]", "late], late_minutes: 5"))
-    (change,) = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["sales"]
-    assert change == "renewed automation 'headway sales: late': tell custom-webhook/ops"
-    typed("undeploy", folder, check=0)

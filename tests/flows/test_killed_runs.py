@@ -47,15 +47,15 @@ def test_a_run_killed_after_every_step_promotes_what_one_that_lived_does(project
     assert "every byte is as written" in headway("verify", project, check=0).stdout
 
 
-def test_runs_killed_in_a_store_of_an_earlier_version_lose_none_of_what_was_there(older_store, headway, row):
-    folder = older_store("visits")
-    before = json.loads(headway("models", folder, "--json", check=0).stdout)["visits"]
-    kills, code = _killed_until_done(folder)
+def test_runs_killed_in_a_store_with_a_champion_lose_none_of_what_was_there(project, headway, row):
+    headway("run", project, "--until", "2013-03", check=0)
+    (before,) = json.loads(headway("models", project, "--json", check=0).stdout).values()
+    kills, code = _killed_until_done(project)
     assert code in (0, 4) and kills >= len(DELAYS)
-    after = json.loads(headway("models", folder, "--json", check=0).stdout)["visits"]
+    (after,) = json.loads(headway("models", project, "--json", check=0).stdout).values()
     assert all(version in after["versions"] for version in before["versions"])
     row("kill -9 of headway run", "no version is lost")
     assert after["history"][: len(before["history"])] == before["history"]
-    assert "every byte is as written" in headway("verify", folder, check=0).stdout
-    steps = json.loads(headway("plan", folder, "--json", check=0).stdout)["steps"]
+    assert "every byte is as written" in headway("verify", project, check=0).stdout
+    steps = json.loads(headway("plan", project, "--json", check=0).stdout)["steps"]
     assert all(step["cached"] for step in steps)

@@ -64,7 +64,7 @@ class Shards:
                 rows.append(unpacked(shard["rows"]))
                 spans.append(span)
         columns = tuple(Column.model_validate(column) for column in first["columns"])
-        unit = all(result.get("unit") for _, result, _ in parts)  # older outputs say nothing of it
+        unit = first["unit"]
         return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager, unit=unit, spans=tuple(spans))
 
     def ahead(self, *orders: Iterable[int]) -> None:

@@ -18,7 +18,7 @@ from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.evaluation.request import TrainedModel
 from tfcore.export.metadata import describe_model
-from tfcore.export.signatures import of_companions, tensor_names
+from tfcore.export.signatures import NULLABLE, tensor_names
 from tfcore.graph.function import GraphFunction
 from tfcore.heads.base import Head
 from tfcore.heads.label_parameters import LabelParameters
@@ -101,7 +101,7 @@ class TrainedScorer:
 
 
 class SavedModelScorer:
-    """A SavedModel called on raw columns: through `serving_nullable`, or an older one's `serving_default`.
+    """A SavedModel called on raw columns, through `serving_nullable`.
 
     Args:
         path: the SavedModel's folder.
@@ -173,9 +173,9 @@ def _signature(path: Path) -> Any:
         raise StoreError("there is no SavedModel", where=str(path), fix="run 'headway verify'")
     try:
         loaded = tf.saved_model.load(str(path))
-        function = loaded.signatures[of_companions(loaded.signatures)]
+        function = loaded.signatures[NULLABLE]
     except KeyError:
-        raise Incompatible("it has no signature serving_default") from None
+        raise Incompatible(f"it has no signature {NULLABLE}") from None
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise Incompatible(f"it cannot be loaded: {(str(error).splitlines() or ['no reason given'])[0]}") from None
     function.loaded = loaded  # the function alone would not keep its variables alive

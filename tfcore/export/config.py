@@ -8,17 +8,15 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from headway.config import Grown
+from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 from tfcore.export.metadata import FORMATS, NEEDED, Format
 from tfcore.export.replay.serving_limits import ServingLimits
 
 
-class ExportConfig(Grown):
+class ExportConfig(Frozen):
     """How the SavedModel is checked before it may be promoted, and what is written beside it."""
-
-    newer = ("formats",)
 
     replay_rows: int = Field(
         default=1000, ge=1, description="raw eval rows that a new process predicts with the exported model"

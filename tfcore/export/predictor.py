@@ -28,7 +28,7 @@ from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tasks.table import task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.export.metadata import ModelMetadata, describe_model
-from tfcore.export.signatures import of_companions, tensor_names
+from tfcore.export.signatures import NULLABLE, tensor_names
 from tfcore.runtime.tf_import import startup
 
 with startup():
@@ -54,7 +54,7 @@ def load(path: str, digest: str) -> Predictor:
 
 
 class Predictor:
-    """Calls `serving_nullable`, or an older model's `serving_default`. Safe to call from several threads.
+    """Calls `serving_nullable`. Safe to call from several threads.
 
     Raises:
         StoreError: the folder holds no SavedModel that can be loaded, or it does not say which columns it takes.
@@ -71,7 +71,7 @@ class Predictor:
         try:
             with uncollected():
                 self._model = tf.saved_model.load(str(path))
-            self._signature = self._model.signatures[of_companions(self._model.signatures)]
+            self._signature = self._model.signatures[NULLABLE]
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
         self._names = tensor_names(self._described.columns)

@@ -28,7 +28,7 @@ A column name that TensorFlow cannot use for a tensor gets one it can, with a pa
 "arr_delay_min_" and six digits (`headway.schema.tensor_name`). The names stand in the export's `assets.extra/columns.json`.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from headway.config import Frozen
@@ -80,12 +80,6 @@ def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
         Tensor(name=names[c.name] + PRESENT, dtype="bool", column=c.name, default=True) for c in columns if c.nullable
     ]
     return (*raw_inputs(columns), *lengths, *companions)
-
-
-def of_companions(signatures: Container[str]) -> str:
-    """The signature that takes companions: models exported by Headway before `serving_nullable` have them in
-    `serving_default`."""
-    return NULLABLE if NULLABLE in signatures else DEFAULT
 
 
 def tensor_names(columns: Sequence[Column]) -> dict[str, str]:

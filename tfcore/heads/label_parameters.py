@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from headway.config import Grown
+from headway.config import Frozen
 from headway.errors import ConfigError, DataError
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tasks.builtin import Count, Quantiles
@@ -22,10 +22,8 @@ from tfcore.heads.weighted_labels import WeightedLabel
 AUTO_MOST_CLASSES = 100
 
 
-class LabelParameters(Grown):
+class LabelParameters(Frozen):
     """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
-
-    newer: ClassVar[tuple[str, ...]] = ("quantiles", "median", "file")
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]

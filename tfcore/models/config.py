@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Grown
+from headway.config import Frozen
 
 BUILT_IN = ("mlp", "wide_deep", "stacked", "two_towers")
 STACKED_BINS = 48
@@ -25,23 +25,8 @@ many ids it has; of classes or not."""
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
-class ModelConfig(Grown):
+class ModelConfig(Frozen):
     """A built-in model by name, or `module:function` of a Python file beside the pipeline."""
-
-    newer = (
-        "linear",
-        "soft_clip",
-        "l2",
-        "linear_l2",
-        "linear_l1",
-        "recurring",
-        "value_l1",
-        "most_ids",
-        "bins",
-        "images",
-        "item",
-        "scaled_penalties",
-    )
 
     name: str = Field(
         default="mlp",
@@ -140,7 +125,7 @@ class ModelConfig(Grown):
             raise ValueError(f"options: only a user's function takes them, not {self.name}")
         if self.user_defined:
             # compared with the defaults, not with what was written down: a dumped config has every field
-            for field in ("hidden", "embedding", "dropout", "base_rate_bias", *self.newer):
+            for field in type(self).model_fields.keys() - {"name", "options"}:
                 if getattr(self, field) != default_of(field):
                     raise ValueError(f"{field}: {self.name} is not given it; put it under options")
         return self

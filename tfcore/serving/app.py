@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect
 
 from headway.errors import HeadwayError
 from headway.messages import counted
-from tfcore.export.signatures import DEFAULT, of_companions
+from tfcore.export.signatures import DEFAULT, NULLABLE
 from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.guard import Guard
 from tfcore.serving.micro_batcher import MicroBatcher
@@ -218,11 +218,10 @@ def _of_examples(
     fitting = "classify" if "classify" in model.signatures else "regress"
     if verb != fitting:
         raise RequestError(f"the model's task is {task}: it cannot {verb}", fix=f"use :{fitting} or :predict")
-    signature = of_companions(model.signatures)
-    if named not in ("", DEFAULT, signature, "serve_examples"):
+    if named not in ("", DEFAULT, NULLABLE, "serve_examples"):
         fix = "leave signature_name out, or use :predict"
         raise RequestError(f":{verb} does not answer by the signature {named!r}", where="signature_name", fix=fix)
-    rows = model.reader(signature, limits).of_examples(value.get("examples"), value.get("context"))
+    rows = model.reader(NULLABLE, limits).of_examples(value.get("examples"), value.get("context"))
     return rows, "regress" if verb == "regress" else "classify"
 
 

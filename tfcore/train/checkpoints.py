@@ -33,12 +33,11 @@ import tensorflow as tf
 
 from headway.errors import StoreError
 from headway.storage.atomic_io import sync_path, write_synced
-from headway.storage.manifest import checksum
+from headway.storage.manifest import FORMAT, checksum
 from tfcore.graph.op_errors import why
 from tfcore.graph.save_errors import saving
 from tfcore.graph.specs import dims
 
-FORMAT = 1
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
 Variables = Mapping[str, Sequence[tf.Variable]]
 
@@ -164,8 +163,8 @@ class Checkpoints:
 
 def _read(path: Path) -> Found:
     manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    if manifest["format"] > FORMAT:
-        raise ValueError(f"its format {manifest['format']} is newer than this Headway")
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"has format {manifest['format']}, and this Headway reads format {FORMAT}")
     for name, facts in manifest["files"].items():
         size, crc = checksum(path / name)
         if size != facts["bytes"]:

@@ -342,9 +342,9 @@ class TrainingSession:
         self.start = self.step = checkpoint.step
         self._seconds = checkpoint.state["seconds"]
         self.knobs.restore(checkpoint.state["knobs"])
-        self.learner.ending.restore(checkpoint.state.get("ending", {}))
+        self.learner.ending.restore(checkpoint.state["ending"])
         for callback in self.callbacks:
-            if callback.name is not None and checkpoint.state.get(callback.name):
+            if callback.name is not None:
                 callback.restore(checkpoint.state[callback.name])
         self.monitor.log(f"resumed at step {checkpoint.step:,} of {self.total:,}")
         exact = "the last bits of the weights may differ from those of an uninterrupted training"
@@ -354,7 +354,7 @@ class TrainingSession:
                 f"{self.threads}: {exact}"
             )
         now = self.placement.facts()
-        if (then := checkpoint.state.get("devices", now)) != now:
+        if (then := checkpoint.state["devices"]) != now:
             self.monitor.warn(
                 f"the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
                 f"this process has {now['strategy']} and {now['replicas']}: {exact}"

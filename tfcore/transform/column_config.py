@@ -6,7 +6,7 @@ configured(column, config, role="feature")
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -23,9 +23,6 @@ _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
 
 class ColumnConfig(ColumnTransform, columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
-
-    newer: ClassVar[tuple[str, ...]] = ()
-    """None: a version's settings are kept whole, and compared with those of versions before."""
 
     def column_transform(self) -> ColumnTransform:
         """Return the part that configures the model's inputs."""

@@ -18,7 +18,7 @@ A function of the user's may compute columns from the raw ones:
 """
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen
 from headway.messages import did_you_mean
 from headway.schema.calendar_days import Part
 from headway.schema.columns import Column
@@ -131,11 +131,9 @@ class Hash(Frozen):
     buckets: int = Field(ge=2, description="how many categories; values whose hashes agree share one")
 
 
-class Image(Grown):
+class Image(Frozen):
     """A JPEG, PNG, GIF or BMP file as pixels of one size: decoded, resized (antialiased bilinear), uint8. Or the pixels
     themselves, one byte each, row by row."""
-
-    newer = ("encoding",)
 
     op: Literal["image"] = Field(
         default="image", description="the pixels of a JPEG, PNG, GIF or BMP file, or of raw bytes"
@@ -266,10 +264,8 @@ PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
 """Lists of numbers: which figures of a row's values the model sees."""
 
 
-class ColumnTransform(Grown):
+class ColumnTransform(Frozen):
     """The config of one column, with everything that fitting needs."""
-
-    newer: ClassVar[tuple[str, ...]] = ("max_length", "pool", "frequent")
 
     transform: TransformConfig = Field(
         default="auto", description="auto (by the column's type and values), an operation, or several in order"

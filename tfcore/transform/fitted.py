@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.config import Grown
+from headway.config import Frozen
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
@@ -16,10 +16,8 @@ MOST_RECURRING = 32
 """For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
 
 
-class FittedOp(Grown):
+class FittedOp(Frozen):
     """One operation with its fitted numbers; which fields are set depends on `op`."""
-
-    newer = ("raw",)
 
     op: str
     mean: float | None = None
@@ -39,10 +37,8 @@ class FittedOp(Grown):
     """image: a value is its pixels, one byte each, rather than a file"""
 
 
-class Fitted(Grown):
+class Fitted(Frozen):
     """The transform of one raw column: the imputed value, its operations, its outputs."""
-
-    newer = ("edges", "counts")
 
     column: Column
     ops: tuple[FittedOp, ...]

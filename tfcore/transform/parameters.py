@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict, Field
 
-from headway.config import Frozen, Grown, Result
+from headway.config import Frozen, Result
 from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.calendar_days import CYCLES, Part, parts_of
@@ -93,10 +93,8 @@ class ColumnPart(Frozen):
     part: Part | Literal["value"]
 
 
-class TransformParameters(Grown):
+class TransformParameters(Frozen):
     """The layout of the model's inputs and how each is computed."""
-
-    newer = ("parts",)
 
     version: int = VERSION
     fitted: tuple[Fitted, ...]

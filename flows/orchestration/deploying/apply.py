@@ -27,7 +27,6 @@ from flows.config.pipeline import LoadedPipeline
 from flows.config.production import GPU_QUEUE
 from flows.orchestration.deploying.plan import (
     ENTRYPOINTS,
-    OBSOLETE,
     POOL,
     SLUG,
     Retrain,
@@ -76,8 +75,6 @@ def deploy(
     if gpus is not None or GPU_QUEUE in queues_of(loaded):
         changes += _limit(client, pool, gpus)
     ids = {}
-    for flow in OBSOLETE:
-        changes += _remove(client, flow, loaded.pipeline.name)
     for flow, entry in zip(ENTRYPOINTS, listed_entries, strict=True):
         keep = flow == "retrain" and retrain is None
         ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=keep)
@@ -89,14 +86,14 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
     """Remove a pipeline's deployments and automations; its runs, its store, the work pool with its queues and the limit
     of trainings on GPUs stay."""
     changes = _automate(client, pipeline, [])
-    for flow in (*ENTRYPOINTS, *OBSOLETE):
+    for flow in ENTRYPOINTS:
         changes += _remove(client, flow, pipeline)
     return changes
 
 
 def _remove(client: SyncPrefectClient, flow: str, pipeline: str) -> Changes:
     there = _find(client, f"{flow}/{pipeline}")
-    if there is None or there.entrypoint != (ENTRYPOINTS | OBSOLETE)[flow]:
+    if there is None or there.entrypoint != ENTRYPOINTS[flow]:
         return []
     client.delete_deployment(there.id)
     return [f"removed deployment {flow}/{pipeline}"]

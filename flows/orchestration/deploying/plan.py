@@ -35,8 +35,6 @@ ENTRYPOINTS = {
     "predict": "flows.predict_flow.predict",
     "monitor": "flows.monitor_flow.monitor",
 }
-OBSOLETE = {"stage": "flows.stage_flow.stage"}
-"""Deployments of an older Headway, which `headway deploy` removes."""
 LANDED = "headway.span.landed"
 
 Retrain = Timing | Literal[False] | None

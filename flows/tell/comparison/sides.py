@@ -15,7 +15,6 @@ from flows.config.pipeline import Pipeline
 from flows.records import LATEST, Code, Ran, RunRecord, State, find, record_of
 from flows.tell.material import Material
 from flows.tell.paired import names_of
-from flows.upgrades import upgraded_step
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
 from headway.evaluation.gate_checks import read_predictions
@@ -146,10 +145,9 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     run = lineage["run"]["run"]
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
-    stages = tuple(Ran.model_validate(upgraded_step(stage)) for stage in lineage["stages"])
+    stages = tuple(Ran.model_validate(stage) for stage in lineage["stages"])
     record = record_of(store, run) or known
     material = Material(store, record.model_copy(update={"stages": stages}))
-    trained = store.find("train", str(facts.get("train"))) if lineage["config"] is None else None
     evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
     return _measured(
         Side(
@@ -161,15 +159,12 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
             run=run,
             spans=_spans(lineage["parts"]),
             bytes=sum(entry.bytes for entry in manifest.files) if manifest else None,
-            verdict=Decided.model_validate((lineage["verdict"] or {}) | {"champion": lineage["champion"]})
-            if lineage["recorded"]
-            else _decided(record, lineage["champion"]),
+            verdict=Decided.model_validate(lineage["verdict"] | {"champion": lineage["champion"]}),
             evaluated=evaluated | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {}),
             measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
             task=facts.get("task"),
             material=material,
-            # of a version whose whole config was not kept, the model's and the training's settings
-            config=whole(lineage["config"]) or (None if trained is None else trained.key["config"]),
+            config=whole(lineage["config"]),
             code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
             inputs=inputs,
             files=facts.get("data") or {},
@@ -190,12 +185,12 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
             created=record.started,
             run=record.run,
             spans=_spans((material.key("splits").get("inputs") or {}).get("parts") or {}),
-            verdict=_decided(record, record.champion.version if record.champion else None),
+            verdict=_decided(record),
             evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
             measured=stages.get("measure"),
             task=material.measured.task if material.measured is not None else None,
             material=material,
-            config=whole(record.config or material.key("train").get("config")),
+            config=whole(record.config),
             code=record.code,
             files=_files(material),
             letter=letter,
@@ -204,7 +199,8 @@ def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
     )
 
 
-def _decided(record: RunRecord, champion: int | None) -> Decided:
+def _decided(record: RunRecord) -> Decided:
+    champion = record.champion.version if record.champion else None
     if (verdict := record.verdict) is None:
         return Decided(champion=champion)
     return Decided(verdict=verdict.verdict, reasons=tuple(verdict.sentences), champion=champion)

@@ -34,7 +34,7 @@ def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
     ends = [max((step.at or 0.0 for step in steps), default=0.0) for steps in together]
     whole = max([*ends, *seconds], default=0.0) or 1.0
     for steps, took, end in zip(together, seconds, ends, strict=True):
-        begin = max(end - took, 0.0) / whole  # runs of before say no end: all begin at the left
+        begin = max(end - took, 0.0) / whole
         ran = [step for step in steps if not step.cached]
         reused, kept = not ran, len(steps) - len(ran)
         whys = {why_it_ran(step.why, step.stage) for step in ran}

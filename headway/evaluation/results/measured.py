@@ -132,7 +132,7 @@ class Measured(Metrics):
     """The rows of which these are a random sample; None: all."""
     weight: float = 0.0
     spans: tuple[str, ...] = ()
-    """Of the rows; empty: an earlier version did not keep them."""
+    """Of the rows."""
     confidence: float = 0.95
     drawn_by: str | None = None
     """In words: what rows are drawn together by."""

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import RunSpec
-from flows.execution.provenance import changes_since, code_of, git_of, newer_headway
+from flows.execution.provenance import changes_since, code_of, git_of
 from flows.execution.run import run_name
 from flows.records import Chosen, RunRecord
-from headway.storage.store import Store
 
 PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
 
@@ -71,20 +70,6 @@ def test_without_git_there_is_no_commit(folder, monkeypatch):
 @given(a=st.floats(1e9, 4e9), b=st.floats(1e9, 4e9))
 def test_names_of_runs_sort_by_when_they_began(a, b):
     assert (run_name(a) <= run_name(b)) or a > b
-
-
-def test_a_worker_that_was_not_updated_is_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.storage.manifest.tools", lambda: {"headway": "0.10.0"})
-    store = Store(tmp_path)
-    store.create()
-    began = {"state": "done", "started": "2024-05-01T10:00:00Z"}
-    for number, theirs in enumerate(("0.9.9", "0.10.0", "?", None)):
-        code = {} if theirs is None else {"tools": {"headway": theirs}}
-        store.save_run(began | {"run": f"2024-{number}", "pipeline": "toy", "code": code})
-        assert newer_headway(store, "toy") is None
-    store.save_run(began | {"run": "2024-5", "pipeline": "toy", "code": {"tools": {"headway": "0.11.0"}}})
-    store.save_run(began | {"run": "2024-6", "pipeline": "another", "code": {"tools": {"headway": "0.12.0"}}})
-    assert "made by Headway 0.11.0, and this is Headway 0.10.0" in newer_headway(store, "toy")
 
 
 MONTHS = """

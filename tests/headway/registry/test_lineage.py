@@ -34,7 +34,7 @@ def traced(registry, saved_model, tmp_path):
 
 def test_a_lineage_is_kept_with_the_version_and_checked_with_it(traced):
     found = lineage.read(traced, traced.version(1))
-    assert (found["model"], found["version"], found["recorded"], found["run"]) == ("flights", 1, True, {"run": "r"})
+    assert (found["model"], found["version"], found["run"]) == ("flights", 1, {"run": "r"})
     assert [event["kind"] for event in found["events"]] == ["promote"]
     path = traced.folder / "1" / "lineage.json"
     path.write_text(path.read_text().replace("2026-01", "2026-02"))
@@ -43,18 +43,13 @@ def test_a_lineage_is_kept_with_the_version_and_checked_with_it(traced):
     ]
 
 
-def test_a_version_without_a_lineage_file_has_what_it_says_of_itself(traced, saved_model):
-    version = traced.publish(saved_model, {"run": "old", "seed": 3, "spans": ["2026-01"], "standing": {"against": 1}})
-    found = lineage.read(traced, version)
-    assert found["recorded"] is False and found["code"] is None and found["champion"] == 1
-    assert found["run"] == {"run": "old", "seed": 3} and [span["span"] for span in found["spans"]] == ["2026-01"]
-
-
-def test_a_lineage_that_a_newer_headway_wrote_is_not_guessed_at(registry, saved_model):
+def test_a_lineage_that_is_not_there_is_damaged_or_has_another_format_is_refused(registry, saved_model):
+    with pytest.raises(StoreError, match="is missing or damaged"):
+        lineage.read(registry, registry.publish(saved_model, {}))
     version = registry.publish(saved_model, {}, {"format": 99})
-    with pytest.raises(StoreError, match="has format 99"):
+    with pytest.raises(StoreError, match="in format 99"):
         lineage.read(registry, version)
     (version.path / "lineage.json").write_text("{")
-    with pytest.raises(StoreError, match="is damaged"):
+    with pytest.raises(StoreError, match="damaged"):
         lineage.read(registry, version)
     assert json.loads((version.path / "version.json").read_text()) == {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headway.errors import DataError
+from headway.errors import DataError, StoreError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import COUNTS_NAME, JSON_NAME, SAMPLE_NAME, SplitStatistics, merge_all, summary
 
@@ -191,11 +191,11 @@ def test_a_damaged_folder_is_named(small, tmp_path, damage):
     assert caught.value.where == str(tmp_path)
 
 
-def test_a_newer_format_is_refused(small, tmp_path):
+def test_another_format_is_refused(small, tmp_path):
     small.save(tmp_path)
     value = json.loads((tmp_path / JSON_NAME).read_text()) | {"format": 99}
     (tmp_path / JSON_NAME).write_text(json.dumps(value))
-    with pytest.raises(DataError, match="newer Headway"):
+    with pytest.raises(StoreError, match="in format 99"):
         SplitStatistics.load(tmp_path)
 
 

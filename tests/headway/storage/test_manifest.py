@@ -64,10 +64,10 @@ def test_a_folder_that_is_a_file_has_no_manifest(tmp_path):
     assert manifests.read(tmp_path / "x") is None
 
 
-def test_a_manifest_of_a_newer_headway_is_an_error_and_not_a_damage(tmp_path):
+def test_a_manifest_of_another_format_is_an_error_and_not_a_damage(tmp_path):
     """Else this Headway would move the output aside and replace it."""
     (tmp_path / "manifest.json").write_text(json.dumps({"format": 2, "whatever": True}))
-    with pytest.raises(StoreError, match=r"by a newer Headway in format 2, and this Headway .* knows up to 1"):
+    with pytest.raises(StoreError, match=r"by another Headway in format 2, and this Headway .* reads format 1"):
         manifests.read(tmp_path)
     written = {"format": 2, "tools": {"headway": "9.1.0"}}
     (tmp_path / "manifest.json").write_text(json.dumps(written))
@@ -77,7 +77,7 @@ def test_a_manifest_of_a_newer_headway_is_an_error_and_not_a_damage(tmp_path):
 
 
 def test_a_field_more_is_a_format_more():
-    """An older Headway takes a field that it does not know for damage; a format that it does not know it leaves alone."""
+    """A field that is not known is taken for damage; a format that is not known is left alone."""
     known = {
         1: ["counts", "created", "files", "fingerprint", "format", "key", "result", "seconds", "stage", "tools"],
     }

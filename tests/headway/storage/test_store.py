@@ -303,7 +303,7 @@ def test_runs_are_kept_newest_first(store):
     assert list(Store(store.root / "nowhere").runs()) == []
 
 
-def test_an_output_of_a_newer_headway_is_not_replaced(store):
+def test_an_output_of_another_format_is_not_replaced(store):
     commit(store)
     path = store.output("ingest", FP) / manifests.NAME
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))

@@ -89,7 +89,7 @@ class Recorder:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
-        self.retryable = state.get("excused", 0)
+        self.retryable = state["excused"]
         self._loss, self._weight = state["loss"], state["weight"]
 
     def _show(self, step: int) -> None:

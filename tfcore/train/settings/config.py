@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen, Grown
+from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
 from tfcore.train.settings.knob_values import MEANINGS, fault
 from tfcore.train.settings.ranking import RankingConfig
@@ -112,16 +112,11 @@ class EarlyStoppingConfig(Frozen):
     )
 
 
-class TrainingConfig(Grown):
+class TrainingConfig(Frozen):
     """Length, batches, optimizer, and how the loop runs.
 
     In a pipeline the keys that are left out are chosen by the number of train rows: `tfcore.train.settings.auto`.
     """
-
-    newer = (
-        *("augment", "ranking", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"),
-        *("strategy", "replicas", "workers", "worker_timeout", "loss", "warm_start", "retrieval", "deterministic"),
-    )
 
     epochs: float | None = Field(
         default=None,

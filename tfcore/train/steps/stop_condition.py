@@ -96,5 +96,5 @@ class StopCondition:
         return {name: value.item() for name, value in self._values.items()}
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """Restore the counts from a checkpoint's state; those it lacks (an earlier Headway's) keep their values."""
-        self._values = {name: value.dtype.type(state.get(name, value)) for name, value in self._values.items()}
+        """Restore the counts from a checkpoint's state."""
+        self._values = {name: value.dtype.type(state[name]) for name, value in self._values.items()}
