@@ -168,15 +168,7 @@ def feeds(arguments: argparse.Namespace) -> None:
         batches = [_plain(batch) for batch in shards.batches()]
         table = training.pa.Table.from_batches(batches)
 
-        def live() -> Iterator[Any]:
-            while True:
-                yield from batches
-
-        ways = {
-            "shards": shards,
-            "memory": Feed.from_arrow(table, written.columns, shards=4),
-            "generator of 4,096 rows": Feed.from_generator(live, written.columns),
-        }
+        ways = {"shards": shards, "memory": Feed.from_arrow(table, written.columns, shards=4)}
         config = TrainingConfig(steps=1_000_000)
         best: dict[str, tuple[float, float]] = {}
         for _ in range(arguments.rounds):

@@ -4,12 +4,12 @@
     python bench/models.py --seeds 0 --tables wine computers
     python bench/models.py --model 'bins={bins: 48}'      # a further model, by name and config
 
-A seed draws the eval rows (30% of fewer than 1,000 rows, else 20%), which all models share. Headway is `tfcore.fit`, with the
+A seed draws the eval rows (30% of fewer than 1,000 rows, else 20%), which all models share. Headway is `headway.fit`, with the
 settings that `auto` chooses. LogisticRegression, Ridge or PoissonRegressor (standardized numbers, mean imputation, one column
 per category, a penalty as of C=1 or alpha=1) and HistGradientBoosting with its defaults learn from the same columns.
 
 The file `--results` has a line per table, seed and model; what stands there is not trained again, so that a run may be stopped
-and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` processor seconds, with a line; so
+and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` seconds, with a line; so
 is one of trees where a class has one row, which scikit-learn refuses.
 
 Tables that are kept for judging have sums of their own: no setting is chosen by them. Their packages are read and not imported,
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def main() -> None:
     options.add_argument("--tables", nargs="+", choices=[*TABLES], default=[*TABLES])
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--model", nargs="+", default=[], help="NAME={a model's config, as YAML}")
-    options.add_argument("--cap", type=float, default=300.0, help="processor seconds of a training")
+    options.add_argument("--cap", type=float, default=300.0, help="seconds of a run")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     header("models")
@@ -100,7 +101,7 @@ def measured(
         try:
             line, predicted = headway(train, wanted, label, configs[model], seed, cap)
         except Cancelled:
-            return f"more than {cap:g} processor seconds"
+            return f"more than {cap:g} seconds"
     elif first is None:
         return "Headway, which tells the task, has no score"
     else:
@@ -120,21 +121,22 @@ def measured(
 def headway(
     train: pd.DataFrame, wanted: pd.DataFrame, label: str, config: Line, seed: int, cap: float
 ) -> tuple[Line, np.ndarray]:
-    import tfcore
-    from headway.monitor import Monitor
+    import headway
+    from tfcore.export.metadata import describe_model
 
-    class Capped(Monitor):
-        last = processor_seconds() + cap
-
-        def cancelled(self) -> bool:
-            return processor_seconds() > self.last or super().cancelled()
-
-    tfcore.deterministic_process(threads=2)
-    model = {"name": "mlp"} | config
-    fitted = tfcore.fit(train, label=label, model=model, split=None, seed=seed, monitor=Capped())
-    told = fitted.parameters.label
-    classes = [*map(str, told.classes or ())] or (["0", "1"] if told.task == "binary" else [])
-    return {"task": told.task, "classes": classes, "settings": fitted.settings}, fitted.predict(wanted)
+    rows = pd.concat([train.assign(part="train"), wanted.assign(part="eval")], ignore_index=True)
+    keys: Line = {"columns": "auto", "split": {"mode": "column", "column": "part"}, "model": {"name": "mlp"} | config}
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, cap)
+    try:
+        with headway.fit(rows, label=label, seed=seed, progress=False, **keys) as fitted:
+            described, predicted = describe_model(fitted.saved_model), fitted.predict(wanted)
+            settings = fitted.run.record["training"]["says"]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    classes = [*map(str, described.classes)] or (["0", "1"] if described.task == "binary" else [])
+    column = predicted["probabilities" if described.task == "multiclass" else "prediction"]
+    return {"task": described.task, "classes": classes, "settings": settings}, np.array(column.to_pylist())
 
 
 def others(model: str, line: Line, train: pd.DataFrame, wanted: pd.DataFrame, label: str) -> np.ndarray:
@@ -203,8 +205,9 @@ def score(task: str, label: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Of this process and of those that it started and that have ended, as the one that trains."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def report(found: Found, models: list[str], tables: list[str], seeds: list[int]) -> bool:

@@ -8,6 +8,9 @@
     run.statistics.to_frame()
     run.model.predict(rows)                               # rows in memory: a table, a frame, columns by name
 
+    with headway.fit(rows, label="arr_delay > 15") as model:    # no pipeline yet: one is drafted for the rows
+        model.run.metrics["auc"], model.predict(others)
+
 Each call is what the command of that name calls (`headway --help`): the same functions, the same store, the same errors. In a
 notebook, what a call returns shows itself.
 """
@@ -17,7 +20,8 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
@@ -27,12 +31,18 @@ from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
 from flows.tell.past_run import Run, Version
 from flows.tell.rendering.tables import Table
-from headway.errors import StoreError
+from headway.errors import ConfigError, StoreError
+from headway.monitor import Monitor
 from headway.registry.registry import Registry
+from headway.registry.versions import SAVED_MODEL
 
-__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "open"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Comparison", "Pipeline", "Run", "Table", "TableModel", "Version", "fit", "open"]
 
 ASKED = "asked for from Python"
+_FITTED = "# Written by headway.fit; what is not here has its default.\n"
 Progress = bool | Callable[[str], None]
 """True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
 
@@ -344,3 +354,84 @@ class Pipeline:
         if not self._store.exists():
             raise StoreError("there is no store yet", where=self._store.name, fix="Pipeline.run makes one")
         return self._store
+
+
+def fit(
+    rows: Any, *, label: str, store: str | Path | None = None, progress: Progress = True, **keys: Any
+) -> "TableModel":
+    """Train a model of one table: the table becomes the only span of a store, and the ordinary pipeline runs on it.
+
+    The pipeline is the one that `headway init` drafts for the rows, with `keys` in place of its own.
+
+    Args:
+        rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings.
+        label: a column, or an expression such as "arr_delay > 15".
+        store: the folder that keeps pipeline.yaml, the rows and the store, for `headway.open`; None: a temporary one.
+        keys: top-level keys of pipeline.yaml, such as training={"steps": 200} and columns={"*": "auto", "fare": "ignore"}.
+
+    Returns:
+        The run, whatever the gate said of its candidate, and what predicts with the model that it trained.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, or the rows cannot be learned from.
+    """
+    import pyarrow.parquet as pq
+    import yaml
+
+    from flows.scoring.predict_rows import as_table
+    from headway.config import read_value
+    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.found_files import found_source
+    from headway.first_pipeline.label_choice import label_of
+    from headway.first_pipeline.yaml_text import pipeline_text
+
+    table = as_table(rows).replace_schema_metadata()  # the same rows from pandas and from Arrow are the same file
+    temporary = TemporaryDirectory(prefix="headway-fit-") if store is None else None
+    folder = Path(temporary.name if temporary else str(store)).resolve()
+    file = folder / "pipeline.yaml"
+    if file.exists() and not file.read_text(encoding="utf-8").startswith(_FITTED):
+        raise ConfigError("there is another pipeline already", where=str(file), fix="give store= a folder of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / "rows.parquet")
+    source, look = look_at(found_source(str(folder / "rows.parquet")))
+    draft = draft_of(source, look, label_of(label, look.names), name="table")
+    config = read_value(pipeline_text(draft, path="rows.parquet")) | keys
+    file.write_text(_FITTED + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    pipeline = open(file)
+    with reporting(progress) as report:
+        for doubt in draft.doubts:
+            report.note(doubt)
+    run = exported = pipeline.run(progress=progress)
+    if all(step["stage"] != "export" for step in run.record["stages"]):  # the gate let no model through
+        exported = pipeline.run(last="replay", progress=progress)
+    return TableModel(pipeline, run, exported.output("export") / SAVED_MODEL, temporary)
+
+
+class TableModel:
+    """The model of one table; `headway.fit` makes it.
+
+    Attributes:
+        pipeline: the pipeline that was drafted for the table.
+        run: the run that trained it: its verdict, metrics and report.
+        saved_model: the folder of the SavedModel, of a candidate that the gate rejected too.
+    """
+
+    def __init__(self, pipeline: Pipeline, run: Run, saved_model: Path, temporary: "TemporaryDirectory[str] | None"):
+        self.pipeline, self.run, self.saved_model, self._temporary = pipeline, run, saved_model, temporary
+
+    def predict(self, rows: Any) -> "pa.Table":
+        """Predict rows in memory, as `Version.predict` does: an Arrow table with a row for each, in their order."""
+        from flows.scoring.predict_rows import predict_rows
+
+        return predict_rows(self.pipeline._loaded, rows, model=str(self.saved_model), monitor=Monitor())
+
+    def close(self) -> None:
+        """Delete a temporary store; one that `store` named stays."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> "TableModel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,28 +1,22 @@
 """The base package: config, sources, schema, statistics, records, store, registry, gate. No TensorFlow, Beam or Prefect.
 
-`headway.open` opens a pipeline from Python (`flows.api`, imported when it is asked for). `headway.run` and `command` call
-the command line in a process of its own; see `headway.api`.
+`headway.open` opens a pipeline from Python, and `headway.fit` trains a model of one table; both are `flows.api`'s, which is
+imported when they are asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.api import Comparison, Pipeline, Run, Table, Version, open
-    from headway.api import command, run
+    from flows.api import Comparison, Pipeline, Run, Table, TableModel, Version, fit, open
 
-__all__ = ["Comparison", "Pipeline", "Run", "Table", "Version", "command", "open", "run"]
-_COMMANDS = ("command", "run")
+__all__ = ["Comparison", "Pipeline", "Run", "Table", "TableModel", "Version", "fit", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _COMMANDS:
-        from headway import api
+    if name in __all__:
+        from flows import api
 
         return getattr(api, name)
-    if name in __all__:
-        from flows import api as pipelines
-
-        return getattr(pipelines, name)
     raise AttributeError(f"module 'headway' has no attribute '{name}'")
 
 

@@ -63,7 +63,7 @@ LONG = [
     "flows/progress/test_json_log.py",
     "flows/execution/test_limits_and_retries.py",
     "beam_jobs/test_leakage_check.py",
-    "tfcore/library/test_fit.py",
+    "flows/test_fit.py",
     "tfcore/augment/test_rows.py",
     "tfcore/train/steps/test_data_dependent_steps.py",
     "test_infra.py",

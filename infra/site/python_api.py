@@ -17,7 +17,6 @@ MODULES = {
         "flows.tell.past_run",
         "flows.tell.comparison.shown",
         "flows.tell.rendering.tables",
-        "headway.api",
         "headway.errors",
     ),
     "tfcore": ("tfcore",),

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "graph-functions"
 PAGES = [
     *sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"),
-    ROOT / "docs" / "library.md",
     ROOT / "docs" / "testing.md",
     ROOT / "docs" / "custom-ops.md",
     ROOT / "docs" / "serving.md",

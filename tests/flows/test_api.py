@@ -142,8 +142,6 @@ def test_a_mistake_is_a_headway_error(tmp_path):
         pipeline.last_run()
     with pytest.raises(AttributeError, match="has no attribute 'opne'"):
         _ = headway.opne
-    with pytest.raises(AttributeError, match=r"headway\.open\(\.\.\.\)\.plan\(\) took its place"):
-        _ = headway.plan
 
 
 def test_ctrl_c_asks_for_a_clean_stop_and_the_handler_is_put_back():

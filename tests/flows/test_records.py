@@ -18,7 +18,7 @@ from flows.tell.summary import summary
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference
-from headway.storage.process_identity import place, started
+from headway.storage.process_identity import boot, place, started
 from headway.storage.store import Store
 
 TRAINED = {"stage": "train", "title": "train", "fingerprint": "0" * 32, "cached": False, "seconds": 60.0, "why": None}
@@ -66,6 +66,7 @@ def _owner(**more):
     return {
         "run": "r",
         "host": place(),
+        "boot": boot(),
         "pid": os.getpid(),
         "process_started": started(os.getpid()),
         "renewed": "2024-05-01T10:01:30.000Z",

@@ -346,17 +346,21 @@ def test_up_needs_a_free_port(tmp_path):
 
 
 def test_how_a_run_ended_is_one_sentence():
-    verdict = {"verdict": "rejected", "promote": False, "reasons": ["auc 0.6 is under 0.85"]}
+    verdict = {
+        "verdict": "reject",
+        "promote": False,
+        "reasons": [{"verdict": "reject", "summary": "auc 0.6 is under 0.85"}],
+    }
     record = {
         "run": "r",
         "pipeline": "p",
         "started": "",
-        "state": "rejected",
+        "state": "reject",
         "verdict": verdict,
         "metrics": {"auc": 0.6},
     }
     said = ending_of(read_record(record | {"warnings": ["few rows"]})).line
-    assert said == "The candidate is not promoted: auc 0.6 is under 0.85. Warning: Few rows."
+    assert said == "The candidate is rejected: auc 0.6 is under 0.85. Warning: Few rows."
 
 
 @pytest.mark.parametrize(
@@ -372,7 +376,7 @@ def test_how_a_run_ended_is_one_sentence():
     ],
 )
 def test_a_run_that_a_person_should_look_at_raises_an_alarm(state, word, alarm):
-    verdict = {"verdict": state, "promote": state == "promoted", "reasons": ["why"]}
+    verdict = {"verdict": state, "promote": state == "promoted", "reasons": [{"verdict": state, "summary": "why"}]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
     ending = ended(read_record(record))
     assert (ending.word, ending.alarm) == (word, alarm)

@@ -98,7 +98,7 @@ def _predict(
     prepare(None)
     if feed is None and not request.examples:
         raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
-    shards = feed.collected() if feed is not None else shards_of(request.examples, stager)
+    shards = feed.shards if feed is not None else shards_of(request.examples, stager)
     shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ A number takes 8 bytes a row here (an int64 label 12), a text no more than its d
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -96,29 +96,17 @@ def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
     Raises:
         DataError: a shard is damaged.
     """
-    first: Mapping[str, Any] = parts[0].result if parts else {"columns": ()}
-
-    def batches(columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        for path in itertools.chain.from_iterable(part.paths() for part in parts):
-            for record in read_records(path):
-                yield decode(record, columns, first["rows_per_record"])
-
-    return _weighted([Column.model_validate(column) for column in first["columns"]], batches)
-
-
-def label_of(table: pa.Table, columns: Sequence[Column]) -> WeightedLabel | None:
-    """The same of rows in memory."""
-    return _weighted(columns, lambda _: table.to_batches())
-
-
-def _weighted(
-    columns: Sequence[Column], batches: Callable[[Sequence[Column]], Iterable[pa.RecordBatch]]
-) -> WeightedLabel | None:
+    if not parts:
+        return None
+    first = parts[0].result
+    columns = [Column.model_validate(column) for column in first["columns"]]
     weight = next((column for column in columns if column.role == "weight"), None)
     label = next((column for column in columns if column.name == LABEL), None)
     if weight is None or label is None:
         return None
     found = WeightedLabel(label)
-    for batch in batches([label, weight]):
-        found.add(batch.column(LABEL), batch.column(weight.name))
+    for path in itertools.chain.from_iterable(part.paths() for part in parts):
+        for record in read_records(path):
+            batch = decode(record, [label, weight], first["rows_per_record"])
+            found.add(batch.column(LABEL), batch.column(weight.name))
     return found

@@ -31,7 +31,7 @@ from tfcore.models.linear_part import linear_terms
 from tfcore.models.members import Stack, member_dense
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
-from tfcore.models.user_model import Builder, made_by, user_model
+from tfcore.models.user_model import user_model
 from tfcore.private_api import seeds_kept
 
 WEIGHTS = "weights"
@@ -49,7 +49,6 @@ def build(
     module: Path | None = None,
     knobs: KnobVariables | None = None,
     precision: str = "float32",
-    builder: Builder | None = None,
 ) -> keras.Model:
     """The untrained model of `config`.
 
@@ -61,15 +60,12 @@ def build(
         knobs: of a training; a user's function gets them by `tfcore.graph.knobs.knob`, a built-in model reads "dropout".
         precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
             or exported computes in it too. What a built-in model gives out is float32 always.
-        builder: a function that makes the model, in place of one of the module.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is not a model of the right shape.
     """
     knobs = knobs or KnobVariables()
     with seeded(seed), knobs.offered(), computing_in(precision):
-        if builder is not None:
-            return made_by(builder, layout, config.options, name=config.name, head=label_head(layout.label))
         if config.user_defined:
             return user_model(config, layout, module, label_head(layout.label))
         return _built_in(config, layout, seed, step)

@@ -1,7 +1,6 @@
 """Models of a user's module: made by a function of theirs, and refused where Headway would not train all of them.
 
     model = user_model(config, layout, Path("my_models.py"))
-    model = made_by(function, layout, {}, name="my_models:two_towers", head=head)
 
 Headway calls the model and adds up its task's loss and what the model added with `add_loss`. What `compile` was given, and a
 `train_step` or `compute_loss` of the model's class, are Keras' own training loop's, which never runs here. Nor is all state
@@ -10,7 +9,7 @@ model's variables, so that no optimizer trains it, and no checkpoint and no expo
 """
 
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,37 +43,22 @@ _KNOWN = ("keras", "tfcore")
 """Layers of these packages know what they hold."""
 
 
-Builder = Callable[..., keras.Model]
-"""A function of (layout, options) that makes a model."""
-
-
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row."""
-    name = config.name
-    if module is None:
-        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
-    function = load_function(module, name.partition(":")[2])
-    return made_by(function, layout, config.options, name=name, head=head, file=module)
-
-
-def made_by(
-    function: Builder, layout: Any, options: Mapping[str, Any], *, name: str, head: Head, file: Path | None = None
-) -> keras.Model:
-    """The model that `function(layout, options)` makes, checked.
-
-    Args:
-        name: of the function, for messages.
-        file: it lies in.
+    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row.
 
     Raises:
         ConfigError: the function fails, or Headway could not train, keep or export what it returns.
     """
+    name = config.name
+    if module is None:
+        raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
+    function = load_function(module, name.partition(":")[2])
     try:
-        model = function(layout, dict(options))
+        model = function(layout, dict(config.options))
     except ConfigError:
         raise
     except Exception as error:
-        place = f"{name} ({line_of(error, file)})" if file else name
+        place = f"{name} ({line_of(error, module)})"
         raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=place) from error
     if not isinstance(model, keras.Model):
         raise ConfigError(f"returned a {type(model).__name__}, not a keras.Model", where=name)
@@ -83,7 +67,7 @@ def made_by(
 
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
     """The checked model, which gives one tensor."""
-    check_own_training(model, name)
+    _check_own_training(model, name)
     example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
     if inputs is not None and (not isinstance(inputs, dict) or set(inputs) != set(example)):
@@ -116,7 +100,7 @@ def _check_output(result: Any, head: Head, where: str) -> None:
         raise ConfigError(f"the model's output is {what}", where=where, fix=fix)
 
 
-def check_own_training(model: keras.Model, where: str) -> None:
+def _check_own_training(model: keras.Model, where: str) -> None:
     """ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
     for method, what in METHODS.items():
         owner = _owner(model, method)

@@ -180,7 +180,7 @@ def chosen(
 
 
 def _rows(request: TrainRequest, feed: Feed | None) -> int:
-    """The train rows; 0 of live data."""
+    """The train rows."""
     if feed is not None:
         return feed.shards.total
     return sum(part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)

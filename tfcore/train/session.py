@@ -36,7 +36,6 @@ from tfcore.heads.table import label_head, label_task
 from tfcore.losses.class_weights import class_weights
 from tfcore.models import build
 from tfcore.models.precision import LossScale
-from tfcore.models.user_model import Builder
 from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.request import TrainRequest
@@ -115,7 +114,6 @@ class TrainingSession:
     Args:
         stager: where shards that lie in a bucket are fetched to.
         feed: rows in place of the request's examples.
-        builder: a function that makes the model, in place of one of the request's module.
         placed: takes the devices, once the process's threads are set.
 
     Attributes:
@@ -137,7 +135,6 @@ class TrainingSession:
         *,
         stager: Stager | None = None,
         feed: Feed | None = None,
-        builder: Builder | None = None,
         placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
     ):
         self.request, self.monitor, self.callbacks, config = request, monitor, list(callbacks), request.training
@@ -161,7 +158,7 @@ class TrainingSession:
         self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
-            self.learner = self._learner(builder)
+            self.learner = self._learner()
             self.warm_start = self._warm_start()
         self._workers: DistributedLearner | None = None
         if self.placement.several:
@@ -198,7 +195,7 @@ class TrainingSession:
             units=request.model.name == "stacked",
         )
 
-    def _learner(self, builder: Builder | None) -> Learner:
+    def _learner(self) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
         head = label_head(label)
         if config.loss is not None:
@@ -216,7 +213,6 @@ class TrainingSession:
             module=request.module,
             knobs=knobs,
             precision=config.precision,
-            builder=builder,
         )
         kind: Callable[..., Learner] = Learner
         if self.placement.strategy is not None:

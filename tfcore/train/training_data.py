@@ -40,7 +40,6 @@ from tfcore.data.pipeline import (
 )
 from tfcore.data.resample import Resample
 from tfcore.data.source import Feed
-from tfcore.data.stream import live_stacks
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.heads.table import label_head, label_task
@@ -105,7 +104,6 @@ class TrainingData:
         if feed is None and not examples:
             raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
-        self._live = feed if feed is not None and feed.live else None
         self._shards = feed.shards if feed is not None else shards_of(examples, stager)
         self.images = Tolerant(training.max_refused_images)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
@@ -121,7 +119,7 @@ class TrainingData:
         """The rows that are trained on, where they stay in memory."""
         self._as_they_are = class_weights is None
         self._group = named_for(self._shards.columns, "group")
-        self._unit = (UNIT if self._shards.unit else self._group) if units and self._live is None else None
+        self._unit = (UNIT if self._shards.unit else self._group) if units else None
         if training.ranking is not None:
             training.ranking.check(
                 parameters.label.task,
@@ -133,14 +131,11 @@ class TrainingData:
         """How often a row of each class comes in an epoch, where that is not once."""
         self._resample: Resample | None = None
         self.rows = self.holdout_rows = 0
-        """Of an epoch; live data has none."""
+        """Of an epoch."""
         self.notes: tuple[str, ...] = ()
         """What there is to say of the rows."""
         self._discovered: GroupRuns | None = None
         self._groups: GroupOrder | None = None
-        if self._live is not None:
-            _check_live(training)
-            return
         self._resample = self._sampled(training, seed)
         if training.ranking is not None:
             self._find_groups()
@@ -267,10 +262,6 @@ class TrainingData:
 
         def begin(step: int) -> Iterator[Batch]:
             batch = self._training.batch_size
-            if self._live is not None:
-                first = step * batch
-                sources = self._live, self._transform, self._labeler
-                return live_stacks(*sources, batch=batch, stack=stack, first_row=first, augment=self._augment)
             dataset = training_dataset(
                 self._shards,
                 self._transform,
@@ -354,12 +345,7 @@ class TrainingData:
         sizes = [entry.size for entry in layout.categorical]
         images = any(fitted.pixels is not None for fitted in layout.fitted)
         no_linear = label_task(layout.label).linear is None
-        if (
-            no_linear
-            or self._live is not None
-            or images
-            or not cheap(self._shards.total, len(layout.numeric) + sum(sizes))
-        ):
+        if no_linear or images or not cheap(self._shards.total, len(layout.numeric) + sum(sizes)):
             return None
         rows = self._all_rows(("numeric", "categorical", "label", "weight"))
         return LinearModel.fit(
@@ -368,7 +354,7 @@ class TrainingData:
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
         """The items of the train rows, of a model of two towers; None where there is no index of them."""
-        if model.name != "two_towers" or self._live is not None:
+        if model.name != "two_towers":
             return None
         return collect(self._batches([*self._parameters.inputs()]), model, self._parameters)
 
@@ -396,15 +382,6 @@ class TrainingData:
                 found[name][~out] = others
                 found[name][out] = np.concatenate([rows[name].numpy() for rows in held_out])[: self.holdout_rows]
         return found
-
-
-def _check_live(training: TrainingConfig) -> None:
-    where, fix = "training", "set training.steps"
-    if training.steps is None:
-        raise ConfigError("live data has no epochs to count", where=f"{where}.epochs", fix=fix)
-    for name in ("early_stopping", "sampling", "ranking"):
-        if getattr(training, name) is not None:
-            raise ConfigError("live data cannot be looked through before the training", where=f"{where}.{name}")
 
 
 def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:

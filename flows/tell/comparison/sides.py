@@ -164,7 +164,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
             measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
             task=facts.get("task"),
             material=material,
-            config=whole(lineage["config"]),
+            config=lineage["config"],
             code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
             inputs=inputs,
             files=facts.get("data") or {},

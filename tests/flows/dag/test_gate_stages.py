@@ -211,16 +211,6 @@ def test_a_champion_of_another_label_is_not_compared(run):
     assert "evaluate champion 2" not in titles and "evaluate reference 1" not in titles
 
 
-def test_a_champion_of_an_earlier_headway_has_its_label_in_its_lineage(run, tmp_path):
-    *_, registry = run("2024-01", 0.10, label="x > 1")
-    facts = {key: value for key, value in registry.champion().facts.items() if key != "label"}
-    lineage = {"config": {"label": {"column": None, "expression": "x > 1", "missing": "filter"}}}
-    registry.promote(registry.publish(tmp_path / "saved_model", facts, lineage).number, reason="by hand")
-    end, *_ = run("2024-02", 0.05, label="x < 1")
-    assert end.verdict.verdict == "incompatible champion" and registry.champion().number == 2
-    assert run("2024-02", 0.05, label="x > 1")[0].verdict.verdict == "promote"
-
-
 def test_a_verdict_does_not_promote_against_a_champion_that_it_did_not_compare_with(run, tmp_path):
     def another(registry):
         registry.publish(tmp_path / "saved_model", {"train": "other"})

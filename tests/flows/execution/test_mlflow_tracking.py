@@ -30,7 +30,7 @@ RECORD = {
     "spans": ["2013-01", "2013-02"],
     "metrics": {"auc": 0.9, "f1": None},
     "baselines": {"constant": {"auc": 0.5}},
-    "verdict": {"verdict": "promote", "promote": True, "reasons": ["auc is better"]},
+    "verdict": {"verdict": "promote", "promote": True, "reasons": [{"verdict": "promote", "summary": "auc is better"}]},
     "training": {
         "rows": 100,
         "says": "",

@@ -164,13 +164,13 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
 
 
 def test_what_another_headway_chooses_is_a_change_and_what_follows_the_rows_is_none(first):
-    """Its record has no key that came later; one that has the usual value is no change."""
+    """One that has the usual value is no change."""
     toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
     toy.chosen = {
         "training": {"steps": 1000, "batch_size": 32, "jit": "auto"},
         "model": {"l2": 0.02, "scaled_penalties": True},
     }
-    l2, scaled = ("model.l2", "auto (0.01)", "auto (0.02)"), ("model.scaled_penalties", "not set", "auto (true)")
+    l2, scaled = ("model.l2", "auto (0.01)", "auto (0.02)"), ("model.scaled_penalties", "false", "auto (true)")
     assert sorted(toy.since()) == [CODE, l2, scaled]
     assert sorted(toy.since(model__l2=0.03)) == [CODE, ("model.l2", "auto (0.01)", 0.03), scaled]
     toy.rows = 200

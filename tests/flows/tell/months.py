@@ -100,7 +100,7 @@ def _judge(store, number, span):
     registry.promote(number, reason="as the gate decided", run=name, verdict=verdict.verdict)
     record = {"run": name, "pipeline": "flights", "state": "promoted", "started": f"2014-02-0{number}T00:07:14.900Z"}
     record |= {"spans": window, "seed": 0, "seconds": 61.0, "version": number, "stages": run.stages}
-    record |= {"verdict": verdict.brief.model_dump(mode="json"), "metrics": measured["metrics"], "format": 3}
+    record |= {"verdict": verdict.brief.model_dump(mode="json"), "metrics": measured["metrics"]}
     record |= {"baselines": verdict.metrics.baselines, "champion": {"version": before} if before else None}
     read_record(record).save(store)
 

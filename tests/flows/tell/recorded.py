@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.records import FORMAT, read_record
+from flows.records import read_record
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.gate_config import GateConfig
@@ -52,10 +52,10 @@ class _Run:
             with self.store.open(stage, name, key) as staging:
                 manifest = staging.commit(result=make(staging.path), counts=counts)
         took = round(time.perf_counter() - began, 3)
-        why = None if cached else "never run"
-        self.stages.append(
-            {"stage": stage, "title": title, "fingerprint": name, "cached": cached, "seconds": took, "why": why}
-        )
+        step = {"stage": stage, "title": title, "fingerprint": name, "cached": cached, "seconds": took}
+        step |= {} if cached else {"why": {"kind": "never run"}}
+        step |= {"span": title.removeprefix("ingest ")} if stage == "ingest" else {}
+        self.stages.append(step)
         return self.store.output(stage, name), manifest.result
 
 
@@ -161,7 +161,7 @@ def make_recorded(
         "config": {"name": "homes", "label": HOSTILE, "training": {"steps": 300 + 60 * again}},
         "stages": run.stages,
         "spans": ["2026-01", "2026-02"],
-        "notes": [f"a note with {HOSTILE}"],
+        "notes": [{"text": f"a note with {HOSTILE}"}],
         "warnings": ["the champion has become worse"] if champion else [],
         "seconds": 12.5,
     }
@@ -336,7 +336,6 @@ def make_recorded(
 
     verdict = run.step("gate", "gate", judged)[1]
     record["verdict"] = Verdict.model_validate(verdict).brief.model_dump(mode="json")
-    record["format"] = FORMAT
     record["metrics"], record["baselines"] = measured["metrics"], verdict["metrics"]["baselines"]
     record["state"] = state or ("promoted" if verdict["promote"] else verdict["verdict"])
     if record["state"] in ("promoted", "already champion"):

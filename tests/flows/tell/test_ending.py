@@ -169,18 +169,6 @@ def test_the_checks_name_their_rows(records):
     assert ending_of(record).judged_on == "judged on 4,000 eval rows of 2024-03"
 
 
-def test_a_reason_of_an_earlier_headway_is_a_sentence():
-    old = {"verdict": "reject", "promote": False, "reasons": ["auc fell: -0.1", "every threshold is met"]}
-    record = read_record({"run": "r", "pipeline": "p", "started": "", "state": "reject", "verdict": old})
-    ending = ending_of(record)
-    assert ending.headline == "The candidate is rejected: auc fell: -0.1." and ending.said == ["every threshold is met"]
-    forced = old | {"verdict": "forced", "promote": True}
-    record = read_record(
-        {"run": "r", "pipeline": "p", "started": "", "state": "promoted", "version": 2, "verdict": forced}
-    )
-    assert ending_of(record).headline == "Version 2 is promoted: auc fell: -0.1."
-
-
 def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_worse():
     champion = {"name": "champion", "against": "version 3", "value": 0.9, "before": 0.8, "allowed": 0.01}
     better = {"change": 0.1, "interval": (0.05, 0.15), "confidence": 0.95, "outcome": "better"}
@@ -226,9 +214,9 @@ def test_what_changed_since_the_champion_is_a_line():
         "state": "reject",
         "champion": {"version": 3, "changes": changes},
     }
-    verdict = {"verdict": "reject", "promote": False, "format": 2}
+    verdict = {"verdict": "reject", "promote": False}
     said = "since version 3: spans 2024-01 -> 2024-01 to 2024-02; model.py changed; training.steps 60"
-    assert ending_of(read_record(known | {"verdict": verdict, "format": 3})).said == [said]
+    assert ending_of(read_record(known | {"verdict": verdict})).said == [said]
 
 
 KNOWN = {"run": "r", "pipeline": "p", "started": ""}

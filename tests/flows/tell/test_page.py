@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from flows.records import FORMAT, read_record
+from flows.records import read_record
 from flows.tell.ending import ending_of
 from flows.tell.figures.drawing import FIRST
 from flows.tell.material import Material
@@ -248,8 +248,8 @@ def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
         "-0.1, 95% interval -0.2 to -0.05",
     )
     reasons = [{"verdict": "reject", "summary": summary, "detail": detail}, {"verdict": "reject", "summary": "loss"}]
-    verdict = {"verdict": "reject", "promote": False, "reasons": reasons, "format": 2}
-    known = {"run": "r", "pipeline": "p", "started": "", "state": "reject", "format": FORMAT}
+    verdict = {"verdict": "reject", "promote": False, "reasons": reasons}
+    known = {"run": "r", "pipeline": "p", "started": "", "state": "reject"}
     ending = ending_of(read_record(known | {"verdict": verdict}))
     assert ending.headline == f"The candidate is rejected: {summary}."
     assert (ending.word, ending.tone) == ("rejected", "red")

@@ -28,7 +28,7 @@ EVALUATION = {
     "task": "binary",
     "confidence": 0.95,
     "rows": 1975,
-    "metrics": {"loss": 0.25, "auc": None, "confusion": [[1, 2], [3, 4]]},
+    "metrics": {"loss": 0.25, "auc": None},
     "by_slice": {"origin": {"EWR": {"rows": 700, "loss": 0.2, "auc": 0.91}, "JFK": {"rows": 600, "loss": 0.3}}},
     "intervals": {"loss": [0.24, 0.26], "auc": None},
     "drawn_by": "rows of one house are drawn together",
@@ -183,11 +183,12 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
 
 
 def test_other_models_have_their_metrics_or_why_they_have_none():
-    champion = part_of(_output("evaluate", EVALUATION, "evaluate champion 3"))
+    result = EVALUATION | {"baselines": {"constant": "constant.parquet"}}
+    champion = part_of(_output("evaluate", result, "evaluate champion 3"))
     assert "| auc | undefined |" in markdown(champion) and "confusion" not in markdown(champion)
     broken = part_of(_output("evaluate", {"incompatible": "no column x"}, "evaluate champion 3"))
     assert "no column x" in text(broken)
-    assert part_of(_output("evaluate", EVALUATION)) is None and part_of(_output("export", {})) is None
+    assert part_of(_output("evaluate", result)) is None and part_of(_output("export", {})) is None
 
 
 def test_columns_that_matter_stand_in_their_order():

@@ -25,7 +25,5 @@ def test_the_steps_of_a_run_stand_where_they_ran():
             tuple(float(re.search(f' {name}="([^"]+)"', row["when"])[1]) for name in ("x", "width")) for row in rows
         ]
 
-    (a, b) = boxes(read_record(began | {"stages": stages, "format": 3}))
+    (a, b) = boxes(read_record(began | {"stages": stages}))
     assert a == (0, 48) and b == (60, 60), "of 120 points: 0 to 4 s, 5 to 10 s"
-    earlier = [{name: value for name, value in each.items() if name != "at"} for each in stages]
-    assert [x for x, _ in boxes(read_record(began | {"stages": earlier, "format": 3}))] == [0, 0], "of a run of before"

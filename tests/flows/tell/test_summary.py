@@ -16,7 +16,11 @@ RECORD = {
         {"stage": "ingest", "title": "ingest 2024-01", "fingerprint": "a", "cached": True, "seconds": 9.0},
         {"stage": "train", "title": "train", "fingerprint": "b", "cached": False, "seconds": 61.0},
     ],
-    "verdict": {"verdict": "promote", "promote": True, "reasons": ["auc rose", "loss fell"]},
+    "verdict": {
+        "verdict": "promote",
+        "promote": True,
+        "reasons": [{"verdict": "promote", "summary": "auc rose"}, {"verdict": "promote", "summary": "loss fell"}],
+    },
     "metrics": {"auc": 0.9},
     "notes": [],
     "warnings": ["few rows"],
@@ -27,9 +31,8 @@ RECORD = {
 def test_the_summary_is_a_fact_per_line_in_a_pipe_the_warnings_first():
     assert summary(read_record(RECORD), [("model", "/m")]).splitlines() == [
         "warning: few rows",
-        "flights: Version 3 is promoted.",
+        "flights: Version 3 is promoted: auc rose.",
         "  verdict   promoted, with warnings (amber)",
-        "            auc rose",
         "            loss fell",
         "  metrics   auc 0.9",
         "  data      2024-01 to 2024-02, 2 spans",
@@ -43,7 +46,8 @@ def test_the_summary_wraps_on_a_terminal_and_leaves_paths_whole(monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     path = "/a/very/long/path" * 5
-    record = RECORD | {"verdict": {"verdict": "better", "promote": True, "reasons": ["a reason of many words " * 6]}}
+    reasons = [{"verdict": "better", "summary": "a reason of many words " * 6}]
+    record = RECORD | {"verdict": {"verdict": "better", "promote": True, "reasons": reasons}}
     lines = summary(read_record(record), [("model", path)]).splitlines()
     assert path in "\n".join(lines)
     assert max(len(line) for line in lines if path not in line) <= 60

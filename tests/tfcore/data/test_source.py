@@ -1,6 +1,4 @@
-"""Rows from shards, from memory and from a generator are of one type, train the same bits, and are refused by name."""
-
-import shutil
+"""Rows from shards and from memory are of one type, train the same bits, and are refused by name."""
 
 import numpy as np
 import pyarrow as pa
@@ -76,11 +74,6 @@ def in_memory(rows=None):
     return Feed.from_arrow(rows or table(), COLUMNS, rows_per_record=64, shards=3)
 
 
-def batches_of(size, rows=None):
-    whole = rows or table()
-    return lambda: iter(whole.slice(at, size) for at in range(0, whole.num_rows, size))
-
-
 def as_numpy(rows):
     """The same rows as a dict of arrays."""
     return {
@@ -94,18 +87,16 @@ def as_numpy(rows):
     }
 
 
-def test_all_three_have_one_element_spec_and_the_same_rows(written):
+def test_both_have_one_element_spec_and_the_same_rows(written):
     feeds = [
         Feed.from_shards([written.part("train")]),
         in_memory(),
         Feed.from_arrow(as_numpy(table()), COLUMNS),
-        Feed.from_generator(batches_of(77), COLUMNS),
-        Feed.from_generator(lambda: iter([as_numpy(table())]), COLUMNS),
     ]
     for feed in feeds:
         dataset = feed.dataset()
         assert dataset.element_spec == feed.element_spec == feeds[0].element_spec
-        elements = list(feed.safe(dataset))
+        elements = list(dataset)
         for name, spec in feed.element_spec.items():
             assert all(spec.is_compatible_with(element[name]) for element in elements)
         joined = {name: tf.concat([element[name] for element in elements], 0) for name in feed.element_spec}
@@ -124,7 +115,7 @@ def test_all_three_have_one_element_spec_and_the_same_rows(written):
             ]
         )
         assert arrow.column("tags").to_pylist() == table()["tags"].to_pylist()
-    assert [feed.rows for feed in feeds] == [ROWS, ROWS, ROWS, None, None]
+    assert [feed.shards.total for feed in feeds] == [ROWS] * 3
     assert feeds[0].element_spec["pair"] == tf.TensorSpec([None, 2], tf.float32)
 
 
@@ -145,7 +136,6 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     feeds = {
         "shards": Feed.from_shards([written.part("eval")]),
         "memory": Feed.from_arrow(rows, COLUMNS),
-        "live": Feed.from_generator(batches_of(70, rows), COLUMNS),
     }
     found = {}
     for name, feed in feeds.items():
@@ -153,37 +143,6 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
         found[name] = predict(evaluate, tmp_path / name, Monitor(), feed=feed)
         assert found[name]["rows"] == 500
     assert found["shards"]["metrics"] == pytest.approx(found["memory"]["metrics"])
-    assert found["live"]["metrics"] == found["memory"]["metrics"]
-
-
-@pytest.mark.long
-def test_training_on_live_data_learns_and_resumes_where_it_was(written, tmp_path):
-    """Though the generator cuts its batches elsewhere then; rows that need a partner among others, too."""
-    whole = table(2000)
-
-    def live(first_row):
-        while True:
-            yield whole.slice(first_row % 2000, 50)
-            first_row += min(50, 2000 - first_row % 2000)
-
-    options = {
-        "augment": {"mixup": 0.3},
-        "learning_rate": 0.01,
-        "steps": 120,
-        "checkpoint_every_steps": 72,
-    }
-    asked = request(written, **options)
-    asked, other = (asked.model_copy(update={"checkpoints": tmp_path / name}) for name in ("before", "after"))
-    made = train(asked, tmp_path / "whole", Monitor(), feed=Feed.from_generator(live, COLUMNS))
-    assert made["epochs"] is None and made["rows"] == 0 and made["final_loss"] < 0.6 and made["traces"] == 1
-    shutil.copytree(asked.checkpoints / "72", other.checkpoints / "72")  # as a stop there leaves it
-    resumed = train(other, tmp_path / "resumed", Monitor(), feed=Feed.from_generator(live, COLUMNS))
-    assert resumed["resumed_from"] == 72
-    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
-
-
-def changed(**columns):
-    return lambda: iter([as_numpy(table(50)), as_numpy(table(50)) | columns])
 
 
 @pytest.mark.parametrize(
@@ -203,19 +162,14 @@ def changed(**columns):
         ({"x__present": np.zeros(50)}, r"column 'x__present': expected bool \[50\]"),
     ],
 )
-def test_what_does_not_fit_is_named(written, columns, message):
-    feed = Feed.from_generator(changed(**columns), COLUMNS)
-    with pytest.raises(DataError, match=message) as caught:
-        list(feed.safe(feed.dataset()))
-    assert "batch 1" in str(caught.value)
+def test_what_does_not_fit_is_named(columns, message):
     with pytest.raises(DataError, match=message):
         Feed.from_arrow(as_numpy(table(50)) | columns, COLUMNS)
 
 
-def test_a_missing_column_and_a_null_are_named_in_a_training(written, tmp_path):
-    feed = Feed.from_generator(lambda: iter([table(50).drop_columns("hour")]), COLUMNS)
+def test_a_missing_column_and_a_null_are_named():
     with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given nothing"):
-        train(request(written), tmp_path, Monitor(), feed=feed)
+        Feed.from_arrow(table(50).drop_columns("hour"), COLUMNS)
     nulls = table(50).set_column(1, "hour", pa.array([None] * 50, pa.int64()))
     with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\] without nulls, given 50 nulls"):
         Feed.from_arrow(nulls, COLUMNS)
@@ -223,69 +177,10 @@ def test_a_missing_column_and_a_null_are_named_in_a_training(written, tmp_path):
         Feed.from_arrow(table(50).set_column(1, "hour", pa.array([0] * 50, pa.int32())), COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("make", "given"),
-    [
-        (lambda seen: lambda rows=64: seen(None), [None]),
-        (lambda seen: lambda *rest, **more: seen(None), [None]),
-        (lambda seen: lambda at, rows=64: seen(at), [0]),
-        (lambda seen: lambda at, /: seen(at), [0]),
-        (lambda seen: lambda rows=64, *, first_row=7: seen(first_row), [0]),
-    ],
-)
-def test_a_function_gets_the_row_it_asks_for_and_keeps_its_defaults(make, given):
-    found = []
-
-    def seen(first):
-        found.append(first)
-        return [as_numpy(table(5))]
-
-    feed = Feed.from_generator(make(seen), COLUMNS)
-    assert sum(batch.num_rows for batch in feed.batches()) == 5
-    assert found == given
-
-
-@pytest.mark.parametrize(
-    ("make", "kind", "message"),
-    [
-        (
-            lambda: Feed.from_generator(lambda first, last: [], COLUMNS),
-            ConfigError,
-            "has the parameters first and last; it is given",
-        ),
-        (
-            lambda: Feed.from_generator(iter([]), COLUMNS),
-            ConfigError,
-            "expected a function that gives batches, given list_",
-        ),
-        (lambda: Feed.from_arrow(table(), COLUMNS, rows_per_record=0), ConfigError, "rows_per_record is 0"),
-        (lambda: Feed.from_arrow(table(), COLUMNS, shards=0), ConfigError, "shards is 0"),
-        (
-            lambda: list(Feed.from_generator(lambda: None, COLUMNS).batches()),
-            DataError,
-            "one after another, given NoneType",
-        ),
-        (lambda: list(Feed.from_generator(dict, COLUMNS).batches()), DataError, "one after another, given dict"),
-    ],
-)
-def test_what_is_no_feed_is_refused_in_words(make, kind, message):
-    with pytest.raises(kind, match=message) as caught:
-        make()
-    assert caught.value.fix
-
-
-def test_the_generator_s_own_exception_and_its_end_are_reported(written, tmp_path):
-    def broken():
-        yield table(300)
-        raise ConnectionError("the queue is gone")
-
-    with pytest.raises(ConnectionError, match="the queue is gone"):
-        train(request(written), tmp_path, Monitor(), feed=Feed.from_generator(broken, COLUMNS))
-    with pytest.raises(DataError, match="ended after 768 rows"):
-        train(request(written), tmp_path, Monitor(), feed=Feed.from_generator(batches_of(100), COLUMNS))
-    live = Feed.from_generator(batches_of(100), COLUMNS)
-    for options, where in (({"steps": None, "epochs": 1}, "epochs"), ({"early_stopping": True}, "early_stopping")):
-        with pytest.raises(ConfigError, match=f"training.{where}"):
-            train(request(written, **options), tmp_path, Monitor(), feed=live)
+def test_what_is_no_feed_is_refused_in_words(written, tmp_path):
+    for name in ("rows_per_record", "shards"):
+        with pytest.raises(ConfigError, match=f"{name} is 0") as caught:
+            Feed.from_arrow(table(), COLUMNS, **{name: 0})
+        assert caught.value.fix
     with pytest.raises(ConfigError, match="neither examples nor a feed"):
         train(request(written), tmp_path, Monitor())

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tfcore
 from headway.errors import DataError
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
@@ -86,32 +85,3 @@ def test_shards_are_read_again_where_rows_have_weights(tmp_path, rows_per_record
     label = written.fit().label
     w, y = table["w"].fill_null(0).to_numpy(), table["label"].to_numpy()
     assert label.mean == pytest.approx(np.average(y, weights=w)) and label.mean < 40
-
-
-def rows(weight):
-    r = np.random.default_rng(1)
-    x = r.normal(size=2000).astype(np.float32)
-    y = (x + r.normal(size=2000) * 0.3).astype(np.float32)
-    stand_in = r.random(2000) < 0.02
-    return {"x": x, "y": np.where(stand_in, np.float32(1e5), y), "w": np.where(stand_in, np.float32(weight), 1.0)}
-
-
-@pytest.mark.long
-def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():
-    columns = {"*": "auto", "w": {"role": "weight"}}
-    trained = tfcore.fit(rows(0.0), label="y", columns=columns, seed=1)
-    assert trained.metrics["rmse"] < 0.35, trained.metrics
-    assert trained.metrics["label_mean"] < 1
-
-
-@pytest.mark.parametrize(
-    ("weight", "said"),
-    [
-        (-1.0, r"column 'w' weights a row of (train|eval) by -1: a weight is not below 0"),
-        (np.nan, r"column 'w' has no weight for \d+ rows of (train|eval)"),
-        (np.inf, r"column 'w' weights \d+ rows of (train|eval) by inf: a weight is a finite number"),
-    ],
-)
-def test_a_weight_that_cannot_be_one_is_refused(weight, said):
-    with pytest.raises(DataError, match=said):
-        tfcore.fit(rows(weight), label="y", columns={"*": "auto", "w": {"role": "weight"}})

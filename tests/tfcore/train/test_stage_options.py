@@ -156,7 +156,6 @@ def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale_in_calls_o
 
 
 def test_a_model_trained_in_mixed_precision_is_evaluated_and_served_in_float32(examples, every_option, tmp_path):
-    """Trained in bfloat16: tests/tfcore/library/test_fit.py."""
     asked = request(examples, **EVERY)
     trained, result = every_option[0] / "whole", every_option[1]
     assert result["final_loss"] < 0.45
