@@ -152,42 +152,6 @@ class Pipeline:
         with reporting(progress) as report:
             return self._as_run(execute(spec, report, wait_seconds=wait))
 
-    def backtest(
-        self,
-        windows: int = 6,
-        *,
-        window: int | str | None = None,
-        until: str = "latest",
-        wait: float = 0.0,
-        progress: Progress = True,
-    ) -> Table:
-        """Train and judge the pipeline on its past windows, each on the span after it; promotes nothing.
-
-        Returns:
-            A row per window: the primary metric of candidate, champion and baselines, and the verdict.
-        """
-        from flows.execution.studies.backtest import backtest
-
-        with reporting(progress) as report:
-            return backtest(self._spec(window, until, None), report, windows=windows, wait_seconds=wait).table
-
-    def ablate(
-        self,
-        *groups: str | Sequence[str],
-        window: int | str | None = None,
-        until: str = "latest",
-        progress: Progress = True,
-    ) -> Table:
-        """Train without each column, or each group of columns, and compare with the model that has them all."""
-        from flows.execution.studies.ablate import ablate
-
-        names = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
-        with reporting(progress) as report:
-            found = ablate(self._spec(window, until, None), report, groups=names)
-        kept = {"without", "value", "difference", "interval", "outcome", "error"}
-        rows = [row.model_dump(mode="json", include=kept) for row in found.rows]
-        return Table(f"{self.name}: {found.primary} on {found.eval_rows or 0:,} eval rows without a column", rows)
-
     def tune(
         self,
         *,

@@ -73,7 +73,6 @@ LONG = [
     "beam_jobs/transforms/test_row_groups.py",
     "flows/tell/test_page.py",
     "headway/evaluation/results/test_intervals.py",
-    "flows/execution/studies/test_ablate.py",
     "flows/test_own_task.py",
     "docs/test_notebook.py",
     "tfcore/distribute/test_placement.py",

@@ -52,13 +52,10 @@ COMMANDS = {
         "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
     "Experiment": {
-        "backtest": "experiments: train on past windows, and judge each model on the last span of its window; promotes "
-        "nothing",
         "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
         "the train rows decides, never the rows of the gate.",
         "skew": "experiments: compare logged requests with the same rows in the data, value by value\n\nThe exit "
         "code is 3 when more than --max-differing differs.",
-        "ablate": "experiments: train without each column, to see what it is worth",
     },
     "Inspect": {
         "models": "versions.promotion: list the versions of the model, with the champion and the aliases",

@@ -14,42 +14,10 @@ from cyclopts import Parameter
 from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of
 from flows.cli.options import Columns, ModelName, Options, PipelinePath, Positive, RunOptions, Seconds, Share
 from headway.errors import ConfigError
-from headway.messages import agree, counted, ends, listed, number, signed
+from headway.messages import agree, counted, listed
 
 if TYPE_CHECKING:
-    from flows.execution.studies.ablate import Ablation
-    from flows.execution.studies.backtest import Backtest
     from flows.execution.studies.tune import Tuning
-
-
-def backtest(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    windows: Positive = 6,
-    options: RunOptions = RunOptions(),
-) -> int:
-    """Train and judge the pipeline on its past windows.
-
-    Args:
-        windows: how many windows, up to --until; the last span of each judges its model.
-    """
-    from flows.execution.studies.backtest import backtest as run_backtest
-
-    run_spec = run_spec_of(pipeline, options)
-    with reporting(options) as report:
-        result = run_backtest(run_spec, report, windows=windows, wait_seconds=options.wait)
-    return answer(options, result, "\n".join(_backtest_text(result)))
-
-
-def _backtest_text(found: Backtest) -> Iterator[str]:
-    yield found.table.text
-    means = ", ".join(f"{who} {number(value)}" for who, value in found.means.items() if value is not None)
-    over = f" over {counted(found.compared, 'window')} with a champion" if found.compared else ""
-    yield f"means{over}: {means or 'none'}"
-    if found.compared:
-        yield f"better than the champion of its time in {found.candidate_better} of {found.compared} windows"
-    yield "verdicts: " + ", ".join(f"{verdict} {count}" for verdict, count in found.verdicts.items())
 
 
 def tune(
@@ -105,56 +73,6 @@ def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
         run = "headway run" if pipeline == "." else f"headway run {pipeline}"
         overlay = os.path.relpath(str(found.overlay))
         yield f"written to {found.overlay}; {run} --set @{overlay} takes it through the gate"
-
-
-def ablate(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    columns: Columns = None,
-    group: Annotated[tuple[str, ...], Parameter(metavar="A,B")] = (),
-    options: RunOptions = RunOptions(),
-) -> int:
-    """Train without each column.
-
-    Args:
-        columns: features to leave out, one at a time (default: every feature).
-        group: features to leave out together (may be repeated).
-    """
-    from flows.execution.studies.ablate import ablate as run_ablate
-
-    groups: list[tuple[str, ...]] = [(name,) for name in columns or ()]
-    groups += [tuple(name for name in together.split(",") if name) for together in group]
-    if () in (columns, *groups):
-        where = "--group" if () in groups else "--columns"
-        raise ConfigError("names no column", where=where, fix=f"{where} carrier,origin; neither: each feature alone")
-    run_spec = run_spec_of(pipeline, options)
-    with reporting(options) as report:
-        result = run_ablate(run_spec, report, groups=groups, wait_seconds=options.wait)
-    return answer(options, result, "\n".join(_ablate_text(result)))
-
-
-def _ablate_text(found: Ablation) -> Iterator[str]:
-    from flows.tell.rendering.cells import cell, text_table
-
-    metric = str(found.primary)
-    yield f"{found.pipeline}: {metric} on {found.eval_rows or 0:,} eval rows without a column, the one that matters most first"
-    made = {", ".join(row.without): row for row in found.rows if row.error is None}
-    rows: list[dict[str, object]] = [{"without": "(nothing)", metric: cell(found.base.get(metric))}]
-    rows += [
-        {
-            "without": name,
-            metric: cell(row.value),
-            "change": "" if row.difference is None else signed(row.difference),
-            "interval": ends(row.interval, signed),
-            "outcome": row.outcome,
-            "seconds": row.seconds,
-        }
-        for name, row in [*made.items(), ("(nothing, another seed)", found.seed)]
-    ]
-    yield text_table(rows, whole=("without", "interval"))
-    yield from (f"without {', '.join(row.without)}: {row.error}" for row in found.rows if row.error is not None)
-    yield "intervals are of rows; differences as small as that of another seed say nothing"
 
 
 def skew(

@@ -22,7 +22,7 @@ from flows.dag.data_requests import (
     validate_request,
 )
 from flows.dag.fitted_data import Data
-from flows.dag.judging import Judge, fair, gate_request, judges_of, repeats_of, stand_in
+from flows.dag.judging import Judge, fair, gate_request, judges_of, repeats_of
 from flows.dag.model_requests import (
     Candidate,
     evaluate_request,
@@ -160,9 +160,7 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
     yield "train"
 
     again = None
-    if spec.against is not None or spec.alone:
-        champion = None
-    elif champion is not None and next(iter(trained.values())).fingerprint == made:
+    if champion is not None and next(iter(trained.values())).fingerprint == made:
         formats = lacking(data, champion)
         if formats or not spec.force:
             again = champion if already(data, champion, formats, result) else None
@@ -187,20 +185,18 @@ def _dag(window: Window, run: Calls, result: RunResult, freeze: bool) -> Iterato
     others, result.scored = sorted(candidates, key=lambda other: other.seed), candidate.scored
     if champion is not None:
         result.notes += other_rows(data, champion)
-    importance = importance_request(data, candidate) if spec.against is None else None
+    importance = importance_request(data, candidate)
     if importance is not None:
         run(importance, "importance")
     if champion is not None:
         result.champion = champion.number
     judges = [_scored(judge, data, run) for judge in judges_of(data, champion)]
-    if spec.against is not None:
-        judges = [stand_in(spec.against)]
     measured = run(measure_request(data, candidate.scored, fair(data, judges)), "measure")
     result.evaluation = measured.value
     yield "evaluate"
 
     verdict = result.verdict or run(gate_request(data, candidate, others, judges), "gate").value
-    if verdict.promote and spec.against is None:
+    if verdict.promote:
         verdict = _tested(verdict, data, candidate, measured, run, result)
     result.verdict = verdict
     yield "gate"

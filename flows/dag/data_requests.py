@@ -146,11 +146,11 @@ def analyse_request(window: Window, ingested: Spans) -> AnalyseRequest | None:
 def transform_request(
     window: Window, ingested: Spans, statistics: Output[WindowStatistics], analysed: Output[Analysed] | None
 ) -> TransformRequest:
-    pipeline, columns, without = window.pipeline, window.columns, window.run_spec.without
+    pipeline, columns = window.pipeline, window.columns
     transforms = columns.transforms(pipeline.column_configs())
-    read = tuple(c for c in columns.read if c.name in columns.stored and c.name not in without)
+    read = tuple(c for c in columns.read if c.name in columns.stored)
     request = TransformRequest(
-        transforms={name: transform for name, transform in transforms.items() if name not in without},
+        transforms=transforms,
         columns=read,
         task=pipeline.task,
         task_file=window.run_spec.loaded.user_files.get("task"),

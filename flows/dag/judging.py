@@ -74,11 +74,6 @@ def repeats_of(data: Data, judge: Judge) -> list[tuple[dict[str, object], SavedM
     return found
 
 
-def stand_in(scored: Output[Evaluated]) -> Judge:
-    """Another model's evaluation in the champion's place; its version is none of the registry."""
-    return Judge("champion", Version(number=0, path=scored.path, created="", facts={}), scored=scored)
-
-
 def fair(data: Data, judges: Sequence[Judge]) -> dict[str, Output[Evaluated]]:
     """The champion's predictions to be measured beside the candidate's, unless it was trained on these rows."""
     evaluation, digest = data.window.parts["eval"], data.window.split_digest

@@ -70,16 +70,8 @@ class RunSpec:
     """The stage to stop after; None: all the way."""
     alias: str | None = None
     """What to point at a candidate that passes, instead of the champion."""
-    model: str | None = None
-    """The registry's name, where it is not the pipeline's."""
     trial: TrialConfig | None = None
     """Trains as a trial of a study, on the train rows without a holdout of them."""
-    without: frozenset[str] = frozenset()
-    """Raw columns that the model does not see: of an ablation."""
-    against: Output[Evaluated] | None = None
-    """The evaluation of the model to compare with, in place of the champion's: of an ablation."""
-    alone: bool = False
-    """Evaluates the model without the champion beside it: of an ablation."""
     prepared: Prepared | None = None
     reason: str | None = None
     """Why somebody promotes it; the registry's history has it before the gate's reasons."""
@@ -88,7 +80,7 @@ class RunSpec:
 
     @property
     def registry(self) -> Registry:
-        return Registry(self.store, self.model or self.loaded.pipeline.name)
+        return Registry(self.store, self.loaded.pipeline.name)
 
     @property
     def chosen_window(self) -> ChosenWindow:

@@ -87,24 +87,6 @@ def test_versions_are_named_moved_and_compared(ran):
     assert len(pipeline.clean()) == 0
 
 
-def test_a_backtest_is_a_row_per_window(ran):
-    pipeline, run, _ = ran
-    (row,) = pipeline.backtest(1, progress=False)  # that window was trained already
-    assert row["until"] == "2013-04" and row["candidate"] == run.metrics["auc"] and "constant" in row
-    assert pipeline.champion.number == 1
-
-
-@pytest.mark.slow
-def test_ablate_is_a_row_for_each_group_with_what_its_lack_costs(ran):
-    pipeline, run, _ = ran
-    table = pipeline.ablate(["dep_delay", "origin"], progress=False)  # the model with all of them was trained already
-    (row,) = table
-    assert row["without"] == ["dep_delay", "origin"] and row["outcome"] != "better"
-    assert row["value"] - run.metrics["auc"] == pytest.approx(row["difference"]) and row["difference"] < -0.05
-    assert "flights: auc on" in table.title and ">dep_delay, origin</t" in table._repr_html_()
-    assert table.to_arrow().num_rows == 1 and pipeline.champion.number == 1
-
-
 @pytest.mark.slow
 def test_tune_is_what_its_command_prints(ran):
     pytest.importorskip("optuna")

@@ -1,1 +1,1 @@
-"""Several runs of a pipeline that answer one question: backtest, tune, ablate."""
+"""Several runs of a pipeline that answer one question: tune."""

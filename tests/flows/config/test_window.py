@@ -66,9 +66,7 @@ COMMANDS = [
         ["watch", "--once"],
         ["monitor", "--retrain"],
         ["backfill", "--from", "2024-05"],
-        ["backtest", "--windows", "1"],
         ["tune"],
-        ["ablate"],
     ),
     ["export-examples", "--output", "examples"],
 ]
@@ -93,12 +91,10 @@ def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(comm
     assert typed() == MONTHS
 
 
-@pytest.mark.parametrize("call", ["run", "plan", "backtest", "tune", "ablate"])
+@pytest.mark.parametrize("call", ["run", "plan", "tune"])
 def test_python_takes_it_too(call, churn):
     def called(**parameters):
-        return _spans(
-            getattr(from_python.open(folder), call), **parameters, **({"windows": 1} if call == "backtest" else {})
-        )
+        return _spans(getattr(from_python.open(folder), call), **parameters)
 
     folder = churn(window="3m")
     assert called() == MONTHS[-3:] and called(window=2) == MONTHS[-2:] and called(window="all") == MONTHS
