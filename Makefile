@@ -125,6 +125,7 @@ bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an h
 	$(PYTHON) bench/leaks.py
 	$(PYTHON) bench/width.py
 	$(PYTHON) bench/capacity.py
+	$(PYTHON) bench/walks.py
 
 $(STAMP)-docs: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -20,7 +20,6 @@ SHORT = {
 """Their command lines, of those that take less than two processor seconds."""
 LONG = {
     "capacity": "--quick --scale 0.02",
-    "dashboard": "--runs 2 --versions 2",
     "data_access": "--only draws --seconds 0.01",
     "gate": "--rows 2000 --repetitions 1",
     "gate_trained": "--seeds 1 --samples 1 --rows 4000 --only equal",
@@ -39,6 +38,7 @@ LONG = {
     "storage": "--shards 2 --megabytes 1 --latency 0",
     "text": "--rows 1000 --rounds 1",
     "train": "--only naive --batch 256 --seconds 0.1 --rounds 1",
+    "walks": "--only run",
     "width": "--columns 3",
 }
 ELSEWHERE = {"hostile", "orchestration"}
@@ -105,6 +105,11 @@ def test_the_job_as_a_pipeline_promotes_a_model(monthly, tmp_path):
     data.symlink_to(monthly)
     job.write_text((JOBS / "headway.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     assert '"promoted"' in started("-m", "flows.cli", "run", job, "--window", "3", "--json")
+
+
+@pytest.mark.server
+def test_the_walk_of_a_deployment_starts():
+    assert "to the champion" in started(BENCH / "walks.py", "--only", "deployment")
 
 
 @pytest.mark.server
