@@ -120,7 +120,7 @@ def child(*arguments: str) -> str:
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """(pid, the model's address, lines printed to stderr) of `headway serve` on a free port; it logs no requests."""
+    """(pid, the model's address, lines printed to stderr) of `headway serve` on a free port."""
     command = [
         sys.executable,
         "-P",
@@ -131,8 +131,6 @@ def serving(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
         "--port",
         "0",
         "--json",
-        "--log-rate",
-        "0",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None and server.stderr is not None

@@ -1,4 +1,4 @@
-"""The Prefect flow of `headway monitor`: drift of new spans, skew of requests, the champion on labels that came since.
+"""The Prefect flow of `headway monitor`: drift of new spans, the champion on labels that came since.
 
 prefect deployment run 'monitor/flights' -p retrain=true
 """
@@ -20,7 +20,7 @@ from headway.messages import counted
 
 @flow(name="monitor", persist_result=False, log_prints=True)
 def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
-    """Hold new spans and logged requests against the champion's window, and the champion against labels that came since.
+    """Hold new spans against the champion's window, and the champion against labels that came since.
 
     Args:
         pipeline: a pipeline.yaml or its folder; relative to the flow run's working directory.

@@ -35,8 +35,8 @@ COMMANDS = {
         "backfill": "operations.span_commands: train and judge a model for each of several past windows; promotes none without "
         "--promote",
         "predict-spans": "operations.span_commands: predict each complete span that has no predictions yet, with the champion",
-        "monitor": "operations.span_commands: check new spans for drift, logged requests for skew, and the champion on new "
-        "labels\n\nThe exit code is 3 when there is an alarm.",
+        "monitor": "operations.span_commands: check new spans for drift, and the champion on new labels\n\n"
+        "The exit code is 3 when there is an alarm.",
         "deploy": "operations.deploying_commands: create or update the deployments, schedules and alarms of pipelines on a "
         "Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
         "undeploy": "operations.deploying_commands: remove pipelines from the Prefect server; their stores and past runs stay",
@@ -54,8 +54,6 @@ COMMANDS = {
     "Experiment": {
         "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
         "the train rows decides, never the rows of the gate.",
-        "skew": "experiments: compare logged requests with the same rows in the data, value by value\n\nThe exit "
-        "code is 3 when more than --max-differing differs.",
     },
     "Inspect": {
         "models": "versions.promotion: list the versions of the model, with the champion and the aliases",

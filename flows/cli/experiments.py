@@ -1,20 +1,14 @@
-"""Commands that train the pipeline several times to learn something about it, and the one that holds logged requests
-against the data; they promote nothing unless asked to.
-"""
+"""`headway tune`: trains the pipeline with several settings; promotes nothing."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from flows.cli.commands import answer, load_pipeline, reporting, run_spec_of
-from flows.cli.options import Columns, ModelName, Options, PipelinePath, Positive, RunOptions, Seconds, Share
-from headway.errors import ConfigError
-from headway.messages import agree, counted, listed
+from flows.cli.commands import answer, reporting, run_spec_of
+from flows.cli.options import PipelinePath, Positive, RunOptions, Seconds
+from headway.messages import counted
 
 if TYPE_CHECKING:
     from flows.execution.studies.tune import Tuning
@@ -73,67 +67,3 @@ def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
         run = "headway run" if pipeline == "." else f"headway run {pipeline}"
         overlay = os.path.relpath(str(found.overlay))
         yield f"written to {found.overlay}; {run} --set @{overlay} takes it through the gate"
-
-
-def skew(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    input: Annotated[str, Parameter(metavar="PATH")],
-    requests: Annotated[tuple[Path, ...], Parameter(metavar="FILE")] = (),
-    key: Columns = None,
-    model: ModelName = "champion",
-    format: str | None = None,
-    max_differing: Share = 0.01,
-    options: Options = Options(),
-) -> int:
-    """Compare logged requests with the same rows in the data.
-
-    Args:
-        input: the data that hold the requested rows: a file, a folder or a glob.
-        requests: files of logged requests (default: all that headway serve logged in this store).
-        key: the columns that identify a row (default: the pipeline's keys).
-        model: the version whose predictions are compared, or the folder of a SavedModel.
-        format: the format of --input (default: the pipeline's).
-        max_differing: the share of rows in which a column may differ.
-    """
-    from flows.scoring.request_skew import request_skew
-
-    missing = [str(path) for path in requests if not path.is_file()]
-    if missing:
-        fix = "name files of JSON lines, as headway serve --log-rate SHARE writes them; without --requests all of them are read"
-        raise ConfigError(
-            f"{listed(missing)} {agree(len(missing), 'is not a file', 'are not files')}", where="--requests", fix=fix
-        )
-    loaded = load_pipeline(pipeline, options)
-    with reporting(options) as report:
-        result = request_skew(
-            loaded,
-            requests=requests,
-            input=input,
-            keys=key or (),
-            model=model,
-            monitor=report.monitor("predict"),
-            format=format,
-            limit=max_differing,
-        )
-    return answer(options, result, "\n".join(_skew_text(result)), 3 if result["findings"] else 0)
-
-
-def _skew_text(result: dict[str, Any]) -> Iterator[str]:
-    rows, joined = result["rows"], result["joined"]
-    which = f"version {result['version']}" if result["version"] else "the model"
-    yield f"{joined:,} of {counted(rows, 'logged row')} that {which} answered are in the data, by {', '.join(result['keys'])}"
-    if result["ambiguous"]:
-        yield f"  {counted(result['ambiguous'], 'row')} left out: several rows of the data have the key"
-    if result["other_versions"]:
-        yield f"  {counted(result['other_versions'], 'row')} left out: another version answered"
-    if result["unfit"]:
-        yield f"  {counted(result['unfit'], 'row')} left out: without a key, or with a value that does not fit"
-    if result["not_compared"]:
-        yield f"  not compared, as they have several values per row: {', '.join(result['not_compared'])}"
-    yield from (f"  {found['message']}" for found in result["findings"])
-    if not result["findings"]:
-        predictions = "" if result["predictions"] is None else " and the predictions"
-        share = f"{result['limit']:.3g}"
-        yield f"  all {counted(len(result['columns']), 'column')}{predictions} agree, in all but at most {share} of the rows"

@@ -7,9 +7,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
-from flows.cli.options import Count, Limit, Options, Pause, PipelinePath, Positive, Share
+from flows.cli.options import Count, Limit, Options, Pause, PipelinePath, Positive
 from flows.config.extras import require
-from headway.errors import ConfigError
 from headway.messages import counted, now
 
 MIB = 1 << 20
@@ -22,15 +21,10 @@ def serve(
     host: str = "127.0.0.1",
     port: Count = 8501,
     version: str | None = None,
-    max_batch: Positive = 1024,
-    max_queue: Positive = 16_384,
     max_request_mib: Annotated[Limit, Parameter(metavar="MIB")] = 32.0,
     max_rows: Positive = 16_384,
     max_cells: Positive = 1_000_000,
-    max_connections: Positive = 1000,
     allow_host: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
-    gpu: bool = False,
-    log_rate: Share = 0.01,
     reload_seconds: Pause = 2.0,
     options: Options = Options(),
 ) -> int:
@@ -40,24 +34,18 @@ def serve(
         host: the address to listen on; 0.0.0.0: all addresses of this machine.
         port: the port; 0 takes any that is free.
         version: serve this version and no other: a number, previous or an alias (default: always the champion).
-        max_batch: the most rows of one call of the model.
-        max_queue: the most rows that wait; requests beyond that are answered 503.
         max_request_mib: the largest request; a larger one is answered 413.
         max_rows: the most rows of one request; a larger one is answered 413.
         max_cells: the most values of one request or answer, lists filled up to the longest; a larger one is answered 413.
-        max_connections: the most connections; then those that sent no whole request make room.
         allow_host: a name by which clients reach the server, besides localhost, this machine's name and IP addresses;
             '*': any, also that of a web page.
-        gpu: predict on the GPU; without it, on the CPU, as the replay did.
-        log_rate: the share of rows that is logged, in requests/ of the store; 0 logs none.
         reload_seconds: how often to look for a new champion.
     """
     loaded, store = store_of(pipeline, options)
     require("serve", where="headway serve")
     from tfcore.serving.server import BACKLOG, address, bound, run
 
-    if not gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # on the CPU, as the replay predicted
     with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
         from headway.process_tuning import give_back_large, uncollected
 
@@ -67,36 +55,26 @@ def serve(
             from tfcore.serving.app import ServeOptions, make_app
             from tfcore.serving.champion_watch import ChampionWatch
             from tfcore.serving.refusals import RequestLimits
-            from tfcore.serving.request_log import RequestLog
-            from tfcore.serving.served_model import has_gpu
 
         from headway.registry.registry import Registry
 
-        if gpu and not has_gpu():
-            raise ConfigError("TensorFlow finds no GPU", where="--gpu", fix="leave it out, or see headway doctor")
         watch = ChampionWatch(Registry(store, loaded.pipeline.name), version=version, say=_say)
-        log = RequestLog(store, loaded.pipeline.name, rate=log_rate, say=_say)
         limits = ServeOptions(
-            max_batch=max_batch,
-            max_queue=max_queue,
             max_request_bytes=int(max_request_mib * MIB),
             limits=RequestLimits(rows=max_rows, cells=max_cells),
             hosts=(host, *allow_host),
             reload_seconds=reload_seconds,
         )
-        app = make_app(watch, log, limits, _say)
+        app = make_app(watch, limits, _say)
         url = f"{address(listener)}/v1/models/{loaded.pipeline.name}"
-        started = {"url": url, "version": watch.model.version, "log": store.shown(log.folder) if log_rate else None}
+        started = {"url": url, "version": watch.model.version}
         text = f"version {watch.model.version} at {url}:predict; Ctrl-C ends it"
-        text += f"; {100 * log_rate:.3g}% of the rows are logged in {store.shown(log.folder)}" if log_rate else ""
         listener.listen(BACKLOG)  # from here on a client may connect
         answer(options, started, text)
         sys.stdout.flush()
-        run(app, listener, max_connections)
+        run(app, listener)
         count = app.state.answers.requests
-    _say(
-        f"ended; {counted(count, 'request')} answered by {counted(app.state.answers.batcher.batches, 'call')} of the model"
-    )
+    _say(f"ended; {counted(count, 'request')} answered")
     return 0
 
 

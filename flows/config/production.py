@@ -134,7 +134,7 @@ class ScheduleConfig(Frozen):
     )
     predict: Timing | None = Field(default=None, description="when the champion predicts new spans, each once")
     monitor: Timing | None = Field(
-        default=None, description="when the champion is checked for drift, skew and decay on new spans"
+        default=None, description="when the champion is checked for drift and decay on new spans"
     )
     timezone: Zone = Field(default="UTC", description="of every cron expression that names none")
 

@@ -1,4 +1,4 @@
-"""Watches over the champion: drift of new spans, skew of served requests, and its metrics on labels that came since.
+"""Watches over the champion: drift of new spans, and its metrics on labels that came since.
 
     result = check_champion(run_spec, report)
     result.alarms                  # ["2013-05: column 'dep_delay' ...", "2013-05: the champion has become worse: ..."]
@@ -23,13 +23,12 @@ from flows.dag.step import Output, output_of
 from flows.execution.engine import Engine
 from flows.production.champion_stages import score
 from flows.production.new_spans import landed
-from flows.production.span_predictions import glob_of, source_of, watch_of
+from flows.production.span_predictions import source_of, watch_of
 from flows.production.state_files import CheckedSpan, MonitorState
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
-from flows.scoring.request_skew import request_skew
 from headway.config import Frozen
-from headway.errors import ConfigError, DataError, StoreError
+from headway.errors import StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
@@ -44,7 +43,6 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.drift import distances, drift
-from headway.validation.request_rows import FOLDER
 from headway.validation.serving import span_statistics
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.metadata import describe_model
@@ -62,8 +60,6 @@ class Monitored(Frozen):
     pipeline: str
     champion: int
     spans: tuple[CheckedSpan, ...] = ()
-    skew: tuple[str, ...] | None = None
-    """What requests differ in; None: they were not compared."""
     waiting: dict[str, str] = Field(default={})
     """By span: what it waits for."""
     notes: tuple[str, ...] = ()
@@ -74,8 +70,7 @@ class Monitored(Frozen):
     @property
     def alarms(self) -> list[str]:
         """Sentences."""
-        found = [f"{each.span}: {text}" for each in self.spans for text in each.alarms]
-        return found + [f"requests: {text}" for text in self.skew or ()]
+        return [f"{each.span}: {text}" for each in self.spans for text in each.alarms]
 
     @property
     def lines(self) -> list[str]:
@@ -145,12 +140,10 @@ class _Check:
                 self._keep(found)
                 # drift that was found before was told then
                 told.append(found if before is None else found.model_copy(update={"drift": ()}))
-        skew = self._skew(told[-1].span) if told and told[-1].span in labelled.complete else None
         return Monitored(
             pipeline=self._pipeline.name,
             champion=self._champion.number,
             spans=tuple(told),
-            skew=skew,
             waiting={**unlabelled.waiting, **labelled.waiting},
             notes=tuple(dict.fromkeys(self._notes)),
         )
@@ -248,19 +241,3 @@ class _Check:
         if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")
         return self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1, "thresholds": thresholds})
-
-    def _skew(self, span: str) -> tuple[str, ...] | None:
-        """What logged requests differ in from the rows of a span; None where there are none, or none of them is in it."""
-        folder = self._spec.store.root / FOLDER / self._pipeline.name
-        if not any(folder.rglob("*.jsonl")):
-            return None
-        glob = glob_of(self._pipeline.source, span)
-        monitor = self._report.monitor("skew")
-        try:
-            found = request_skew(
-                self._spec.loaded, requests=[], input=glob, keys=(), model=str(self._champion.number), monitor=monitor
-            )
-        except (ConfigError, DataError) as error:
-            self._notes.append(f"requests were not compared: {error.problem}")
-            return None
-        return tuple(finding["message"] for finding in found["findings"])

@@ -36,7 +36,7 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
     "read": "the columns that are read",
     "module": "your Python module",
     "file": "a file of the pipeline",
-    "serving": "the file of logged requests",
+    "serving": "the file of serving rows",
     "rolled_back": "the list of rolled-back versions",
     "export": "the exported model",
     "slices": "the list of slices",

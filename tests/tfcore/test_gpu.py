@@ -20,7 +20,6 @@ from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import op_determinism
 from tfcore.runtime.tensorflow_process import Child
-from tfcore.serving.served_model import ServedModel
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train, train_placed
@@ -199,13 +198,6 @@ def test_without_determinism_a_user_s_embedding_is_compiled(examples, tmp_path):
     result = train(asked, tmp_path / "out", lines)
     assert result["jit"] == "jit", lines.lines
     assert result["steps_per_second"] > 500 and op_determinism()
-
-
-def test_what_is_served_on_a_gpu_is_compared_with_the_cpu(served_once):
-    model = ServedModel(served_once / "store/models/flights/1/saved_model", "flights", 1)
-    model.warm_up()
-    assert "GPU" in model._functions["serving_default"].variables[0].device
-    assert "the GPU predicts what the CPU does" in model.check_gpu()
 
 
 USERS = """

@@ -1,1 +1,1 @@
-"""Answers TensorFlow Serving's REST API for the champion: requests, micro-batches, reload, the log of requests."""
+"""Answers TensorFlow Serving's REST API for the champion: requests, limits, reload."""

@@ -1,6 +1,6 @@
 """TensorFlow Serving's REST API over one model, as an ASGI application.
 
-    app = make_app(watch, log, ServeOptions(max_batch=256))
+    app = make_app(watch, ServeOptions())
 
     POST /v1/models/NAME[/versions/N]:predict|:classify|:regress
     GET  /v1/models/NAME[/versions/N][/metadata]
@@ -11,32 +11,34 @@ The requests and answers are described at https://www.tensorflow.org/tfx/serving
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 from fastapi import FastAPI, Request, Response
+from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from headway.errors import HeadwayError
-from headway.messages import counted
 from tfcore.export.signatures import DEFAULT, NULLABLE
 from tfcore.serving.champion_watch import ChampionWatch
 from tfcore.serving.guard import Guard
-from tfcore.serving.micro_batcher import MicroBatcher
 from tfcore.serving.refusals import Busy, NotServed, RequestError, RequestLimits, TooLarge, answered
 from tfcore.serving.request_body import most_values, parsed
 from tfcore.serving.request_json import Rows
-from tfcore.serving.request_log import RequestLog
 from tfcore.serving.response_json import Form, answer
 from tfcore.serving.served_model import ServedModel
 
 MIB = 1 << 20
 SMALL_BYTES, SMALL_CELLS = 32 << 10, 10_000
 """A request of at most so many takes a few milliseconds, and counts toward no limit of the server's memory."""
+MAX_BATCH, MAX_WAITING = 1024, 16_384
+"""Rows of one call of the model, and rows that may wait for one; more are answered 503."""
+MODEL_THREADS = 2
 MOST_LETTERS = 1000
 """Of an error."""
 T = TypeVar("T")
@@ -46,10 +48,6 @@ T = TypeVar("T")
 class ServeOptions:
     """Limits of a server."""
 
-    max_batch: int = 1024
-    """Rows of one call of the model."""
-    max_queue: int = 16_384
-    """Rows that may wait for the model; more are answered 503."""
     max_request_bytes: int = 32 * MIB
     """A larger body is answered 413; where the bodies under way are more together, all but small ones are answered 503."""
     limits: RequestLimits = field(default_factory=RequestLimits)
@@ -60,6 +58,33 @@ class ServeOptions:
     """How often the registry is asked for the champion."""
 
 
+class Waiting:
+    """The rows and values of requests that wait for the model or are in it."""
+
+    def __init__(self) -> None:
+        self._rows = self._cells = 0
+
+    @contextlib.contextmanager
+    def taking(self, rows: Rows, limits: RequestLimits) -> Iterator[None]:
+        """Count the rows inside.
+
+        Raises:
+            Busy: too many wait already.
+        """
+        for waiting, more, most, what in (
+            (self._rows, rows.count, MAX_WAITING, "rows"),
+            (self._cells, rows.cells, 2 * limits.cells, "values"),
+        ):
+            if waiting and waiting + more > most:
+                problem = f"{waiting:,} {what} wait already, and the limit is {most:,}"
+                raise Busy(problem, fix="send the request again later")
+        self._rows, self._cells = self._rows + rows.count, self._cells + rows.cells
+        try:
+            yield
+        finally:
+            self._rows, self._cells = self._rows - rows.count, self._cells - rows.cells
+
+
 class Answers:
     """The handlers of the addresses.
 
@@ -67,16 +92,14 @@ class Answers:
         say: takes a line for a person: a bug of the server's.
     """
 
-    def __init__(self, watch: ChampionWatch, log: RequestLog, options: ServeOptions, say: Callable[[str], None]):
-        self.batcher = MicroBatcher(
-            max_batch=options.max_batch,
-            max_queue=options.max_queue,
-            max_cells=options.limits.cells,
-        )
+    def __init__(self, watch: ChampionWatch, options: ServeOptions, say: Callable[[str], None]):
         self.requests = 0
-        self._watch, self._log, self._options, self._say = watch, log, options, say
+        self._watch, self._options, self._say = watch, options, say
         self._bytes = 0
+        self._model_pool = ThreadPoolExecutor(MODEL_THREADS, thread_name_prefix="model")
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="large-requests")  # one: each may take much memory
+        self._waiting = {True: Waiting(), False: Waiting()}
+        """Of requests of more than a batch and of others: neither takes the other's place."""
 
     async def post(self, request: Request, *, verb: str) -> Response:
         """Answer predict, classify or regress."""
@@ -94,16 +117,22 @@ class Answers:
             inputs = len(model.signatures[DEFAULT].inputs)
             is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_CELLS
             rows, form = await self._run(is_small, self._read, model, verb, body)
-            outputs = await self.batcher.predict(model, rows)
+            outputs = await self._predict(model, rows)
         finally:
             self._bytes -= size
-        await self._run(is_small and rows.cells <= SMALL_CELLS, self._log.add, model, rows, outputs)
         count = sum(array.size for array in outputs.values())
         self._options.limits.check_cells(count, f"the answer has {count:,} values")
         return _json(await self._run(count <= SMALL_CELLS, answer, form, outputs, model.metadata.classes))
 
+    async def _predict(self, model: ServedModel, rows: Rows) -> dict[str, NDArray[Any]]:
+        """The model's outputs, from a thread; a request of several calls waits in the thread of large ones."""
+        is_large = rows.count > MAX_BATCH
+        with self._waiting[is_large].taking(rows, self._options.limits):
+            pool = self._pool if is_large else self._model_pool
+            return await asyncio.get_running_loop().run_in_executor(pool, called, model, rows)
+
     def close(self) -> None:
-        self.batcher.close()
+        self._model_pool.shutdown()
         self._pool.shutdown()
 
     async def _run(self, at_once: bool, function: Callable[..., T], *arguments: Any) -> T:
@@ -165,6 +194,15 @@ class Answers:
             raise Busy(f"requests of {self._bytes / MIB:.0f} MiB are under way", fix="send the request again later")
 
 
+def called(model: ServedModel, rows: Rows) -> dict[str, NDArray[Any]]:
+    """The model's outputs for a request, by one call for every `MAX_BATCH` rows."""
+    parts = [
+        model.call(rows.signature, {name: a[at : at + MAX_BATCH] for name, a in rows.arrays.items()} | rows.arguments)
+        for at in range(0, rows.count, MAX_BATCH)
+    ]
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def read_request(
     model: ServedModel,
     verb: str,
@@ -181,24 +219,14 @@ def read_request(
     value = parsed(body, limits, most_bytes)
     allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
     for key in value:
-        if key not in (*allowed, "signature_name", "keys"):
-            fix = f"there is: signature_name, keys, {', '.join(allowed)}"
+        if key not in (*allowed, "signature_name"):
+            fix = f"there is: signature_name, {', '.join(allowed)}"
             raise RequestError(f"a request to :{verb} has no key {key!r}", fix=fix)
     named = value.get("signature_name", "")
     if not isinstance(named, str):
         raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
     read = _of_predict if verb == "predict" else partial(_of_examples, verb=verb)
-    rows, form = read(model, value, named, limits)
-    return _with_keys(rows, value["keys"]) if "keys" in value else rows, form
-
-
-def _with_keys(rows: Rows, keys: Any) -> Rows:
-    """The rows with the client's names of them, which are logged."""
-    if not isinstance(keys, list) or len(keys) != rows.count:
-        found = f"has {counted(len(keys), 'key')}" if isinstance(keys, list) else "is not a list"
-        fix = "send one for each row, or leave it out"
-        raise RequestError(f"{found}, and there are {counted(rows.count, 'row')}", where="keys", fix=fix)
-    return replace(rows, keys=keys)
+    return read(model, value, named, limits)
 
 
 def _of_predict(model: ServedModel, value: dict[str, Any], named: str, limits: RequestLimits) -> tuple[Rows, Form]:
@@ -245,12 +273,11 @@ def _error(status: int, text: str) -> Response:
 
 def make_app(
     watch: ChampionWatch,
-    log: RequestLog,
     options: ServeOptions = ServeOptions(),
     say: Callable[[str], None] = lambda line: None,
 ) -> FastAPI:
-    """The application; its `state.answers` counts requests. It ends the watch and the log when it ends."""
-    answers = Answers(watch, log, options, say)
+    """The application; its `state.answers` counts requests. It ends the watch when it ends."""
+    answers = Answers(watch, options, say)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -258,7 +285,6 @@ def make_app(
         yield
         watch.stop()
         answers.close()
-        log.close()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     app.state.answers = answers

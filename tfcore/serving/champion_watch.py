@@ -19,7 +19,7 @@ from headway.errors import HeadwayError
 from headway.registry.leases import reading
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
-from tfcore.serving.served_model import ServedModel, has_gpu
+from tfcore.serving.served_model import ServedModel
 
 MOST_SECONDS = 60.0
 """Between two tries of a champion that cannot be loaded."""
@@ -82,8 +82,6 @@ class ChampionWatch:
             self._registry.store.localize([version.saved_model])
             model = ServedModel(version.saved_model, self._registry.name, version.number)
             model.warm_up()
-            if has_gpu():
-                self._say(model.check_gpu())
             return model, stack.pop_all()
 
     def _run(self, seconds: float) -> None:

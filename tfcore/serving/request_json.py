@@ -13,8 +13,8 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,18 +55,10 @@ class Rows:
     """By input, [rows], [rows, n] or [rows, longest]; texts are objects of bytes."""
     arguments: dict[str, Array] = field(default_factory=dict)
     """Inputs that are one value for the whole request."""
-    keys: list[Any] | None = None
-    """What the client calls each row; logged, and not read by the model."""
 
     @property
     def cells(self) -> int:
         return sum(array.size for array in self.arrays.values())
-
-    def take(self, places: NDArray[np.int64]) -> Self:
-        """The rows at these places."""
-        arrays = {name: array[places] for name, array in self.arrays.items()}
-        keys = None if self.keys is None else [self.keys[at] for at in places.tolist()]
-        return replace(self, count=len(places), arrays=arrays, keys=keys)
 
 
 class SignatureReader:

@@ -21,7 +21,6 @@ from headway.process import owned
 from headway.process_tuning import uncollected
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.predictor import WIDE
-from tfcore.export.replay.replay_stage import BOUND
 from tfcore.export.signatures import DEFAULT, Signature, Tensor
 from tfcore.runtime.tf_import import startup
 from tfcore.serving.refusals import RequestError, RequestLimits
@@ -35,7 +34,6 @@ with startup():
     from tfcore.graph.op_errors import why
 
 SIGNATURES = Path("assets.extra") / "signatures.json"
-CHECKED_ROWS, _CPU = 64, "/CPU:0"
 WARM_ROWS = (1, 2)
 """Batches that warm a model up: the first calls of a signature cost most of a second."""
 
@@ -51,7 +49,8 @@ class ServedModel:
         self.name, self.version, self.path = name, version, path
         self.metadata: ModelMetadata = describe_model(path)
         self.signatures = _signatures(path)
-        _prepare_devices(len(self.metadata.columns))
+        if owned() and len(self.metadata.columns) > WIDE:
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
             with uncollected():
                 self._model = tf.saved_model.load(str(path))
@@ -100,41 +99,6 @@ class ServedModel:
                     except tf.errors.OpError as error:
                         raise StoreError(f"{name} fails: {_reason(error)}", where=str(self.path)) from None
 
-    def check_gpu(self) -> str:
-        """Compare predictions of made-up rows with those of the CPU, where the replay checked the model; a line for a person.
-
-        Raises:
-            StoreError: they differ by more than the replay allows.
-        """
-        with tf.device(_CPU), uncollected():
-            there = tf.saved_model.load(str(self.path)).signatures
-        random, compared, largest = np.random.default_rng(0), 0, 0.0
-        for name, signature in self.signatures.items():
-            arrays = {tensor.name: _made_up(tensor, CHECKED_ROWS, random) for tensor in signature.inputs}
-            try:
-                found = self.call(name, arrays)
-            except RequestError:  # such rows would have to be images, or Examples
-                continue
-            with tf.device(_CPU):
-                expected = {key: value.numpy() for key, value in there[name](**_tensors(arrays)).items()}
-            for output, values in expected.items():
-                if values.dtype.kind == "f":
-                    same = (found[output] == values) | (np.isnan(found[output]) & np.isnan(values))  # infinity, too
-                    with np.errstate(invalid="ignore"):
-                        apart = np.abs(found[output] - values) / np.maximum(1.0, np.abs(values))
-                    apart = np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
-                    largest, compared = max(largest, float(np.max(apart, initial=0.0))), compared + 1
-        if not compared:
-            return "the GPU's predictions were not compared with the CPU's: made-up rows are not images"
-        if not largest <= BOUND:
-            raise StoreError(
-                f"gives other predictions on this GPU than on the CPU, where its replay checked it: they differ by up to "
-                f"{largest:.2g} (bound {BOUND:.0e})",
-                where=str(self.path),
-                fix="serve it without --gpu",
-            )
-        return f"the GPU predicts what the CPU does: {CHECKED_ROWS} made-up rows differ by up to {largest:.1e}"
-
     @functools.cached_property
     def times(self) -> dict[str, str]:
         """What a request sends for each date and time, by its input."""
@@ -166,35 +130,10 @@ def _signatures(path: Path) -> dict[str, Signature]:
         raise StoreError(f"is damaged: {str(error).splitlines()[0]}", where=str(path / SIGNATURES)) from None
 
 
-def has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
-
-
-def _prepare_devices(columns: int) -> None:
-    """Let TensorFlow allocate GPU memory as needed, since a training may run beside this process; products are exact, as
-    in the training and in the replay."""
-    if not owned():
-        return
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    with contextlib.suppress(RuntimeError):  # it computed something before: its devices stay as they are
-        for device in tf.config.list_physical_devices("GPU"):
-            tf.config.experimental.set_memory_growth(device, True)
-    if columns > WIDE:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
 def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tf.Tensor]:
     return {
         name: tf.constant(array, tf.string if array.dtype == np.object_ else None) for name, array in arrays.items()
     }
-
-
-def _made_up(tensor: Tensor, rows: int, random: np.random.Generator) -> NDArray[Any]:
-    """Return random values for a tensor; texts are digits."""
-    values = random.normal(0.0, 10.0, _shape(tensor, rows))
-    if tensor.dtype == "string":
-        return np.array([b"%d" % abs(value) for value in values.ravel()], object).reshape(values.shape)
-    return np.abs(values).astype(tensor.dtype) if tensor.dtype != "float32" else values.astype(np.float32)
 
 
 def _shape(tensor: Tensor, rows: int) -> list[int]:

@@ -107,6 +107,6 @@ def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
     return _Server(config)
 
 
-def run(app: Any, listener: socket.socket, connections: int = CONNECTIONS) -> None:
+def run(app: Any, listener: socket.socket) -> None:
     """Serve until a signal asks for the end."""
-    make_server(app, connections).run(sockets=[listener])
+    make_server(app).run(sockets=[listener])

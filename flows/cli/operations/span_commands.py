@@ -163,7 +163,7 @@ def monitor(
     retrain: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """Hold new spans and logged requests against the champion's window, and the champion against labels that came since.
+    """Hold new spans against the champion's window, and the champion against labels that came since.
 
     It ends with 3 when there is an alarm.
 

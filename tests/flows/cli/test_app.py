@@ -137,7 +137,6 @@ MISSING = {
         "'gone' is neither",
         "folder of a SavedModel",
     ),
-    ("skew", "--input", "d.csv", "--requests", "gone.jsonl"): ("--requests: gone.jsonl is not a file", "JSON lines"),
     ("init", "gone.csv", "--folder", "new"): ("gone.csv: there is no such file or folder", "check the path"),
     ("run", "--set", "source.path=gone.csv"): ("no file matches", "check the path"),
     ("run", "--set", "model.name=gone:net"): ("gone.py, which does not exist", "put the module beside"),

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 
@@ -23,7 +21,7 @@ def ask(url, body=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_champion_is_served_until_a_signal_asks_for_the_end(served, fork_server, number):
-    with serving(served, "--log-rate", "1", start=fork_server.start) as server:
+    with serving(served, start=fork_server.start) as server:
         assert server.version == 1 and ask(server.url)["model_version_status"][0]["version"] == "1"
         row = {"hour": 7, "carrier": "UA"}
         asked = {"signature_name": "serving_nullable", "instances": [row]}
@@ -32,9 +30,7 @@ def test_the_champion_is_served_until_a_signal_asks_for_the_end(served, fork_ser
         os.kill(server.process.pid, number)
         assert server.process.wait(20) == 0 and time.monotonic() - began < 5
         errors = server.process.stderr.read().decode()
-        assert "Traceback" not in errors and "ended; 1 request answered by 1 call of the model" in errors, errors
-    (log,) = (served / "store" / "requests").rglob("*.jsonl")
-    assert json.loads(log.read_text())["instances"] == [row]
+        assert "Traceback" not in errors and "ended; 1 request answered" in errors, errors
 
 
 def test_a_port_in_use_and_options_that_cannot_be_are_told_before_anything_is_loaded(served_once, typed):
@@ -46,8 +42,7 @@ def test_a_port_in_use_and_options_that_cannot_be_are_told_before_anything_is_lo
         "  fix: --port names another (0: any that is free), or end the other process\n"
     )
     for options, words in (
-        (["--log-rate", "2"], "--log-rate: '2' is not a share from 0 to 1"),
-        (["--max-batch", "0"], "--max-batch: '0' is not a whole number of 1 or more"),
+        (["--max-rows", "0"], "--max-rows: '0' is not a whole number of 1 or more"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid:8501: is not an address"),
         (["--port", "70000"], "--port: 70000 is not a port"),
     ):
@@ -60,22 +55,3 @@ def test_without_a_store_or_a_champion_there_is_nothing_to_serve(served, typed):
     assert "there is no champion yet" in done.stderr and "headway run promotes one" in done.stderr
     done = typed("serve", served, "--port", "0", "--version", "9", check=5)
     assert "version 9 does not exist or is damaged" in done.stderr
-
-
-@pytest.mark.long
-def test_a_gpu_is_used_only_when_it_is_asked_for_and_must_be_there_then(served_once, typed, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert "--gpu: TensorFlow finds no GPU" in typed("serve", served_once, "--port", "0", "--gpu", check=2).stderr
-    script = (
-        "import os, sys; import tfcore.serving.server as server; from flows.cli.app import main\n"
-        "from headway.process import own; own()\n"
-        "def ended(*_):\n"
-        "    import tensorflow as tf\n"
-        "    print(os.environ['CUDA_VISIBLE_DEVICES'], tf.config.experimental.tensor_float_32_execution_enabled())\n"
-        "    os._exit(0)\n"
-        "server.run = ended; main(['serve', sys.argv[1], '--port', '0', '--log-rate', '0', '--quiet'])"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    command = [sys.executable, "-c", script, str(served_once)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1:] == ["-1 False"], done.stdout + done.stderr
