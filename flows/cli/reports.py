@@ -39,7 +39,7 @@ def report(
     path = path_of(store, record.run, plain=plain)
     # of a run that went on when it was drawn, another is to come
     if again or plain or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
-        write(store, record, figures=loaded.own_figures, plain=plain)
+        write(store, record, plain=plain)
     place = handed_out(store, path, output=output, open=open)
     return answer(options, {"run": record.run, "report": place}, place)
 

@@ -56,15 +56,6 @@ from tfcore.transform.column_config import ColumnConfig, spelled_out
 from tfcore.transform.config import PreprocessConfig
 
 
-class ReportConfig(Frozen):
-    """What a run's report shows besides."""
-
-    figures: tuple[Annotated[str, Field(pattern=r"^\w+:\w+$")], ...] = Field(
-        default=(),
-        description="module:function, each called with the eval rows, a pyarrow.Table, and returning a matplotlib figure",
-    )
-
-
 class TrackingConfig(Frozen):
     """An MLflow server that is told of runs, versions and aliases."""
 
@@ -143,7 +134,6 @@ class Pipeline(Frozen):
     store: str = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"
     )
-    report: ReportConfig = Field(default_factory=ReportConfig, description="further figures of a run's report")
     tracking: TrackingConfig = Field(
         default_factory=TrackingConfig, description="an MLflow server that gets runs and versions too"
     )
@@ -331,13 +321,7 @@ class LoadedPipeline(Frozen):
         }
         named["preprocess"] = pipeline.preprocess.function if pipeline.preprocess else ""
         named |= {f"evaluation.metrics: {name!r}": name for name in pipeline.evaluation.metrics}
-        named |= {f"report.figures: {name!r}": name for name in pipeline.report.figures}
         return {key: self.folder / f"{name.partition(':')[0]}.py" for key, name in named.items() if ":" in name}
-
-    @property
-    def own_figures(self) -> dict[str, Path]:
-        """{module:function: its file} of the report's further figures."""
-        return {name: self.folder / f"{name.partition(':')[0]}.py" for name in self.pipeline.report.figures}
 
     @property
     def own_metrics(self) -> tuple[MetricSpec, ...]:

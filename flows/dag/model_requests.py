@@ -196,7 +196,6 @@ def export_request(
 def replay_request(data: Data, candidate: Candidate, export: Output[Exported]) -> ReplayRequest:
     config, label, exported = data.pipeline.export, data.label, export.value
     return ReplayRequest(
-        rows=config.replay_rows,
         limits=config.limits,
         wanted=config.formats,
         saved_model=export.ref(exported.saved_model),

@@ -289,7 +289,7 @@ class _Run:
 
             spec = self.run_spec
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
-            self.note(report=write(spec.store, read_record(self.record.as_json()), files, spec.loaded.own_figures))
+            self.note(report=write(spec.store, read_record(self.record.as_json()), files))
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
             self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))

@@ -15,7 +15,6 @@ from flows.tell.material import Material
 from flows.tell.rendering.parts import Part
 from flows.tell.sections.curves import training
 from flows.tell.sections.origin import again, origin
-from flows.tell.sections.own_figures import own_figures
 from flows.tell.sections.scores import evaluation
 from flows.tell.sections.stage_times import what_ran
 from flows.tell.sections.window.window_data import data
@@ -51,7 +50,6 @@ def write(
     store: Store,
     record: RunRecord,
     files: Mapping[str, Any] | None = None,
-    figures: Mapping[str, Path] | None = None,
     *,
     plain: bool = False,
 ) -> str:
@@ -59,27 +57,25 @@ def write(
 
     Args:
         files: {span: raw files}, where they are known.
-        figures: {module:function: its file} of the user's own.
         plain: without the script, which sorts and filters tables.
 
     Returns:
         Its place, as `place_of` says.
     """
     path = path_of(store, record.run, plain=plain)
-    store.replace(path, page(Material(store, record, files), figures, plain=plain))
+    store.replace(path, page(Material(store, record, files), plain=plain))
     return place_of(store, path)
 
 
-def page(material: Material, figures: Mapping[str, Path] | None = None, *, plain: bool = False) -> str:
+def page(material: Material, *, plain: bool = False) -> str:
     """The report of a run, without secrets.
 
     Args:
-        figures, plain: as `write` has them.
+        plain: as `write` has it.
     """
     record, ending = material.record, ending_of(material.record)
     parts = [
         evaluation(material),
-        own_figures(material, figures or {}),
         data(material),
         training(material),
         what_ran(record),

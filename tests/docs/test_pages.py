@@ -168,7 +168,7 @@ def base(flights, made_once):
             "slice_min_rows": 50,
         }
         config["evaluation"]["slice_min_rows"] = 50
-        config |= {"export": {"replay_rows": 100}, "tune": {"trials": 2}}
+        config |= {"tune": {"trials": 2}}
         (example / "pipeline.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         churn = folder / "home" / "churn"
         for target, year in ((example, 2013), (churn, 2024)):

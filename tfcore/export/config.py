@@ -18,9 +18,6 @@ from tfcore.export.replay.serving_limits import ServingLimits
 class ExportConfig(Frozen):
     """How the SavedModel is checked before it may be promoted, and what is written beside it."""
 
-    replay_rows: int = Field(
-        default=1000, ge=1, description="raw eval rows that a new process predicts with the exported model"
-    )
     limits: ServingLimits = Field(default_factory=ServingLimits, description="what the model may cost a server")
     formats: tuple[Format, ...] = Field(
         default=(),

@@ -207,7 +207,7 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
         measured=MEASURED,
-        timed_seconds=TIMED_SECONDS if request.limits.latency else TOLD_SECONDS,
+        timed_seconds=TOLD_SECONDS if request.limits.p99_ms is None else TIMED_SECONDS,
         formats=request.formats,
     )
 
