@@ -20,6 +20,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
+from headway.records.spec import packed
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from headway.stages.refs import Ref
@@ -540,7 +541,7 @@ def write_shards(folder, sizes, rows_per_record):
                 stop = min(start + rows_per_record, at + size)
                 records.append(stop - start)
                 writer.write(classic(start) if rows_per_record == 1 else row_group(start, stop))
-        shards.append({"file": name, "rows": records})
+        shards.append({"file": name, "rows": packed(records)})
         at += size
     result = {"rows_per_record": rows_per_record, "splits": {"eval": {"shards": shards}}}
     return {"path": str(folder), "split": "eval", "result": result}
