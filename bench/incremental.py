@@ -3,8 +3,8 @@
     python bench/incremental.py                   # 12 spans of 275,000 flights; about half a minute on 2 cores
     python bench/incremental.py --rows 1000000
 
-Both are `headway ingest` in a process that has ingested before: the spans are listed, what is in the store is looked up and
-checked, and the new one is ingested. Each round has stores of its own; the span alone goes into an empty one.
+Both are `headway run --to ingest` in a process that has ingested before: the spans are listed, what is in the store is looked
+up and checked, and the new one is ingested. Each round has stores of its own; the span alone goes into an empty one.
 
 Wanted: at most 1.3 times the span alone.
 """
@@ -91,7 +91,7 @@ def timed(folder: Path) -> float:
 
     def ingest(project: Path, *options: str) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
-            if headway(["ingest", "--json", str(project), *options]):
+            if headway(["run", "--to", "ingest", "--json", str(project), *options]):
                 raise SystemExit("ingest failed")
 
     before = folder.with_name(f"{folder.name}-before")

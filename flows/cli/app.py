@@ -23,7 +23,8 @@ exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the 
 COMMANDS = {
     "Train and promote": {
         "init": "init: look at data, and write a pipeline.yaml for it",
-        "run": "commands: take raw files to a promoted model; what is already done is reused",
+        "run": "commands: take raw files to a promoted model; what is already done is reused\n\nWith --to validate the exit code "
+        "is 0 even if the data have errors; those stop a run that goes further.",
         "plan": "commands: list the steps that a run would do, and why",
         "promote": "versions.promotion: make a version the champion, or point an alias at it",
         "rollback": "versions.promotion: make the champion before this one, or another version, the champion again",
@@ -40,16 +41,6 @@ COMMANDS = {
         "deploy": "operations.deploying_commands: create or update the deployments, schedules and alarms of pipelines on a "
         "Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
         "undeploy": "operations.deploying_commands: remove pipelines from the Prefect server; their stores and past runs stay",
-    },
-    "Run up to one stage": {
-        "ingest": "commands: read raw files into shards, with statistics and the rejected rows",
-        "stats": "commands: everything up to the statistics of the window, which it prints per split",
-        "validate": "commands: check the window's data for errors, drift and leakage\n\nThe exit code is 0 even if there are "
-        "errors; those stop run, train and the other commands of later stages.",
-        "train": "commands: everything up to trained weights",
-        "evaluate": "commands: everything up to the metrics of the candidate and the champion, which it prints",
-        "gate": "commands: everything up to the gate's verdict; promotes nothing",
-        "export": "commands: everything up to the exported and tested SavedModel, whatever the verdict; promotes nothing",
     },
     "Experiment": {
         "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
@@ -78,8 +69,8 @@ SERVERS = ("serve", "watch")
 """Commands that go on until they are stopped."""
 CALLING = ("serve", "predict", "predict-spans")
 """Commands that call a model in this process."""
-TRAINING = ("run", "train", "evaluate", "gate", "export")
-"""Commands that train where a store is empty."""
+NOT_TRAINING = ("ingest", "statistics", "validate")
+"""What `headway run --to` names where it trains nothing."""
 
 
 def application() -> App:
@@ -118,8 +109,9 @@ def surely_trains(tokens: Sequence[str]) -> bool:
 
     False where it takes more than a glance, such as a store elsewhere: then TensorFlow starts later."""
     command, *rest = tokens or [""]
-    elsewhere = ("-h", "--help", "--set=store", "--set=@", "store", "@")
-    if command not in TRAINING or any(token == "--" or token.startswith(elsewhere) for token in rest):
+    last = next((word for option, word in itertools.pairwise(rest) if option == "--to"), "")
+    elsewhere = ("-h", "--help", "--set=store", "--set=@", "--to=", "store", "@")
+    if command != "run" or last in NOT_TRAINING or any(token == "--" or token.startswith(elsewhere) for token in rest):
         return False
     with contextlib.suppress(OSError, ValueError):  # no such file, or no text
         paths = [token for token in rest if not token.startswith("-") and Path(token).exists()]

@@ -1,4 +1,4 @@
-"""The commands that run a pipeline or one stage, and predict, schema and doctor; the table of all is `flows.cli.app.COMMANDS`.
+"""The commands that run a pipeline or a part of it, and predict, schema and doctor; the table of all is `flows.cli.app.COMMANDS`.
 
 Answers go to stdout; with --json as one JSON value.
 
@@ -12,7 +12,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from flows.progress.reporter import Reporter
     from flows.records import RunRecord
     from headway.storage.store import Store
+
+
+LastStage = Literal["ingest", "statistics", "validate", "train", "evaluate", "gate", "export"]
+"""The stages after which a run can end. An export is complete when its replay has tested it."""
 
 
 def overrides_of(options: Options) -> dict[str, object]:
@@ -161,32 +165,25 @@ def run(
     pipeline: PipelinePath = ".",
     /,
     *,
+    to: LastStage | None = None,
     force: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
     """Run the whole pipeline.
 
     Args:
+        to: end after this stage, and print its tables; promotes nothing (default: run all stages).
         force: promote even a candidate that the gate rejects or holds.
     """
+    if to is not None:
+        if force:
+            raise ConfigError("--to promotes nothing", where="--force", fix="leave one of the two out")
+        return _up_to(run_spec_of(pipeline, options, last="replay" if to == "export" else to), options)
     run_spec = run_spec_of(pipeline, options, force=force)
     record = execute(options, run_spec)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
     value = with_outputs(record, run_spec.store)
     return answer(options, value, summary_text(record, run_spec, verbose=options.verbose), exit_code)
-
-
-def _stage_command(last: str) -> Callable[..., int]:
-    """A command that runs the DAG up to a stage."""
-
-    def run_to_stage(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int:
-        return _up_to(run_spec_of(pipeline, options, last=last), options)
-
-    return run_to_stage
-
-
-ingest, stats, validate, train = map(_stage_command, ("ingest", "statistics", "validate", "train"))
-evaluate, gate, export = map(_stage_command, ("evaluate", "gate", "replay"))
 
 
 def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
@@ -347,7 +344,9 @@ def schema(
     run_spec = run_spec_of(pipeline, options, last="statistics")
     path = run_spec.loaded.schema_file
     if not path.is_file():
-        raise ConfigError("there is no schema file to update", where=str(path), fix="headway validate infers one")
+        raise ConfigError(
+            "there is no schema file to update", where=str(path), fix="headway run --to validate infers one"
+        )
     record = execute(options, run_spec)
     output = _last(record, run_spec)
     assert output is not None

@@ -45,7 +45,7 @@ def quarantine(
         (run.ingested for run in records(store) if run.pipeline == loaded.pipeline.name and run.ingested), {}
     )
     if not ingests:
-        raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway ingest")
+        raise StoreError("no run has ingested anything yet", where=str(store.root), fix="headway run --to ingest")
     if span is not None and span not in ingests:
         raise ConfigError(f"the latest run has no span {span!r}", where="--span", fix=f"it has: {', '.join(ingests)}")
     tables, read = [], 0

@@ -101,9 +101,9 @@ def already(data: Data, champion: Version, formats: Sequence[str], result: RunRe
     result.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
     if formats and not again:
         text = (
-            f"version {champion.number} was promoted without {names} (export.formats): headway export writes the same "
+            f"version {champion.number} was promoted without {names} (export.formats): headway run --to export writes "
         )
-        text += "model with it, and headway run --force promotes that as a new version"
+        text += "the same model with it, and headway run --force promotes that as a new version"
         result.notes.append(Note(text=text))
     result.notes += _other_threshold(data.pipeline.evaluation.threshold, champion)
     return again
@@ -116,7 +116,7 @@ def _other_threshold(rule: Frozen | None, champion: Version) -> list[Note]:
     value = number(kept["value"]) if kept.get("value") is not None else "none was chosen: 0.5"
     text = f"the model card and `classify` of version {champion.number} keep the threshold that it was promoted with "
     text += f"({value}); evaluation.threshold takes effect with the next version. "
-    text += "headway evaluate shows what it chooses on the eval rows"
+    text += "headway run --to evaluate shows what it chooses on the eval rows"
     return [Note(text=text)]
 
 

@@ -1,4 +1,4 @@
-"""What a step that has just ended came to, as a part: `headway stats` prints it, and Prefect keeps it as an artifact.
+"""What a step that has just ended came to, as a part: `headway run --to` prints it, Prefect keeps it as an artifact.
 
 told = part_of(output)                # of statistics, validation, evaluation and importance
 text(told), markdown(told)

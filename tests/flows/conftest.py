@@ -47,7 +47,7 @@ def exported_once(monthly, made_once, typed_once):
 
     def make(folder):
         _lay(folder, monthly)
-        stages = json.loads(typed_once("export", folder, "--json", check=0).stdout)["stages"]
+        stages = json.loads(typed_once("run", "--to", "export", folder, "--json", check=0).stdout)["stages"]
         assert stages[-1]["stage"] == "replay" and not any(stage["cached"] for stage in stages)
 
     return made_once("exported", make)

@@ -96,7 +96,7 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     assert second["state"] == "promoted" and {"ingest all", "evaluate champion 1"} <= {*_ran(second)}, second
     out, third = tmp_path / "rows.parquet", ("--set", "records.rows=1", "--set", "training.steps=5")
     typed("export-rows", tmp_path, "--output", out, *third, check=0)
-    judged = json.loads(typed("evaluate", tmp_path, *third, "--json", check=0).stdout)
+    judged = json.loads(typed("run", "--to", "evaluate", tmp_path, *third, "--json", check=0).stdout)
     held = pq.read_table(out).to_pandas().query("split == 'eval'")
     auc = roc_auc_score(held.label, held.prediction)  # of the candidate, not of the champion beside it
     assert auc == pytest.approx(judged["metrics"]["auc"], abs=1e-6) != pytest.approx(second["metrics"]["auc"], abs=1e-6)
@@ -211,7 +211,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     done = typed("verify", project, check=5)
     assert shard.name in done.stdout and "crc32c" in done.stdout
     # and by the reader: the file is named, and the span made anew by the same run
-    done = typed("train", project, "--seed", "9", check=0)
+    done = typed("run", "--to", "train", project, "--seed", "9", check=0)
     assert shard.name in done.stderr and "is run again" in done.stderr
 
     # back to the version before; the model that was rolled back returns only by force

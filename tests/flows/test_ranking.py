@@ -54,17 +54,17 @@ def test_a_pipeline_ranks_within_its_group_column_and_says_when_there_is_none(ty
 
     rng.shuffle(rows)
     (tmp_path / "2013-01.csv").write_text("\n".join(["query,x,y", *rows]) + "\n")
-    said = typed("train", tmp_path, check=3).stderr
+    said = typed("run", "--to", "train", tmp_path, check=3).stderr
     assert "in 'query' do not lie together, as those of 'q" in said and "sort the input by query" in said
     assert "Traceback" not in said
 
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.split("training:")[0] + judged)
-    said = typed("train", tmp_path, check=2).stderr
+    said = typed("run", "--to", "train", tmp_path, check=2).stderr
     assert "metric 'ndcg' judges the order within groups, and this pipeline has no groups to rank" in said
 
     text = PIPELINE.replace("{type: string, role: group}", "{type: string, role: key}")
     (tmp_path / "pipeline.yaml").write_text(text)
-    said = typed("train", tmp_path, check=2).stderr
+    said = typed("run", "--to", "train", tmp_path, check=2).stderr
     assert "training.ranking" in said and "needs a column with role: group" in said and "Traceback" not in said
 
 

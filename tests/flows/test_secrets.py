@@ -38,13 +38,13 @@ def test_a_secret_is_neither_in_the_output_nor_in_the_store(project, typed):
     config.write_text(config.read_text().replace("data/{span}", "${LANDING_ZONE}/{span}"))
     env = {"LANDING_ZONE": SECRET}
 
-    done = typed("ingest", project, "--json", env=env, check=0)
+    done = typed("run", "--to", "ingest", project, "--json", env=env, check=0)
     record = json.loads(done.stdout)
     assert record["spans"] == ["2013-01", "2013-02", "2013-03", "2013-04"]
     said = [done.stdout, done.stderr]
 
     (landing / "2013-03.parquet").write_bytes(b"not Parquet")
-    done = typed("ingest", project, env=env, check=3)
+    done = typed("run", "--to", "ingest", project, env=env, check=3)
     assert "${LANDING_ZONE}/2013-03.parquet" in done.stderr
     said += [done.stdout, done.stderr]
     said.append(typed("plan", project, "--until", "2019-01", env=env).stderr)

@@ -30,7 +30,7 @@ def small(tmp_path):
 
 @pytest.mark.slow
 def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, small):
-    told = typed("validate", small, check=0).stdout
+    told = typed("run", "--to", "validate", small, check=0).stdout
     assert "No customer is in two splits" in told and "order is unique: no value occurs twice in 200 rows" in told
     table = [line.split() for line in told.splitlines() if line.strip().startswith(("split", "train", "eval"))]
     assert table[1][:3] == ["split", "rows", "share"] or table[0][:3] == ["split", "rows", "share"]
@@ -39,18 +39,18 @@ def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, sm
     assert "no customer is in two splits" in shown and "order is unique" in shown
 
     _write(small, "2013-03", [f"{i}.0" for i in range(100)], first=199)
-    record = json.loads(typed("validate", small, "--json", check=0).stdout)
+    record = json.loads(typed("run", "--to", "validate", small, "--json", check=0).stdout)
     assert record["state"] == "done"
-    stopped = typed("train", small, check=3).stderr
+    stopped = typed("run", "--to", "train", small, check=3).stderr
     assert "are in train and in eval: customer '" in stopped and "as customer '" in stopped
     assert "order 199 (2013-02 2013-02.csv row 100; 2013-03 2013-03.csv row 1)" in stopped
 
 
 @pytest.mark.slow
 def test_unknown_columns_are_reported_with_their_setting_and_the_nearest_name(typed, small):
-    typed("validate", small, check=0)
+    typed("run", "--to", "validate", small, check=0)
     for setting, value, name in (("split.key", "costumer", "customer"), ("split.unique", "ordr", "order")):
-        said = typed("validate", small, "--set", f"{setting}={value}", check=2).stderr
+        said = typed("run", "--to", "validate", small, "--set", f"{setting}={value}", check=2).stderr
         assert setting in said and f"{value!r}" in said and f"did you mean {name!r}" in said
 
 
@@ -78,14 +78,14 @@ def test_validate_names_a_unit_that_a_split_by_row_tears_apart_and_the_line_that
         shutil.rmtree(tmp_path / "store")
         return [anomaly for anomaly in found if anomaly["kind"] == "torn unit"]
 
-    typed("validate", tmp_path, check=0)
+    typed("run", "--to", "validate", tmp_path, check=0)
     [finding] = torn()
     assert finding["severity"] == "warning" and finding["column"] == "mrn"
     assert (
         "rows of one mrn are in train and in eval (100% of the eval rows, in 3,000 sampled rows)" in finding["message"]
     )
     assert finding["fix"].startswith("split by it: split: {key: mrn}; ")
-    typed("validate", tmp_path, "--set", "split.key=mrn", check=0)
+    typed("run", "--to", "validate", tmp_path, "--set", "split.key=mrn", check=0)
     assert torn() == []
-    typed("validate", tmp_path, "--set", "split={mode: column, column: age, eval_from: 70}", check=0)
+    typed("run", "--to", "validate", tmp_path, "--set", "split={mode: column, column: age, eval_from: 70}", check=0)
     assert torn() == []  # by time, or by another order, they may

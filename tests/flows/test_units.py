@@ -50,7 +50,7 @@ def test_patients_are_not_learned_by_heart(typed, tmp_path, columns, split):
     table = _table()
     pq.write_table(table, tmp_path / "table.parquet")
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("COLUMNS", columns).replace("SPLIT", split))
-    record = json.loads(typed("evaluate", tmp_path, "--json", check=0).stdout)
+    record = json.loads(typed("run", "--to", "evaluate", tmp_path, "--json", check=0).stdout)
     trained = next(m.result for m in Store(tmp_path / "store").manifests("train"))
     assert trained["stopped"] == "early" and trained["best_step"] < 300
     loss, constant = record["metrics"]["loss"], np.log(2)
@@ -76,7 +76,7 @@ def test_a_trial_of_tune_is_judged_on_other_patients(typed, tmp_path):
     text = text[: text.index("  early_stopping")] + "tune: {space: {model.hidden: [[64, 64], []]}}\n"
     (tmp_path / "pipeline.yaml").write_text(text)
     found = json.loads(typed("tune", tmp_path, "--trials", "2", "--json", check=0).stdout)
-    evaluated = json.loads(typed("evaluate", tmp_path, "--json", check=0).stdout)["metrics"]["loss"]
+    evaluated = json.loads(typed("run", "--to", "evaluate", tmp_path, "--json", check=0).stdout)["metrics"]["loss"]
     # what hidden layers learn of patients by heart counts against them, as on eval rows
     assert abs(found["base"]["loss"] - evaluated) < 0.15 and found["base"]["loss"] > np.log(2)
     assert found["best"]["params"]["model.hidden"] == []

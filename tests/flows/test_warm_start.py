@@ -24,7 +24,7 @@ def champion(exported):
 
 
 def _train(typed, project, *more, check=0):
-    done = typed("train", project, "--set", "training.warm_start=champion", "--json", *more, check=check)
+    done = typed("run", "--to", "train", project, "--set", "training.warm_start=champion", "--json", *more, check=check)
     return json.loads(done.stdout)
 
 
@@ -46,7 +46,9 @@ def test_a_training_begins_with_the_champions_weights_and_one_step_later_is_wher
 
     # on other spans the vocabulary and the numbers' units are others, and the first predictions are the champion's
     own = next(m.result["metrics"]["loss"] for m in store.manifests("evaluate") if "train" in m.key["model"])
-    done = typed("evaluate", project, *STEP, "--set", "training.warm_start=1", "--window", "3", "--json", check=0)
+    done = typed(
+        "run", "--to", "evaluate", project, *STEP, "--set", "training.warm_start=1", "--window", "3", "--json", check=0
+    )
     record = json.loads(done.stdout)
     assert record["metrics"]["loss"] == pytest.approx(own, abs=0.01)
     assert own < 0.4  # the constant baseline's is 0.57

@@ -82,10 +82,10 @@ def headway(*arguments: object) -> dict[str, Any]:
 def compare(folder: Path) -> dict[str, Any]:
     """Ingest and predict of a project, here and on the cluster: rows and files, seconds there, whether they are the same."""
     here, there = folder / "pipeline.yaml", folder / "flink.yaml"
-    headway("export", here)  # ingest, and a small model of its own
+    headway("run", "--to", "export", here)  # ingest, and a small model of its own
     (model,) = (folder / "store" / "stages" / "export").glob("*/saved_model")
     begun = time.monotonic()
-    headway("ingest", there)
+    headway("run", "--to", "ingest", there)
     ingest = time.monotonic() - begun
     asked = ("--model", model, "--input", folder / "data", "--columns", "flight,carrier", "--output")
     headway("predict", here, *asked, folder / "predicted")

@@ -116,7 +116,7 @@ def test_a_job_whose_workers_die_is_an_error_with_its_reason(jars, long, tmp_pat
         again = _ingest(tmp_path)
         output, _ = again.communicate(timeout=100)
         assert again.returncode == 1 and "Connection refused" in output, output
-        own = ("  ingest 2013-01: ", "report: ", "headway ingest: ", "  fix: ")
+        own = ("  ingest 2013-01: ", "report: ", "headway run: ", "  fix: ")
         assert all(line.startswith(own) for line in output.splitlines()), f"Beam's own messages are kept back: {output}"
 
 
@@ -132,7 +132,7 @@ def test_a_job_server_that_dies_is_an_error(jars, long, tmp_path):
 
 
 def _ingest(folder):
-    command = [sys.executable, "-P", "-m", "flows.cli", "ingest", str(folder / "flights" / "flink.yaml")]
+    command = [sys.executable, "-P", "-m", "flows.cli", "run", "--to", "ingest", str(folder / "flights" / "flink.yaml")]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -163,14 +163,16 @@ def test_ingest_and_predict_write_the_bytes_of_one_machine(cluster, raw, driver)
     there = driver.pipeline("there", PIPELINE, months, store)
     here = driver.pipeline("here", PIPELINE, months, "store", there=False)
     for pipeline in (there, here):
-        driver.type("ingest", pipeline)
+        driver.type("run", "--to", "ingest", pipeline)
     files = _same(_here(driver.folder / "here/store/stages/ingest"), _there(cluster, f"{store[5:]}/stages/ingest"))
     assert files > 12 * SPANS
     assert all("Starting worker" in pool.log.read_text() for pool in cluster.pools), "one machine did nothing"
 
     images = driver.pipeline("images", IMAGES, f"s3://{raw}/images", store)
-    driver.type("ingest", images)
-    driver.type("ingest", driver.pipeline("images-here", IMAGES, f"s3://{raw}/images", "store", there=False))
+    driver.type("run", "--to", "ingest", images)
+    driver.type(
+        "run", "--to", "ingest", driver.pipeline("images-here", IMAGES, f"s3://{raw}/images", "store", there=False)
+    )
     here_store = driver.folder / "images-here/store/stages/ingest"
     both = _there(cluster, f"{store[5:]}/stages/ingest")
     (fingerprint,) = {path.name for path in here_store.iterdir()}
@@ -200,21 +202,23 @@ def _reading(cluster, driver, process, store, ranges=1):
 
 def test_a_task_manager_that_is_killed_and_comes_back_costs_no_byte(cluster, raw, driver):
     store, long = f"s3://{cluster.bucket()}/store", f"s3://{raw}/long/{{span}}.parquet"
-    process = driver.begin("ingest", driver.pipeline("there", PIPELINE, long, store))
+    process = driver.begin("run", "--to", "ingest", driver.pipeline("there", PIPELINE, long, store))
     _reading(cluster, driver, process, store)
     for each in (cluster.managers[0], cluster.pools[0]):
         each.kill()
     for each in (cluster.pools[0], cluster.managers[0]):
         each.begin()
     driver.ends(process, 0)
-    driver.type("ingest", driver.pipeline("here", PIPELINE, long, "store", there=False))
+    driver.type("run", "--to", "ingest", driver.pipeline("here", PIPELINE, long, "store", there=False))
     _same(_here(driver.folder / "here/store/stages/ingest"), _there(cluster, f"{store[5:]}/stages/ingest"))
     until(lambda: cluster.slots() == 2)
 
 
 def test_a_ctrl_c_ends_the_job_and_leaves_nothing(cluster, raw, driver):
     store = f"s3://{cluster.bucket()}/store"
-    process = driver.begin("ingest", driver.pipeline("there", PIPELINE, f"s3://{raw}/long/{{span}}.parquet", store))
+    process = driver.begin(
+        "run", "--to", "ingest", driver.pipeline("there", PIPELINE, f"s3://{raw}/long/{{span}}.parquet", store)
+    )
     _reading(cluster, driver, process, store)
     process.send_signal(signal.SIGINT)
     driver.ends(process, 130, within=60)
@@ -234,11 +238,11 @@ def test_a_damaged_file_is_named(cluster, raw, driver):
     data[4:2000] = bytes(1996)  # its footer is whole
     with cluster.s3.open_output_stream(f"{bucket}/raw/2013-02.parquet") as file:
         file.write(data)
-    found = driver.type("ingest", pipeline, code=3)["error"]
+    found = driver.type("run", "--to", "ingest", pipeline, code=3)["error"]
     assert found["kind"] == "DataError" and found["where"] == f"s3://{bucket}/raw/2013-02.parquet", found
     assert found["fix"]
     cluster.s3.copy_file(f"{raw}/months/2013-02.parquet", f"{bucket}/raw/2013-02.parquet")
-    driver.type("ingest", pipeline)
+    driver.type("run", "--to", "ingest", pipeline)
 
 
 @pytest.fixture
@@ -269,7 +273,7 @@ def test_a_worker_of_another_version_is_named(cluster, raw, driver, other_pool):
     other_pool(*pool)
     store = f"s3://{cluster.bucket()}/store"
     pipeline = driver.pipeline("there", PIPELINE, f"s3://{raw}/months/{{span}}.parquet", store)
-    found = driver.type("ingest", pipeline, code=2)["error"]
+    found = driver.type("run", "--to", "ingest", pipeline, code=2)["error"]
     assert "a worker runs Headway 9.9.9 on Python" in found["problem"], found
     assert found["fix"] == "install the driver's versions on every worker"
 
@@ -280,7 +284,7 @@ def test_a_worker_without_the_code_is_named(cluster, raw, driver, other_pool):
     other_pool("sh", "-c", f"echo workers start at 50000; exec env {pool} --service_port 50000")
     store = f"s3://{cluster.bucket()}/store"
     pipeline = driver.pipeline("there", PIPELINE, f"s3://{raw}/months/{{span}}.parquet", store)
-    found = driver.ends(driver.begin("ingest", pipeline), 2, within=170)[0]["error"]
+    found = driver.ends(driver.begin("run", "--to", "ingest", pipeline), 2, within=170)[0]["error"]
     lacks = r"a worker does not have the code of the job: No module named '(headway|beam_jobs)'"
     assert re.fullmatch(lacks, found["problem"]), found
     assert found["where"] == "runner" and found["fix"].startswith("install the driver's versions on every worker")

@@ -75,8 +75,8 @@ def again(material: Material) -> Part:
     commands = [f"git checkout {code.git.commit}"] if code.git else []
     if headway := code.tools.get("headway"):
         commands.append(f"pip install headway=={headway} tensorflow=={code.tools.get('tensorflow', '*')}")
-    command = {None: "run", "replay": "export", "statistics": "stats"}.get(record.last, record.last)
-    words = ["headway", str(command), record.file or "."]
+    words = ["headway", "run", record.file or "."]
+    words += ["--to", "export" if record.last == "replay" else record.last] if record.last is not None else []
     words += ["--window", str(len(spans)), "--until", spans[-1]] if spans else []
     words += ["--seed", str(record.seed)] if record.seed is not None else []
     commands += [shlex.join(words), shlex.join(["headway", "show", record.file or ".", record.run])]

@@ -79,7 +79,7 @@ def _table(measured: Measured, verdict: Verdict | None, metric: str, harmed: Seq
         cells["worst rows"] = links(measured, each.metrics.worst_rows, split)
         rows.append(cells)
     note = f"Excess: how much better {metric} of all rows ({number(whole)}, the line) would be if the slice were like the rest."
-    note += f" {len(harmed) - _MOST} more: headway evaluate." if len(harmed) > _MOST else ""
+    note += f" {len(harmed) - _MOST} more: headway run --to evaluate." if len(harmed) > _MOST else ""
     return Table("Slices that cost most, first", rows, note)
 
 

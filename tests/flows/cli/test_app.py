@@ -56,7 +56,9 @@ def test_exit_codes_are_those_of_the_errors():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trian"], 'Unknown command "trian". Did you mean "train"?'),
+        (["promot"], 'Unknown command "promot". Did you mean "promote"?'),
+        (["run", "--to", "trian"], '"trian" for --to. Choose from: "ingest", "statistics", "validate", "train"'),
+        (["run", "--to", "train", "--force"], "--force: --to promotes nothing"),
         (["--jsn"], 'Unknown command "--jsn"'),
         (["bogus", "--help"], 'Unknown command "bogus"'),
         (["--json", "runs"], "options come after the command, as in headway runs --json"),
@@ -126,7 +128,7 @@ def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
 
 
 MISSING = {
-    ("validate", "--set", "validation.serving=gone.jsonl"): (
+    ("run", "--to", "validate", "--set", "validation.serving=gone.jsonl"): (
         "pipeline.yaml: validation.serving: ",
         "leave the key out",
     ),
@@ -228,7 +230,7 @@ def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeyp
     [
         (["run"], "label: y", "", True),
         (["run", "."], "label: y  # in a store", "store/runs", True),
-        (["train", "pipeline.yaml", "--window", "3", "--force"], "label: y", "", True),
+        (["run", "pipeline.yaml", "--to", "train", "--window", "3"], "label: y", "", True),
         (["run"], "label: y", "store/stages/ingest", False),
         (["run"], "label: y\nstore: elsewhere", "", False),
         (["run", "--set", "store=elsewhere"], "label: y", "", False),
@@ -237,7 +239,8 @@ def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeyp
         (["run", "other"], "label: y", "other", False),
         (["run", "--help"], "label: y", "", False),
         (["plan"], "label: y", "", False),
-        (["ingest"], "label: y", "", False),
+        (["run", "--to", "ingest"], "label: y", "", False),
+        (["run", "--to=ingest"], "label: y", "", False),
         (["--json", "run"], "label: y", "", False),
         ([], "label: y", "", False),
     ],

@@ -29,7 +29,7 @@ def small(tmp_path):
 @pytest.mark.slow
 def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(typed, small):
     assert "no store yet" in typed("quarantine", small, check=5).stderr
-    typed("ingest", small, check=0)
+    typed("run", "--to", "ingest", small, check=0)
     told = typed("quarantine", small, check=0).stdout
     assert "2 of 6 rows were rejected" in told and "oops" in told and "a.csv" in told
     facts = json.loads(typed("quarantine", small, "--json", "--span", "b", check=0).stdout)
@@ -48,7 +48,7 @@ def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(typed, small
 def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small, rows_per_record):
     tf = pytest.importorskip("tensorflow")
     (small / "pipeline.yaml").write_text(PIPELINE + f"records: {{rows: {rows_per_record}}}\n")
-    typed("ingest", small, check=0)
+    typed("run", "--to", "ingest", small, check=0)
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
     found = []
     for path in (small / "store" / "stages" / "ingest").glob("*/manifest.json"):

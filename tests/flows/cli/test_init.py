@@ -173,7 +173,7 @@ def test_a_metric_and_a_computed_column_of_one_s_own_are_in_the_run(typed, data)
     for module, told in (("metric", "metric:cost"), ("preprocess", "log_")):
         folder = data.parent / module
         typed("init", data, "--label", "wieder", "--folder", folder, "--module", module, check=0)
-        judged = typed("evaluate", folder, "--set", "training={steps: 20}", "--json", check=0).stdout
+        judged = typed("run", "--to", "evaluate", folder, "--set", "training={steps: 20}", "--json", check=0).stdout
         (fitted,) = (folder / "store" / "stages" / "transform").glob("*/manifest.json")
         assert told in (judged if module == "metric" else fitted.read_text())
 
@@ -185,5 +185,5 @@ def test_a_model_of_one_s_own_is_trained_and_promoted(typed, data):
     assert (
         "there is" in typed("init", data, "--label", "wieder", "--folder", folder, "--module", "model", check=2).stderr
     )
-    told = typed("train", folder, "--set", "training={steps: 20}", check=0)
+    told = typed("run", "--to", "train", folder, "--set", "training={steps: 20}", check=0)
     assert "20 steps" in told.stdout + told.stderr

@@ -28,13 +28,13 @@ def homes(tmp_path, monkeypatch):
 
 
 def test_a_run_says_last_where_its_report_is(homes, typed):
-    done = typed("stats", "--verbose", check=0)
+    done = typed("run", "--to", "statistics", "--verbose", check=0)
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "report" and last[1].endswith(".html")
     html = (homes / last[1]).read_text()
     assert "The run ended with the statistics, as it was asked to" in html and "homes.csv" in html
     assert typed("report", check=0).stdout.strip() == last[1]
-    assert json.loads(typed("stats", "--json", check=0).stdout)["report"].endswith(".html")
+    assert json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)["report"].endswith(".html")
 
 
 def test_a_run_that_fails_leaves_a_report_with_the_reason(homes, typed):
@@ -49,9 +49,9 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
         raise ValueError("no ink")
 
     monkeypatch.setattr("flows.tell.report_page.page", broken)
-    done = typed("stats", "--verbose", check=0)
+    done = typed("run", "--to", "statistics", "--verbose", check=0)
     assert "the report of this run was not drawn: ValueError: no ink" in done.stderr
-    assert "report" not in json.loads(typed("stats", "--json", check=0).stdout)
+    assert "report" not in json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)
     monkeypatch.undo()
 
 

@@ -62,7 +62,7 @@ def _spans(call, *arguments, **parameters):
 
 
 COMMANDS = [
-    *(["run"], ["plan"], ["ingest"], ["stats"], ["validate"], ["train"], ["evaluate"], ["gate"], ["export"]),
+    *(["run"], ["plan"], ["run", "--to", "statistics"], ["run", "--to", "export"]),
     *(
         ["watch", "--once"],
         ["monitor", "--retrain"],
@@ -197,8 +197,8 @@ def test_plan_and_run_print_it(churn, monkeypatch, capsys):
     )
     assert main(["plan", str(folder), "--json", "--window", "2"]) == 0
     assert json.loads(capsys.readouterr().out)["window"] == 2
-    assert main(["ingest", str(folder), "--window", "2"]) == 0
+    assert main(["run", "--to", "ingest", str(folder), "--window", "2"]) == 0
     assert "window: 2 spans, as asked: 2024-04 to 2024-05" in capsys.readouterr().err
-    assert main(["ingest", str(folder), "--window", "all"]) == 0
+    assert main(["run", "--to", "ingest", str(folder), "--window", "all"]) == 0
     record = json.loads(max((folder / "store" / "runs").glob("*.json")).read_text())
     assert record["window"] is None and record["spans"] == MONTHS

@@ -90,7 +90,7 @@ def test_a_metric_that_only_the_data_rule_out_is_reported_before_training(typed,
     """Three classes in text: an AUC might have been meant for two."""
     folder = project("t", "gate: {thresholds: {auc: {min: 0.8}}}\nvalidation: {severity: {few_rows: ignore}}\n")
     typed("plan", folder, check=0)
-    told = typed("train", folder, check=2).stderr
+    told = typed("run", "--to", "train", folder, check=2).stderr
     assert "metric 'auc' does not exist for a multiclass task" in told and "gate.thresholds" in told
     assert not list(folder.glob("store/stages/train/*")) and list(folder.glob("store/stages/transform/*"))
 

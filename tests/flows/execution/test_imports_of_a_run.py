@@ -28,12 +28,12 @@ def test_beam_and_arrow_are_whole_where_a_file_of_the_users_may_need_data_frames
     assert said == [lean, *(["lean"] if lean else [])]
 
 
-@pytest.mark.parametrize(("command", "begins"), [("run", ["Beam", "TensorFlow"]), ("ingest", ["Beam"])])
-def test_a_first_run_imports_what_it_will_need_while_it_looks_at_the_data(command, begins, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("options", "begins"), [([], ["Beam", "TensorFlow"]), (["--to", "ingest"], ["Beam"])])
+def test_a_first_run_imports_what_it_will_need_while_it_looks_at_the_data(options, begins, tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("label: y", "label: z"))
     begun = []
     monkeypatch.setattr("flows.execution.run.begin_import", lambda: begun.append("Beam"))
     monkeypatch.setattr(Child, "spawn", lambda child: begun.append("TensorFlow"))
-    assert main([command, str(tmp_path)]) == 2, "there is no column z"
+    assert main(["run", str(tmp_path), *options]) == 2, "there is no column z"
     assert begun == begins

@@ -172,7 +172,7 @@ def test_a_limit_changes_no_byte_of_what_the_stages_without_tensorflow_write(exp
     limits = {stage: {"minutes": 10, "memory_gb": 20} for stage in ran}
     with (exported / "pipeline.yaml").open("a") as file:
         file.write(f"limits: {json.dumps(limits)}\n")
-    stages = json.loads(typed("export", exported, "--json", check=0).stdout)["stages"]
+    stages = json.loads(typed("run", "--to", "export", exported, "--json", check=0).stdout)["stages"]
     assert {s["stage"] for s in stages if not s["cached"]} == {s["stage"] for s in stages} & set(ran)
     after = written()
     measured = {folder for folder in before if folder.parent.name == "replay"}  # it has latencies

@@ -71,13 +71,13 @@ def test_what_libraries_warn_of_and_an_exception_are_lines_too(logged):
 
 
 def test_a_run_is_told_in_lines(project, headway):
-    done = headway("ingest", project, "--log-format", "json", "--json", "--window", 2, check=0)
+    done = headway("run", "--to", "ingest", project, "--log-format", "json", "--json", "--window", 2, check=0)
     run = json.loads(done.stdout)["run"]  # the answer is where it always is
     lines = _lines(done.stderr)
     about = [(line.get("stage"), line.get("span"), line.get("status")) for line in lines if line.get("run") == run]
     assert about[0] == (None, None, "started") and about[-1] == (None, None, "done")
     assert {("ingest", "2013-03", "done"), ("ingest", "2013-04", "done")} <= set(about)
-    again = headway("ingest", project, "--log-format=json", "--json", "--window", 2, check=0)
+    again = headway("run", "--to", "ingest", project, "--log-format=json", "--json", "--window", 2, check=0)
     assert {line["status"] for line in _lines(again.stderr) if line.get("span")} == {"reused"}
 
 

@@ -86,7 +86,7 @@ class Columns:
         yield from correlations(self._material.file("statistics", "train"), self.drawn, len(self._summaries))
         if rest := self._order[MOST_DRAWN:]:
             rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
-            note = f"{len(rest) - _MOST_LISTED:,} more: headway stats" if len(rest) > _MOST_LISTED else ""
+            note = f"{len(rest) - _MOST_LISTED:,} more: headway run --to statistics" if len(rest) > _MOST_LISTED else ""
             yield Table(f"{counted(len(rest), 'further column')}", rows, note, folded=True)
 
     def _row(self, name: str, *, usual: bool = True) -> Row:
