@@ -29,9 +29,6 @@ class Monitor:
         """Report one line that a person should look at."""
         self.log(f"warning: {line}")
 
-    def alive(self) -> None:
-        """Report that this process still runs, to a process that watches it."""
-
     def cancelled(self) -> bool:
         return self.stop.is_set()
 

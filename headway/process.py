@@ -202,8 +202,6 @@ class ChildProcess:
         folder: str | None = None,
         process: tuple[Forked | subprocess.Popen[bytes], Scratch] | None = None,
     ):
-        self.answers = 0
-        """How many have come."""
         self._answer, self._on_line, self._ignore = answer, on_line, ignore
         self._lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         self._sending = threading.Lock()
@@ -284,9 +282,7 @@ class ChildProcess:
         assert self._process.stdout is not None
         with self._process.stdout as stream, contextlib.suppress(ValueError):  # cut off in a line: it died
             for raw in stream:
-                answer = json.loads(raw)
-                self.answers += 1
-                self._answer(answer)
+                self._answer(json.loads(raw))
         self._answer(None)
 
 

@@ -71,6 +71,11 @@ class Stage(Frozen, Generic[Answer]):
     streams: ClassVar[bool] = False
     """Fetches the shards of a store in a bucket as it reads them: the function takes `remote`."""
 
+    @property
+    def own_process(self) -> bool:
+        """Whether nothing else may run in its process, before it or after it."""
+        return False
+
     @classmethod
     def answers(cls) -> type[Answer]:
         """The model of its answer."""

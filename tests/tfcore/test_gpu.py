@@ -14,7 +14,6 @@ from headway.errors import Cancelled
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.distribute.placement import Choice, place
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -22,7 +21,7 @@ from tfcore.private_api import op_determinism
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
-from tfcore.train.stage import train, train_placed
+from tfcore.train.stage import train
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant
 
@@ -281,10 +280,8 @@ def test_threads_that_decode_images_do_not_get_each_others_errors():
 @pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
 def test_a_batch_split_over_gpus_trains_as_on_one(examples, tmp_path):
     train(request(examples), tmp_path / "one", Lines())
-    choice = Choice("mirrored", replicas=2)
-    asked = request(examples, strategy="mirrored", replicas=2)
-    result = train_placed(asked, tmp_path / "two", Lines(), lambda: place(choice, gpus=2))
-    assert result["replicas"] == 2
+    result = train(request(examples, strategy="mirrored"), tmp_path / "two", Lines())
+    assert result["replicas"] == GPUS
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name, value in one.items():
         np.testing.assert_allclose(two[name], value, atol=2e-5, rtol=0, err_msg=name)

@@ -44,7 +44,6 @@ class _Watched(Monitor):
         self.progress = inner.progress  # type: ignore[method-assign]
         self.log = inner.log  # type: ignore[method-assign]
         self.warn = inner.warn  # type: ignore[method-assign]
-        self.alive = inner.alive  # type: ignore[method-assign]
 
     def cancelled(self) -> bool:
         return self.past.is_set() or self._inner.cancelled()

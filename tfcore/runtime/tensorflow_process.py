@@ -14,6 +14,7 @@ beforehand: a thread that hangs in native code ends with its process only.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -23,13 +24,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from headway.errors import KINDS, HeadwayError
+from headway.errors import KINDS, Cancelled, HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess
 from headway.stages.stage_class import Stage
@@ -55,17 +56,6 @@ class ChildError(HeadwayError):
 
     def __reduce__(self):
         return *super().__reduce__(), self.__dict__
-
-
-def relay(answer: Mapping[str, Any], monitor: Monitor) -> None:
-    """Tell a monitor what a worker's call reports; other events are not the monitor's."""
-    match answer.get("event"):
-        case "progress":
-            monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
-        case "log":
-            monitor.log(answer["line"])
-        case "warn":
-            monitor.warn(answer["line"])
 
 
 class Child:
@@ -162,7 +152,7 @@ class Child:
             then: a stage that is likely called next: the child prepares it once it has answered.
         """
         monitor = monitor or Monitor()
-        with self._one_call:
+        with self._one_call, self._own_process(request):
             monitor.check()
             self.spawn()
             process = self._process
@@ -181,7 +171,7 @@ class Child:
                 except queue.Empty:
                     answer = {}
                 if answer is None:
-                    raise self._death(process, function)
+                    raise self._death(process, function, stopping=stopping)
                 if not stopping and monitor.cancelled():
                     stopping = True
                     process.send({"stop": True})
@@ -196,7 +186,13 @@ class Child:
                     return answer["result"]
                 if "error" in answer:
                     raise error_of(answer["error"], function, self._title)
-                relay(answer, monitor)
+                match answer.get("event"):
+                    case "progress":
+                        monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
+                    case "log":
+                        monitor.log(answer["line"])
+                    case "warn":
+                        monitor.warn(answer["line"])
 
     def let_go(self) -> None:
         """Let the child and `plain` end by themselves; `close` waits for that."""
@@ -219,9 +215,26 @@ class Child:
         if process is not None:
             process.close(timeout)
 
-    def _death(self, process: ChildProcess, function: str) -> ChildError:
+    @contextlib.contextmanager
+    def _own_process(self, request: object) -> Iterator[None]:
+        """A fresh process for a stage that wants one of its own; it ends with the stage."""
+        own = isinstance(request, Stage) and request.own_process
+        if own:
+            self._end(0.0 if self._importing else 5.0)
+        try:
+            yield
+        finally:
+            if own:
+                self._end(5.0)
+
+    def _death(self, process: ChildProcess, function: str, *, stopping: bool) -> HeadwayError:
         """Return the error for a child that ended in the middle of a call: its exit status and last output lines."""
         how, fix = process.fate(), None
+        if (
+            stopping and process.exit_code() == -signal.SIGIO
+        ):  # the stop itself, as `tfcore.distribute.placement` has it
+            self._end(0.1)
+            return Cancelled("stopped on request, while it waited for other workers")
         if process.exit_code() == -signal.SIGKILL:
             fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
         what = f"{self._title} (pid {process.pid}) {how} during this call{process.last_lines()}"

@@ -10,7 +10,7 @@ Requests come on stdin and answers go to stdout, JSON lines both; whatever else 
     {"lean": true}                          no call runs a Python file of the user's: Arrow can do without pandas
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
-{"id": 1, "event": "progress" | "log" | "warn" | "alive", ...} and one {"id": 1, "result": {...}} or
+{"id": 1, "event": "progress" | "log" | "warn", ...} and one {"id": 1, "result": {...}} or
 {"id": 1, "error": {...}}.
 
 The process lives exactly as long as its stdin: when the parent closes it, or dies of anything, the reader
@@ -99,9 +99,6 @@ class RelayMonitor(Monitor):
 
     def warn(self, line: str) -> None:
         self._answers.send(id=self._call, event="warn", line=line)
-
-    def alive(self) -> None:
-        self._answers.send(id=self._call, event="alive")
 
 
 class Requests:

@@ -97,13 +97,13 @@ class TrainRequest(OfTransform[Trained]):
 
     name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
     model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
-    # a timeout changes no bit, and a warm start has a key of its own
+    # a warm start has a key of its own
     training: Annotated[
         TrainingConfig,
         Key(
             "config",
             "training",
-            of=lambda c: c.model_dump(mode="json", exclude={"worker_timeout", "warm_start"}),
+            of=lambda c: c.model_dump(mode="json", exclude={"warm_start"}),
             always=True,
         ),
     ] = Field(default_factory=TrainingConfig)
@@ -136,6 +136,11 @@ class TrainRequest(OfTransform[Trained]):
             # what a holdout is drawn by that the examples do not say
             key["holdout"] = {"latest": self.latest.model_dump() if self.latest else None, "group": self.group}
         return key
+
+    @property
+    def own_process(self) -> bool:
+        # a worker joins its cluster before it computes anything, and TensorFlow ends it some time after the others left
+        return self.training.strategy == "multi_worker"
 
     def kept(self) -> Kept | None:
         return None if self.checkpoints is None else Kept(folder=self.checkpoints, keep_best=self.training.keep_best)

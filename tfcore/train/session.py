@@ -202,7 +202,7 @@ class TrainingSession:
             head = with_loss(head, name=config.loss, file=request.loss)
         if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
             problem = "a train_step of a task's own takes whole batches"
-            raise ConfigError(problem, where="training", fix="leave out micro_batches, replicas and workers")
+            raise ConfigError(problem, where="training", fix="leave out micro_batches, and train in one process")
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         knobs = KnobVariables(self.knobs.names)
         self.model = build.build(

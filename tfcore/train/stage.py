@@ -8,7 +8,6 @@ one that was never interrupted: same order of rows, same masks, same compiled mo
 """
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import tensorflow as tf
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
 from tfcore.data.source import Feed
-from tfcore.distribute.placement import Placement, place
+from tfcore.distribute.placement import place
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.callbacks.checkpointing import Checkpointing
 from tfcore.train.callbacks.early_stopping import EarlyStopping
@@ -25,11 +24,11 @@ from tfcore.train.callbacks.history import History
 from tfcore.train.callbacks.knobs_by_hand import KnobsByHand
 from tfcore.train.callbacks.summaries import Summaries
 from tfcore.train.callbacks.trial import Trial, optuna_prune
-from tfcore.train.launch import chosen, train_apart
 from tfcore.train.request import VERSION, Pruning, TrainRequest
 from tfcore.train.result import write
 from tfcore.train.session import Callback, TrainingSession
 from tfcore.train.steps.eager import eagerly
+from tfcore.train.strategy import chosen
 
 __all__ = ["VERSION", "train"]
 
@@ -63,29 +62,13 @@ def train(
         ConfigError, DataError, StoreError: with the place and what to do.
     """
     choice = chosen(request, feed=feed, log=monitor.log)
-    if choice.apart:
-        return train_apart(choice, request, out, monitor, remote=remote)
     gpus = len(tf.config.list_physical_devices("GPU"))
-    return train_placed(
-        request, out, monitor, lambda: place(choice, gpus=gpus), remote=remote, feed=feed, pruning=pruning
-    )
-
-
-def train_placed(
-    request: TrainRequest,
-    out: Path,
-    monitor: Monitor,
-    placed: Callable[[], Placement],
-    *,
-    remote: RemoteFiles | None = None,
-    feed: Feed | None = None,
-    pruning: Pruning | None = None,
-) -> dict[str, Any]:
-    """`train` in this process, on the devices that `placed` takes once its threads are set."""
     with staged(remote, monitor) as stager:
-        callbacks = default_callbacks(request, pruning)
+        callbacks = default_callbacks(request, None if choice.workers > 1 else pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
-            session = TrainingSession(request, monitor, callbacks, stager=stager, feed=feed, placed=placed)
+            session = TrainingSession(
+                request, monitor, callbacks, stager=stager, feed=feed, placed=lambda: place(choice, gpus=gpus)
+            )
             session.run()
         if not session.placement.chief:
             session.wait_for_chief()  # until it has written

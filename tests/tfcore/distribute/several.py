@@ -1,37 +1,39 @@
-"""What the tests have done in the processes of a training; found there by PYTHONPATH. Each process imports TensorFlow,
-which takes longer than most trainings here: `run` does many in one, and `member` is one that is ended at a set place."""
+"""One process of trainings on several devices: jobs as JSON on its stdin, and the folder that gets their output.
+
+    TF_CONFIG=... python several.py OUT < jobs.json
+
+It imports TensorFlow, which takes longer than most trainings here: so it does many, and acts on some of them.
+"""
 
 import contextlib
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Literal
+
+import tensorflow as tf
 
 import tfcore.train.callbacks.history
 from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
-from tfcore.distribute.placement import Choice, place
-from tfcore.distribute.process_group import ending_with_parent
-from tfcore.train import checkpoints, launch
-from tfcore.train import member as group_member
+from headway.process import own
+from tfcore.train import checkpoints
 from tfcore.train.request import TrainRequest
-from tfcore.train.stage import train_placed
-
-tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0  # each call is heard of
+from tfcore.train.stage import train
 
 
 class Act(Frozen):
-    """At which step to do what: of the chief a stop or a turn of a knob, of any worker a signal to itself."""
+    """At which step to do what: of the chief a stop or a turn of a knob, of any worker its end."""
 
-    what: Literal["stop", "turn", "signal"]
+    what: Literal["stop", "turn", "kill"]
     at: int = 0
     """The first call that reaches this step; or the file of a checkpoints, counted from 0, before which to do it."""
     inside: bool = False
     """In the middle of the writing of a checkpoints."""
     worker: int = 0
-    signal: str = "SIGKILL"
 
 
 class Job(Frozen):
@@ -44,29 +46,24 @@ class Job(Frozen):
 
 class Jobs(Frozen):
     jobs: tuple[Job, ...]
-    name: str
     worker: int = 0
-    replicas: int
-    workers: int
+    replicas: int | None = None
+    """Logical CPU devices; None: the CPU as it is."""
 
 
 class Acting(Monitor):
-    """Passes on what it is told, and acts once."""
+    """Acts once."""
 
-    def __init__(self, inner: Monitor, act: Act | None, control: Path | None = None):
-        super().__init__(inner.stop if act is None or act.what != "stop" else None)
-        self.inner, self.act, self.control, self.synced = inner, act, control, 0
+    def __init__(self, act: Act | None, control: Path | None = None):
+        super().__init__()
+        self.act, self.control, self.synced = act, control, 0
 
     def log(self, line):
-        self.inner.log(line)
+        print(line, flush=True)
 
     def progress(self, done, total, unit, **facts):
-        self.inner.progress(done, total, unit, **facts)
         if self.act and not self.act.inside and done >= self.act.at:
             self.do(self.act)
-
-    def alive(self):
-        self.inner.alive()
 
     def do(self, act: Act):
         self.act = None
@@ -75,7 +72,7 @@ class Acting(Monitor):
         elif act.what == "turn":
             self.control.write_text('{"learning_rate": 0.002}')
         else:
-            os.kill(os.getpid(), signal.Signals[act.signal])
+            os.kill(os.getpid(), signal.SIGKILL)
 
     @contextlib.contextmanager
     def heeded(self):
@@ -95,12 +92,12 @@ class Acting(Monitor):
             checkpoints.sync_path = whole
 
 
-def run(request: Jobs, out: Path, monitor: Monitor):
-    """All the jobs on one placement, each into the folder of its name; those that are stopped leave none."""
-    with ending_with_parent():
-        choice = Choice(request.name, replicas=request.replicas, workers=request.workers, logical=request.workers == 1)
-        placement = place(choice, worker=request.worker)
-    for job in request.jobs:
+def run(jobs: Jobs, out: Path):
+    """All the jobs, each into the folder of its name; those that are stopped leave none."""
+    if jobs.replicas:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * jobs.replicas)
+    for job in jobs.jobs:
         asked = job.request
         if job.planned:
             (change,) = json.loads((out / job.planned / "history.json").read_text())["result"]["knob_changes"]
@@ -108,14 +105,15 @@ def run(request: Jobs, out: Path, monitor: Monitor):
             rate = {"name": "piecewise", "boundaries": [change["step"]], "values": values}
             training = type(asked.training).model_validate(asked.training.model_dump() | {"learning_rate": rate})
             asked = asked.model_copy(update={"training": training})
-        acting = Acting(monitor, job.act, asked.control)
+        acting = Acting(job.act if job.act and job.act.worker == jobs.worker else None, asked.control)
         with contextlib.suppress(Cancelled), acting.heeded():
-            train_placed(asked, out / job.name, acting, lambda: placement)
+            result = train(asked, out / job.name, acting)
+            (out / f"{job.name}-{jobs.worker}.json").write_text(json.dumps(result))
 
 
-def member(request: launch.MemberRequest, out: Path, monitor: Monitor):
-    """`tfcore.train.member`, which does to itself at some step what the environment's ACT says."""
-    act = Act.model_validate_json(os.environ["ACT"])
-    acting = Acting(monitor, act if act.worker == request.worker else None)
-    with acting.heeded():
-        return group_member.member(request, out, acting)
+if __name__ == "__main__":
+    own()
+    tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0  # each call is heard of
+    run(Jobs.model_validate_json(sys.stdin.read()), Path(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(0)  # without taking TensorFlow apart

@@ -1,14 +1,16 @@
 """Several devices and several processes: the same losses as one device, one clear error, and an exact resume.
 
-A training here has processes of its own, which import TensorFlow first: those that can follow each other in the same
-processes do (`several.run`), and the killed ones are one training that is killed again and again.
+A training here has processes of its own, with logical devices or a TF_CONFIG, which import TensorFlow first: those that can
+follow each other in the same processes do (`several.run`), and the killed ones are one training that is killed again and again.
 """
 
 import json
 import os
-import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -20,16 +22,16 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
+from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.ports import free_port
 from tests.tfcore.train.test_killed import varied_images
+from tests.waiting import until
 from tfcore.distribute.placement import Choice, Placement
-from tfcore.distribute.process_group import run_together
 from tfcore.models.config import ModelConfig
-from tfcore.train import launch
-from tfcore.train.launch import choose
+from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
@@ -43,8 +45,7 @@ COLUMNS = (
     Column(name="importance", type="float32", nullable=False, role="weight"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-TWO = {"strategy": "multi_worker", "workers": 2}
-MIRRORED = {"strategy": "mirrored", "replicas": 2}
+TWO, MIRRORED = {"strategy": "multi_worker"}, {"strategy": "mirrored"}
 # a point of the history for every step, dropout on, weights of rows, clipping, and a holdout
 WATCHED = {
     "steps_per_call": 1,
@@ -53,8 +54,7 @@ WATCHED = {
     "knobs": {"positive_weight": 2.0, "label_smoothing": 0.1},
 }
 BROKEN = 1
-MEMBER = "several:member"
-PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+SEVERAL = Path(__file__).with_name("several.py")
 SYNCS = 4
 """Files and folders that a checkpoint makes sure of."""
 HALF = WATCHED | {"precision": "float16", "steps": 80, "knobs": {"temperature": 0.2}}
@@ -93,23 +93,6 @@ def request(examples, hidden=(8,), **training):
     )
 
 
-class Lines(Monitor):
-    """Keeps what it is told; may act when a step is reached."""
-
-    def __init__(self, at=None, act=lambda: None):
-        super().__init__()
-        self.lines, self.at, self.act, self.reached = [], at, act, 0
-
-    def log(self, line):
-        self.lines.append(line)
-
-    def progress(self, done, total, unit, **facts):
-        self.reached = done
-        if self.at is not None and done >= self.at:
-            self.at = None
-            self.act()
-
-
 def losses(out):
     """(losses of training, losses on the holdout), point by point."""
     history = json.loads((out / "history.json").read_text())["history"]
@@ -128,26 +111,6 @@ def same(one, other):
         assert value.tobytes() == other[name].tobytes(), name
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forked():
-    """They are not, but for those of `run_jobs`: `workers` looks for them among the children of this process."""
-
-
-def workers():
-    """The processes that this one has started for a training, by the worker they are."""
-    found = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            environment = (process / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        for entry in environment if parent == os.getpid() else ():
-            if entry.startswith(b"TF_CONFIG="):
-                found[json.loads(entry.partition(b"=")[2])["task"]["index"]] = int(process.name)
-    return found
-
-
 @pytest.fixture(scope="module")
 def one(examples, tmp_path_factory):
     """The training on one device that others are compared with."""
@@ -162,20 +125,42 @@ def half(examples, tmp_path_factory):
     return out, train(request(examples, hidden=DEEPER, **HALF), out, Monitor())
 
 
-@pytest.fixture(scope="module")
-def run_jobs(fork_server):
-    """Run `several.run` as workers or replicas are run, in forked processes."""
+def clustered(addresses, index):
+    """The environment of a worker."""
+    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    return {"TF_CONFIG": json.dumps(task), "no_proxy": "127.0.0.1", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
-    def run(jobs, out, strategy):
-        choice = choose(TrainingConfig(**strategy), gpus=0)
-        own = {"replicas": choice.replicas, "workers": choice.workers, "name": choice.name}
-        requests = [{"jobs": jobs, "worker": worker} | own for worker in range(choice.workers)]
-        environments = [{**environment, "PYTHONPATH": PYTHONPATH} for environment in launch._environments(choice)]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("headway.process.subprocess", fork_server)
-            return run_together("several:run", requests, out, Monitor(), environments)
 
-    return run
+def run_jobs(jobs, out, strategy):
+    """Run them in processes with two devices together; the exit codes. When one has failed, the others are killed."""
+    addresses, processes = [f"127.0.0.1:{free_port()}" for _ in range(2)], []
+    out.mkdir(exist_ok=True)
+    for worker in range(2 if strategy is TWO else 1):
+        environment = clustered(addresses, worker) if strategy is TWO else {}
+        asked = {"jobs": jobs, "worker": worker, "replicas": None if strategy is TWO else 2}
+        with (out / f"log-{worker}").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, SEVERAL, str(out)],
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", **environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        process.stdin.write(json.dumps(asked).encode())
+        process.stdin.close()
+        processes.append(process)
+    while any(process.poll() is None for process in processes) and not any(process.poll() for process in processes):
+        time.sleep(0.05)
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+    return [process.wait() for process in processes]
+
+
+def done(jobs, out, strategy):
+    """Run jobs that all end well."""
+    codes = run_jobs(jobs, out, strategy)
+    assert not any(codes), (codes, [log.read_text()[-3000:] for log in sorted(out.glob("log-*"))])
 
 
 def job(name, request, **more):
@@ -192,7 +177,7 @@ def stopped_jobs(examples, out, strategy):
 
 
 @pytest.fixture(scope="module")
-def mirrored(examples, tmp_path_factory, run_jobs):
+def mirrored(examples, tmp_path_factory):
     """The folder of many trainings in one process on two devices."""
     out = tmp_path_factory.mktemp("mirrored")
     stopped = stopped_jobs(examples, out, MIRRORED)
@@ -203,28 +188,15 @@ def mirrored(examples, tmp_path_factory, run_jobs):
         stopped[-1] | {"name": "resumed", "act": None},
         job("micro", request(examples, **MICRO, **MIRRORED, jit="on")),
     ]
-    run_jobs(jobs, out, MIRRORED)
+    done(jobs, out, MIRRORED)
     return out
 
 
 @pytest.fixture(scope="module")
-def mirrored_killed(examples, tmp_path_factory, run_jobs):
-    """The folder of a training on two devices, and the error of the same one: it is killed."""
-    out = tmp_path_factory.mktemp("mirrored_killed")
-    whole = request(examples, **KILLED, **MIRRORED)
-    killed = whole.model_copy(update={"checkpoints": out / "again"})
-    # in the middle of writing the first checkpoint
-    jobs = [job("whole", whole), job("killed", killed, act={"what": "signal", "at": 1, "inside": True})]
-    with pytest.raises(HeadwayError, match="was ended by SIGKILL") as failed:
-        run_jobs(jobs, out, MIRRORED)
-    return out, failed.value
-
-
-@pytest.fixture(scope="module")
-def pair_stopped(examples, tmp_path_factory, run_jobs):
+def pair_stopped(examples, tmp_path_factory):
     """The folder of a training of two workers, and the checkpoints of the same one: it is stopped."""
     out = tmp_path_factory.mktemp("pair_stopped")
-    run_jobs(stopped_jobs(examples, out, TWO), out, TWO)
+    done(stopped_jobs(examples, out, TWO), out, TWO)
     return out
 
 
@@ -233,7 +205,7 @@ def images(tmp_path_factory):
     """A training on images of two workers, each of which reads its own shards: mixup would need all of them."""
     asked = varied_images(tmp_path_factory.mktemp("images"))
     varied = asked.training.augment.model_copy(update={"mixup": 0.0})
-    changes = {"strategy": "multi_worker", "workers": 2, "threads": 1, "augment": varied, "keep_best": 0}
+    changes = {**TWO, "threads": 1, "augment": varied, "keep_best": 0}
     return asked.model_copy(update={"training": asked.training.model_copy(update=changes)})
 
 
@@ -256,12 +228,9 @@ def build(layout, options):
 
 
 @pytest.fixture(scope="module")
-def pair(examples, tmp_path_factory, run_jobs):
-    """The folder of many trainings in one pair of workers, and the error of the last: a shard is broken."""
+def pair(examples, tmp_path_factory):
+    """The folder of many trainings in one pair of workers."""
     out = tmp_path_factory.mktemp("pair")
-    # fitted before the shard broke: fitting reads the labels where rows have weights
-    damaged = (broken_copy(examples, out / "broken").part("train"),)
-    broken = request(examples, steps=80, **TWO).model_copy(update={"examples": damaged})
     (out / "towers.py").write_text(TOWERS)
     (out / "mine.py").write_text(MINE)
     mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
@@ -272,17 +241,9 @@ def pair(examples, tmp_path_factory, run_jobs):
         job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4)),
         job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
         job("planned", turned, planned="turned"),
-        job("mistaken", broken),
     ]
-    with pytest.raises(DataError) as failed:
-        run_jobs(jobs, out, TWO)
-    return out, failed.value
-
-
-def trained_in(request, name):
-    """The folder of a fixture's trainings."""
-    made = request.getfixturevalue(name)
-    return made[0] if isinstance(made, tuple) else made
+    done(jobs, out, TWO)
+    return out
 
 
 def broken_copy(examples, folder):
@@ -312,7 +273,7 @@ def told(out):
 )
 def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, request):
     expected, alone = one
-    out = trained_in(request, name) / job
+    out = request.getfixturevalue(name) / job
     for mine, theirs in zip(losses(out), losses(expected), strict=True):
         assert len(mine) == len(theirs) and len(mine) in (STEPS, 4)
         np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
@@ -361,7 +322,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_replicas_in_float16_skip_and_scale_as_one_device_does(half, name, request):
     expected, alone = half
-    out = trained_in(request, name) / "half"
+    out = request.getfixturevalue(name) / "half"
     assert alone["loss_scale"]["skipped"] == 2, "no row was too much for float16"
     assert told(out)["loss_scale"] == alone["loss_scale"]
     mine, theirs = losses(out)[0], losses(expected)[0]
@@ -380,106 +341,72 @@ def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
 
 
 def test_a_knob_turned_by_hand_reaches_every_worker(pair):
-    out = pair[0]
+    out = pair
     assert told(out / "turned")["knob_changes"][0]["step"] < 80
     same(weights(out / "turned"), weights(out / "planned"))
 
 
 def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
-    assert told(pair[0] / "planned")["steps"] == 80
+    assert told(pair / "planned")["steps"] == 80
 
 
-def test_a_mistake_in_one_worker_is_reported_as_such(pair):
-    assert isinstance(pair[1], DataError)
-    assert f"train-{BROKEN:05}" in str(pair[1]) and "worker 1 of 2" in str(pair[1])
+@pytest.mark.long
+def test_a_mistake_in_one_worker_is_reported_by_it(examples, tmp_path):
+    # fitted before the shard broke: fitting reads the labels where rows have weights
+    asked = request(examples, steps=80, **TWO)
+    damaged = broken_copy(examples, tmp_path / "broken").part("train")
+    run_jobs([job("mistaken", asked.model_copy(update={"examples": (damaged,)}))], tmp_path / "out", TWO)
+    said = (tmp_path / "out" / "log-1").read_text()
+    assert "DataError" in said and f"train-{BROKEN:05}" in said
+    assert not (tmp_path / "out" / "mistaken").exists()
 
 
-def test_a_stop_before_the_workers_are_there_ends_them_at_once(tmp_path):
-    class Stopped(Monitor):
-        def cancelled(self):
-            return True
-
-    with pytest.raises(Cancelled, match="before the first step"):
-        run_together("several:run", [{}, {}], tmp_path, Stopped(), [{}, {}])
-    assert workers() == {}
+def killed(asked, out, strategy, **act):
+    """Run a training, one of whose processes ends itself by SIGKILL."""
+    codes = run_jobs([job("killed", asked, act={"what": "kill"} | act)], out, strategy)
+    assert codes[act.get("worker", 0)] == -signal.SIGKILL
+    assert not (out / "killed" / "weights.index").exists()
 
 
-def ended(monkeypatch, asked, out, **act):
-    """Train in processes, one of which does something to itself -> the error."""
-    monkeypatch.setattr(launch, "run_together", lambda call, *rest, **named: run_together(MEMBER, *rest, **named))
-    monkeypatch.setenv("ACT", json.dumps({"what": "signal"} | act))
-    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
-    with pytest.raises(HeadwayError) as failed:
-        train(asked, out, Monitor())
-    monkeypatch.undo()
-    assert not (out / "weights.index").exists()
-    assert workers() == {}, "a worker outlived the training"
-    return failed.value
+def resumed(asked, out, strategy):
+    """Run a training to its end; the chief's result."""
+    done([job("resumed", asked)], out, strategy)
+    return json.loads((out / "resumed-0.json").read_text())
 
 
 @pytest.mark.chaos
 def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
-    examples, pair_stopped, tmp_path, monkeypatch, row
+    examples, pair_stopped, tmp_path, row
 ):
     asked = request(examples, **KILLED, **TWO).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
-    out = tmp_path / "killed"
-    killed = r"worker {} of 2 \(pid \d+\) was ended by SIGKILL; the others were stopped"
-    # before any checkpoint, where it is frozen and not killed: TensorFlow's own check would take ten seconds
-    shorter = asked.model_copy(update={"training": asked.training.model_copy(update={"worker_timeout": 3.0})})
-    error = ended(monkeypatch, shorter, out, at=10, worker=1, signal="SIGSTOP")
-    assert re.search(r"worker 1 of 2 \(pid \d+\) is frozen: it sent nothing for 3 seconds; all", str(error))
-    assert "it begins anew" in error.fix
-    row("SIGSTOP to a worker that Headway started", "an error: it is frozen")
     # the stop of one that went so far was agreed on
     assert not (pair_stopped / "stopped").exists()
-    shutil.copytree(pair_stopped / "checkpoints", asked.checkpoints, dirs_exist_ok=True)
+    shutil.copytree(pair_stopped / "checkpoints", asked.checkpoints)
     stop = max(int(path.name) for path in asked.checkpoints.iterdir())
     assert 50 <= stop < 60
     # the chief, in the middle of writing the next
-    error = ended(monkeypatch, asked, out, at=SYNCS - 2, inside=True)
-    assert re.search(killed.format(0), str(error)) and error.fix.endswith(f"from its checkpoint of step {stop}")
+    killed(asked, tmp_path, TWO, at=SYNCS - 2, inside=True)
     assert list(asked.checkpoints.glob(".staged-*"))
-    # between two
-    error = ended(monkeypatch, asked, out, at=90, worker=1)
-    assert re.search(killed.format(1), str(error)) and error.fix.endswith("from its checkpoint of step 80")
-    # to the end, with a TF_CONFIG as a cluster gives it
-    addresses = [f"127.0.0.1:{port}" for port in launch._free_ports(2)]
-    asked = asked.model_copy(update={"training": asked.training.model_copy(update={"workers": None})})
-    results = {}
-
-    def one(index):
-        results[index] = train(asked, tmp_path / str(index), Monitor())
-
-    threads = []
-    for index in (0, 1):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        monkeypatch.setenv("TF_CONFIG", json.dumps(task))
-        threads.append(threading.Thread(target=one, args=(index,)))
-        threads[-1].start()
-        while index not in workers():
-            time.sleep(0.05)
-    for thread in threads:
-        thread.join(200)
-    assert (results[0]["workers"], results[0]["resumed_from"]) == (2, 80)
-    assert results[1] == {"steps": FEWER, "worker": 1}
-    assert not (tmp_path / "1").exists(), "only the chief writes"
-    same(weights(tmp_path / "0"), weights(pair_stopped / "whole"))
-    row("kill -9 of a worker that Headway started", "the weights of one that lived")
+    # the other one, between two
+    killed(asked, tmp_path, TWO, at=90, worker=1)
+    result = resumed(asked, tmp_path, TWO)
+    assert (result["workers"], result["resumed_from"]) == (2, 80)
+    assert json.loads((tmp_path / "resumed-1.json").read_text()) == {"steps": FEWER, "worker": 1}
+    same(weights(tmp_path / "resumed"), weights(pair_stopped / "whole"))
+    row("kill -9 of a worker of a cluster (TF_CONFIG)", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 
 @pytest.mark.chaos
-def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, monkeypatch, row):
-    train(images, tmp_path / "images", Monitor())
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, row):
+    done([job("images", images)], tmp_path, TWO)
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the chief, in the middle of writing the third checkpoint
-    error = ended(monkeypatch, asked, tmp_path / "killed", at=2 * SYNCS + 2, inside=True)
-    assert "worker 0 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 16")
+    killed(asked, tmp_path, TWO, at=2 * SYNCS + 2, inside=True)
     assert list(asked.checkpoints.glob(".staged-*"))
     # the other one, between two
-    error = ended(monkeypatch, asked, tmp_path / "killed", at=43, worker=1)
-    assert "worker 1 of 2" in str(error) and error.fix.endswith("from its checkpoint of step 40")
-    result = train(asked, tmp_path / "resumed", Monitor())
+    killed(asked, tmp_path, TWO, at=43, worker=1)
+    result = resumed(asked, tmp_path, TWO)
     assert (result["resumed_from"], result["reads"]) == (40, "own shards")
     same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
     row("kill -9 of a worker on images", "the weights of one that lived")
@@ -490,48 +417,54 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
 
 
 @pytest.mark.chaos
-def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(
-    examples, mirrored_killed, tmp_path, monkeypatch, row
-):
-    out, error = mirrored_killed
-    asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": out / "again"})
+def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(examples, mirrored, tmp_path, row):
+    asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": tmp_path / "again"})
     # in the middle of writing the first checkpoint
-    assert "was ended by SIGKILL" in str(error)
+    killed(asked, tmp_path, MIRRORED, at=1, inside=True)
     assert [path.name[:8] for path in asked.checkpoints.iterdir()] == [".staged-"]
     # between two
-    error = ended(monkeypatch, asked, tmp_path / "killed", at=50)
-    assert "was ended by SIGKILL" in str(error) and error.fix.endswith("from its checkpoint of step 40")
-    result = train(asked, tmp_path / "resumed", Monitor())
-    assert result["resumed_from"] == 40
-    same(weights(tmp_path / "resumed"), weights(out / "whole"))
+    killed(asked, tmp_path, MIRRORED, at=50)
+    assert resumed(asked, tmp_path, MIRRORED)["resumed_from"] == 40
+    same(weights(tmp_path / "resumed"), weights(mirrored / "whole"))
     row("kill -9 of a mirrored training", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 
-@pytest.mark.long
-def test_a_worker_that_waits_for_others_ends_with_its_parent(examples, tmp_path, monkeypatch):
-    addresses = [f"127.0.0.1:{port}" for port in launch._free_ports(2)]
-    task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
-    monitor = Lines()
-    failed = []
+@pytest.fixture
+def waiting(examples, tmp_path):
+    """(a TensorFlow process, the event that stops its call, the errors of the call): a worker that waits for the others."""
+    addresses, monitor, failed = [f"127.0.0.1:{free_port()}" for _ in range(2)], Monitor(), []
+    child = Child(environment=clustered(addresses, 1))
 
-    def one():
+    def call():
         try:
-            train(request(examples, strategy="multi_worker"), tmp_path / "out", monitor)
-        except Cancelled as error:
+            child.call("tfcore.train.stage:train", request(examples, **TWO), tmp_path / "out", monitor)
+        except HeadwayError as error:
             failed.append(error)
 
-    thread = threading.Thread(target=one)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not _listens(addresses[1]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1.0)  # it waits now, in native code
-    monitor.stop.set()
+    with child:
+        thread = threading.Thread(target=call)
+        thread.start()
+        until(lambda: _listens(addresses[1]), 60)
+        time.sleep(1.0)  # it waits now, in native code
+        yield child, monitor.stop, thread, failed
+        thread.join(10)
+
+
+@pytest.mark.long
+def test_a_worker_that_waits_for_others_is_stopped_on_request(waiting):
+    child, stop, thread, failed = waiting
+    stop.set()
     thread.join(10)
-    assert len(failed) == 1
-    assert workers() == {}
+    assert isinstance(failed[0], Cancelled) and not child.alive()
+
+
+@pytest.mark.long
+def test_a_worker_that_waits_for_others_ends_with_its_parent(waiting):
+    child, _, thread, failed = waiting
+    child.let_go()  # its pipe closes, as when its parent is killed
+    thread.join(10)
+    assert "was ended by SIGIO" in str(failed[0]) and not child.alive()
 
 
 def _listens(address):

@@ -1,26 +1,24 @@
 """A worker of a cluster that freezes: the others end within a stated time, by TensorFlow's own look at its peers.
 
-The cluster is two plain processes with a TF_CONFIG each, as Kubernetes or a person gives it; each is all that its machine runs.
+The cluster is two plain processes with a TF_CONFIG each, as Kubernetes or a person gives it
 """
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headway.schema.columns import Column
+from tests.example_shards import write_examples
 from tests.ports import free_port
 from tests.waiting import until
 from tfcore.models.config import ModelConfig
-from tfcore.testing import write_examples
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 
@@ -44,14 +42,6 @@ if __name__ == "__main__":
     tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.5
     train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Steps())
 """
-
-
-def send_signal(machine, number):
-    """Send a signal to all processes of a machine: those of the session that its first process began."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            if int(stat.read_text().rpartition(")")[2].split()[3]) == machine.pid:
-                os.kill(int(stat.parent.name), number)
 
 
 @pytest.fixture
@@ -79,7 +69,7 @@ def cluster(tmp_path):
         command = [sys.executable, "-c", MACHINE, str(tmp_path / "request.json"), str(tmp_path / f"out{number}")]
         with (tmp_path / f"log{number}").open("wb") as log:
             environment = {**os.environ, "TF_CONFIG": json.dumps(task), "no_proxy": "127.0.0.1"}
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         machines.append(process)
 
     def trains():
@@ -92,14 +82,14 @@ def cluster(tmp_path):
         yield machines
     finally:
         for machine in machines:
-            send_signal(machine, signal.SIGKILL)
+            machine.kill()
             machine.wait(30)
 
 
 @pytest.mark.parametrize("fault", FROZEN)
 def test_a_peer_that_freezes_ends_the_other_within_half_a_minute(fault, cluster, tmp_path, row):
     frozen, other = cluster[FROZEN[fault]], cluster[1 - FROZEN[fault]]
-    send_signal(frozen, signal.SIGSTOP)
+    frozen.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     code = other.wait(WITHIN_SECONDS)
     seconds = time.monotonic() - began

@@ -14,14 +14,13 @@ from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data.owned_rows import owned
 from tfcore.data.pipeline import Holdout, Labeler, Shards, training_dataset
-from tfcore.distribute.placement import workers_of
+from tfcore.distribute.placement import given_cluster, workers_of
 from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.models.config import ModelConfig
-from tfcore.train.launch import choose, given_cluster
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
-from tfcore.train.steps.device_choice import Work, work_of
+from tfcore.train.strategy import Work, choose, work_of
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (
@@ -29,37 +28,38 @@ COLUMNS = (
     Column(name="label", type="int64", nullable=False, role="label"),
 )
 ROWS, BATCH, STACK = 3000, 32, 4
+ADDRESSES = ["a:1", "b:2"]
 
 
 def config(**settings):
     return TrainingConfig(**{"batch_size": 64} | settings)
 
 
-def test_a_training_without_a_strategy_keeps_its_fingerprint():
-    assert not {"strategy", "replicas", "workers"} & set(TrainingConfig().model_dump(mode="json"))
-    assert config(strategy="mirrored", replicas=2).model_dump(mode="json")["replicas"] == 2
-
-
 @pytest.mark.parametrize(
-    ("settings", "gpus", "name", "replicas", "apart"),
+    ("settings", "gpus", "cpus", "name", "replicas", "logical"),
     [
-        ({}, 0, "cpu", 1, False),
-        ({}, 1, "gpu", 1, False),
-        ({}, 4, "mirrored", 4, False),
-        ({"batch_size": 63}, 2, "gpu", 1, False),
-        ({"micro_batches": 2}, 2, "gpu", 1, False),
-        ({"strategy": "mirrored", "micro_batches": 2}, 2, "mirrored", 2, False),
-        ({"ranking": {}}, 2, "gpu", 1, False),
-        ({"strategy": "cpu"}, 2, "cpu", 1, False),
-        ({"strategy": "mirrored", "replicas": 2}, 0, "mirrored", 2, True),
-        ({"strategy": "mirrored", "replicas": 2}, 4, "mirrored", 2, False),
-        ({"strategy": "mirrored"}, 2, "mirrored", 2, False),
-        ({"strategy": "multi_worker", "workers": 4}, 0, "multi_worker", 4, True),
+        ({}, 0, 1, "cpu", 1, False),
+        ({}, 0, 2, "cpu", 1, False),
+        ({}, 1, 1, "gpu", 1, False),
+        ({}, 4, 1, "mirrored", 4, False),
+        ({"batch_size": 63}, 2, 1, "gpu", 1, False),
+        ({"micro_batches": 2}, 2, 1, "gpu", 1, False),
+        ({"strategy": "mirrored", "micro_batches": 2}, 2, 1, "mirrored", 2, False),
+        ({"ranking": {}}, 2, 1, "gpu", 1, False),
+        ({"strategy": "cpu"}, 2, 1, "cpu", 1, False),
+        ({"strategy": "mirrored"}, 0, 2, "mirrored", 2, True),
+        ({"strategy": "mirrored"}, 1, 4, "mirrored", 4, True),
+        ({"strategy": "mirrored"}, 2, 4, "mirrored", 2, False),
     ],
 )
-def test_a_strategy_comes_to_devices(settings, gpus, name, replicas, apart):
-    choice = choose(config(**settings), gpus=gpus)
-    assert (choice.name, choice.replicas, choice.apart) == (name, replicas, apart)
+def test_a_strategy_comes_to_devices(settings, gpus, cpus, name, replicas, logical):
+    choice = choose(config(**settings), gpus=gpus, cpus=cpus)
+    assert (choice.name, choice.replicas, choice.logical) == (name, replicas, logical)
+
+
+def test_the_workers_of_a_cluster_share_a_batch():
+    choice = choose(config(strategy="multi_worker"), cluster=(ADDRESSES, 1))
+    assert (choice.name, choice.replicas, choice.workers, choice.worker) == ("multi_worker", 2, 2, 1)
 
 
 SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
@@ -105,47 +105,33 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "gpus", "words"),
+    ("settings", "devices", "words"),
     [
-        ({"strategy": "gpu"}, 0, "TensorFlow sees no GPU"),
-        ({"strategy": "mirrored"}, 0, "at least two devices"),
-        ({"strategy": "mirrored"}, 1, "at least two devices"),
-        ({"strategy": "mirrored", "replicas": 4}, 2, "4 replicas, but TensorFlow sees 2 GPUs"),
-        ({"strategy": "mirrored", "replicas": 2}, 1, "2 replicas, but TensorFlow sees 1 GPU"),
-        ({"strategy": "mirrored", "replicas": 3}, 0, "64 cannot be split evenly over 3"),
-        ({"strategy": "multi_worker"}, 0, "neither training.workers nor a TF_CONFIG"),
-        ({"strategy": "multi_worker", "workers": 3}, 0, "64 cannot be split evenly over 3"),
+        ({"strategy": "gpu"}, {}, "TensorFlow sees no GPU"),
+        ({"strategy": "mirrored"}, {}, "at least two devices, and TensorFlow sees no GPUs"),
+        ({"strategy": "mirrored"}, {"gpus": 1}, "at least two devices, and TensorFlow sees one GPU"),
+        ({"strategy": "mirrored"}, {"cpus": 3}, "64 cannot be split evenly over 3 replicas"),
+        ({"strategy": "mirrored"}, {"gpus": 3}, "64 cannot be split evenly over 3 replicas"),
+        ({"strategy": "multi_worker"}, {}, "no TF_CONFIG"),
+        ({"strategy": "multi_worker"}, {"cluster": (["a:1", "b:2", "c:3"], 0)}, "64 cannot be split evenly over 3"),
         (
-            {"strategy": "multi_worker", "workers": 2, "micro_batches": 64},
-            0,
+            {"strategy": "multi_worker", "micro_batches": 64},
+            {"cluster": (ADDRESSES, 0)},
             "over 2 workers with 64 micro-batches each",
         ),
-        ({"strategy": "multi_worker", "workers": 2, "ranking": {}}, 0, "would cut groups"),
+        ({"strategy": "multi_worker", "ranking": {}}, {"cluster": (ADDRESSES, 0)}, "would cut groups"),
     ],
 )
-def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, gpus, words):
+def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, devices, words):
     with pytest.raises(ConfigError, match=words) as failed:
-        choose(config(**settings), gpus=gpus)
+        choose(config(**settings), **devices)
     assert failed.value.fix
-
-
-def test_who_has_one_gpu_is_told_how_to_rehearse_without_it():
-    for settings in ({"strategy": "mirrored"}, {"strategy": "mirrored", "replicas": 2}):
-        with pytest.raises(ConfigError) as failed:
-            choose(config(**settings), gpus=1)
-        assert "hide it with CUDA_VISIBLE_DEVICES=-1" in failed.value.fix
-
-
-def test_replicas_and_workers_belong_to_their_strategies():
-    for settings in ({"replicas": 2}, {"workers": 2}, {"strategy": "mirrored", "workers": 2}):
-        with pytest.raises(ValueError, match="is for strategy"):
-            config(**settings)
 
 
 def test_a_tf_config_says_who_the_workers_are(monkeypatch):
     task = {"type": "worker", "index": 1}
-    assert workers_of({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}) == (["a:1", "b:2"], 1)
-    chief = {"chief": ["c:1"], "worker": ["a:1", "b:2"]}
+    assert workers_of({"cluster": {"worker": ADDRESSES}, "task": task}) == (ADDRESSES, 1)
+    chief = {"chief": ["c:1"], "worker": ADDRESSES}
     assert workers_of({"cluster": chief, "task": task}) == (["c:1", "a:1", "b:2"], 2)
     assert workers_of({"cluster": chief, "task": {"type": "chief", "index": 0}})[1] == 0
     for wrong in ({}, {"cluster": {"ps": ["a:1"]}, "task": task}, {"cluster": {"worker": ["a:1"]}, "task": task}):
@@ -154,9 +140,10 @@ def test_a_tf_config_says_who_the_workers_are(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{")
     with pytest.raises(ConfigError, match="not JSON"):
         given_cluster()
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:2"]}, "task": task}))
-    with pytest.raises(ConfigError, match="4 workers, but TF_CONFIG names 2"):
-        choose(config(strategy="multi_worker", workers=4), gpus=0, cluster=len(given_cluster()[0]))
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ADDRESSES}, "task": task}))
+    assert given_cluster() == (ADDRESSES, 1)
+    monkeypatch.delenv("TF_CONFIG")
+    assert given_cluster() is None
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +247,18 @@ def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
     with pytest.raises(HeadwayError, match="sees no GPU"):
         train(asked, tmp_path / "out", Monitor())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_process_that_has_computed_joins_no_cluster(examples, tmp_path, monkeypatch):
+    tf.add(1, 1)
+    cluster = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    asked = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(hidden=(4,)),
+        training=TrainingConfig(batch_size=32, steps=4, strategy="multi_worker"),
+    )
+    with pytest.raises(ConfigError, match="has computed already") as failed:
+        train(asked, tmp_path / "out", Monitor())
+    assert "in a fresh process" in failed.value.fix

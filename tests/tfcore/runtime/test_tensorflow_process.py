@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError
 from headway.monitor import Monitor
+from headway.stages.stage_class import Stage
 from tests.waiting import until
 from tfcore.runtime.tensorflow_process import Child, ChildError
 
@@ -329,3 +331,22 @@ def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
     """)
     done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Cluster(Stage[Frozen]):
+    """A stage with a process of its own."""
+
+    name, version, runs = "cluster", 1, "my_stages:echo"
+    rows: int = 1
+
+    @property
+    def own_process(self):
+        return True
+
+
+def test_a_stage_that_wants_a_process_of_its_own_has_one(child, tmp_path):
+    before = child.call("my_stages:echo", {"rows": 1}, tmp_path)["pid"]
+    own = child.call("my_stages:echo", Cluster(), tmp_path)["pid"]
+    assert not child.alive()
+    after = child.call("my_stages:echo", {"rows": 1}, tmp_path)["pid"]
+    assert len({before, own, after}) == 3

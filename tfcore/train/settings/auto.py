@@ -138,14 +138,13 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
 
 
 def _batch(training: TrainingConfig, rows: int) -> int:
-    """Choose a batch size by the rows that replicas and micro-batches divide; the config's own with ranking or
-    retrieval."""
-    default = training.batch_size
-    parts = training.micro_batches * (training.replicas or training.workers or 1)
+    """Choose a batch size by the rows that micro-batches divide; the config's own with ranking or retrieval, and where
+    several devices are to divide it."""
+    default, parts = training.batch_size, training.micro_batches
     if (
         training.ranking is not None
         or training.retrieval is not None
-        or (training.strategy not in ("auto", "cpu", "gpu") and parts == 1)
+        or training.strategy in ("mirrored", "multi_worker")
     ):
         return default
     least = next((batch for below, batch in _BATCHES if rows < below), default)

@@ -210,19 +210,7 @@ class TrainingConfig(Frozen):
     strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
         default="auto",
         description="auto: where the training ends first by its number of steps and what each computes: the CPU, a GPU, or "
-        "mirrored over several",
-    )
-    replicas: int | None = Field(
-        default=None, ge=2, le=64, description="devices that mirrored splits a batch over; default: every GPU"
-    )
-    workers: int | None = Field(
-        default=None, ge=2, le=64, description="processes on this machine that multi_worker splits a batch over"
-    )
-    worker_timeout: float = Field(
-        default=30.0,
-        ge=2.0,
-        le=86_400.0,
-        description="seconds without a heartbeat after which a process of a training counts as frozen, and all end",
+        "mirrored over several; multi_worker: one worker of the cluster that TF_CONFIG names",
     )
     jit: Literal["auto", "on", "off"] = Field(
         default="auto", description="XLA: on, off, or auto, which compiles long trainings and falls back if XLA refuses"
@@ -307,13 +295,6 @@ class TrainingConfig(Frozen):
     @classmethod
     def _class_names(cls, value: Any) -> Any:
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
-
-    @model_validator(mode="after")
-    def _devices(self) -> Self:
-        for name, strategy in (("replicas", "mirrored"), ("workers", "multi_worker")):
-            if getattr(self, name) is not None and self.strategy != strategy:
-                raise ValueError(f"{name} is for strategy {strategy}, and this one is {self.strategy}")
-        return self
 
     @model_validator(mode="after")
     def _uncompiled(self) -> Self:

@@ -121,9 +121,7 @@ def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) 
         space["training.learning_rate.initial"] = Range(
             low=_rounded(rate / RATE_BELOW), high=_rounded(rate * RATE_ABOVE), log=True
         )
-    least = max(
-        LEAST_BATCH, training.get("micro_batches", 1) * (training.get("replicas") or training.get("workers") or 1)
-    )
+    least = max(LEAST_BATCH, training.get("micro_batches", 1))
     batches = [size for size in (batch // 2, batch, batch * 2) if size >= least]
     if len(batches) > 1:
         space["training.batch_size"] = tuple(batches)

@@ -209,7 +209,6 @@ def test_what_is_left_out_beside_a_given_key_is_chosen():
 
 def test_batches_can_be_split_and_hold_whole_groups():
     assert resolved(147, {"micro_batches": 64})[0].batch_size == 64
-    assert resolved(147, {"strategy": "mirrored", "replicas": 2})[0].batch_size == 32
     assert resolved(147, {"strategy": "mirrored"})[0].batch_size == 256
     assert resolved(147, {"ranking": {}})[0].batch_size == 256
 

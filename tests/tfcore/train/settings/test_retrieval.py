@@ -13,10 +13,10 @@ from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
 from tfcore.models.towers.two_towers import as_vectors
-from tfcore.train.launch import chosen
 from tfcore.train.request import TrainRequest
 from tfcore.train.session import TrainingSession
 from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.strategy import chosen
 
 MODEL = ModelConfig(name="two_towers", item=("movie",), embedding=4, hidden=())
 COLUMNS = (
@@ -118,7 +118,7 @@ def test_mistakes_are_named(examples):
             {"name": "p", "source": {"format": "csv", "path": "a.csv"}, "label": "y", "training": {"retrieval": {}}}
         )
     with pytest.raises(ConfigError, match="a row is compared with all items of its batch"):
-        chosen(request(examples, retrieval={}, strategy="mirrored", replicas=2))
+        chosen(request(examples, retrieval={}, strategy="mirrored"))
     with pytest.raises(ConfigError, match="not counted, which the correction needs"):
         TrainingSession(request(examples, retrieval={}, counted=None), Monitor())
     TrainingSession(request(examples, retrieval={"correction": False}, counted=None), Monitor())
