@@ -147,8 +147,6 @@ def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
 
 
 def test_a_request_model_crosses_whole(child, stages, tmp_path):
-    from headway.config import Frozen
-
     class Request(Frozen):
         rows: int = 2
         limit: float = float("-inf")
