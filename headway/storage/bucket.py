@@ -1,4 +1,4 @@
-"""Objects in a bucket: put, get, list, delete; in parallel, with retries, and errors that name the object.
+"""Objects in a bucket: put, get, list, delete; in parallel, and with errors that name the object.
 
     bucket = Bucket("s3://team/headway")
     bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
@@ -6,7 +6,8 @@
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
 An object appears whole or not at all, when its put ends; there is no rename. pyarrow uploads files, a part at a time, and
-copies within the bucket; obstore does all else.
+copies within the bucket; obstore does all else. Both send a request again that failed in a way that passes
+(`headway.storage.filesystem`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import errno
 import functools
 import json
-import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headway.errors import StoreError
-from headway.storage import filesystem, manifest
+from headway.storage import manifest
 from headway.storage.clock import Offset
 from headway.storage.filesystem import client_of, refusal_or_fault, resolve
 from headway.storage.objects import Found, Stored, each
@@ -34,20 +34,11 @@ ORPHAN_SECONDS = 24 * 3600.0
 LAST = ("saved_model.pb", "checkpoint.json")
 """What makes a serving copy or a checkpoint whole is put last."""
 _LISTING_SECONDS = 2.0
-_WAIT_SECONDS = 0.2
 _PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-
-
-class _Damaged(OSError):
-    """An object whose bytes are wrong, perhaps only in this transfer."""
-
-
-class _Broken(OSError):
-    """A connection of pyarrow's that broke, which it does not make again."""
 
 
 class Bucket:
@@ -63,7 +54,6 @@ class Bucket:
     def __init__(self, url: str):
         self.url = url.rstrip("/")
         self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
-        self._files, self._base = resolve(self.url)
         self._clock = Offset(self._ask_time)
 
     def name(self, key: str) -> str:
@@ -211,7 +201,7 @@ class Bucket:
 
     def _no_bucket(self, key: str) -> StoreError:
         fix = "create it; Headway never does"
-        return StoreError(f"there is no bucket {self._base.partition('/')[0]!r}", where=self.name(key), fix=fix)
+        return StoreError(f"there is no bucket {self.url.split('/')[2]!r}", where=self.name(key), fix=fix)
 
     @functools.cached_property
     def _client(self) -> Any:
@@ -225,21 +215,18 @@ class Bucket:
         """
 
         def action(client: Any) -> None:
-            with (
-                path.open("rb", buffering=0) as file,
-                self._files.open_output_stream(f"{self._base}/{key}", compression=None) as out,
-            ):
+            with path.open("rb", buffering=0) as file, files.open_output_stream(name, compression=None) as out:
                 try:
                     _, actual = manifest.crc32c(manifest.blocks(file, out.write))
                 except ValueError:  # so pyarrow calls a connection to Cloud Storage that broke
-                    raise _Broken("the connection broke") from None
+                    raise OSError("the connection broke") from None
                 if actual != crc32c:
-                    raise StoreError(
-                        "changed on the disk before it was in the bucket", where=str(path), fix="run again"
-                    )
+                    problem = "changed on the disk before it was in the bucket"
+                    raise StoreError(problem, where=str(path), fix="run again")
 
+        files, name = resolve(self.name(key))
         try:
-            self._call(key, action, retried=True)
+            self._call(key, action)
         except FileNotFoundError as error:
             if error.filename is not None:  # on the disk
                 raise
@@ -252,20 +239,18 @@ class Bucket:
             StoreError: it is gone, or has other bytes than it should, however often it is read.
         """
 
-        def check(size: int, crc: str) -> None:
-            if size != bytes:
-                raise _Damaged(f"has {size} bytes instead of {bytes}")
-            if crc != crc32c:
-                raise _Damaged(f"has crc32c {crc} instead of {crc32c}: its bytes changed")
-
-        if not self.copy(key, path, check):
+        fix = "delete it: headway run makes it again"
+        if (found := self.copy(key, path)) is None:
             raise StoreError("is gone", where=self.name(key), fix="headway run makes it again")
+        if found[0] != bytes:
+            raise StoreError(f"has {found[0]} bytes instead of {bytes}", where=self.name(key), fix=fix)
+        if found[1] != crc32c:
+            problem = f"has crc32c {found[1]} instead of {crc32c}: its bytes changed"
+            raise StoreError(problem, where=self.name(key), fix=fix)
 
-    def copy(self, key: str, path: Path, check: Callable[[int, str], None] = lambda size, crc: None) -> bool:
-        """Download an object to a file, block by block; return whether it exists. A missing one leaves no file.
-
-        Args:
-            check: looks at its bytes and crc32c; it is read again where this raises an OSError.
+    def copy(self, key: str, path: Path) -> tuple[int, str] | None:
+        """Download an object to a file, block by block; its bytes and crc32c, or None where there is none, which leaves no
+        file.
 
         Raises:
             StoreError: its name leads out of the bucket's folder on a disk.
@@ -273,17 +258,14 @@ class Bucket:
         if not manifest.is_inside(key):
             raise StoreError("the name of this object leads out of the store", where=self.name(key), fix="delete it")
 
-        def action(client: Any) -> bool:
+        def action(client: Any) -> tuple[int, str]:
             with path.open("wb") as out:
-                size_and_crc = _read(client, key, out.write)
-            check(*size_and_crc)
-            return True
+                return _read(client, key, out.write)
 
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self._ask(key, action):
-            return True
-        path.unlink(missing_ok=True)
-        return False
+        if (found := self._ask(key, action)) is None:
+            path.unlink(missing_ok=True)
+        return found
 
     def duplicate(self, key: str, other: str) -> None:
         """Copy an object within the bucket, without its bytes coming here.
@@ -291,9 +273,9 @@ class Bucket:
         Raises:
             StoreError: it is gone, or the bucket does not take the copy.
         """
-        names = f"{self._base}/{key}", f"{self._base}/{other}"
+        files, name = resolve(self.name(key))
         try:
-            self._call(key, lambda client: self._files.copy_file(*names), retried=True)
+            self._call(key, lambda client: files.copy_file(name, resolve(self.name(other))[1]))
         except FileNotFoundError:
             raise StoreError("is gone", where=self.name(key), fix="run again") from None
 
@@ -390,36 +372,26 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def _call(self, key: str, action: Callable[[Any], Result], *, retried: bool = False) -> Result:
-        """Call `action` with the client, again where that may help; the disk's errors pass.
-
-        Args:
-            retried: its requests are: pyarrow sends them.
-        """
+    def _call(self, key: str, action: Callable[[Any], Result]) -> Result:
+        """Call `action` with the client; the disk's errors pass, and those of the bucket get a fix."""
         from obstore import exceptions
 
-        for remaining in reversed(range(filesystem.TRIES)):
-            try:
-                return action(self._client)
-            except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-                raise FileExistsError(str(error)) from None
-            except (FileNotFoundError, FileExistsError):
+        try:
+            return action(self._client)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            raise FileExistsError(str(error)) from None
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except (exceptions.BaseError, OSError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
                 raise
-            except (exceptions.BaseError, OSError, ValueError, pa.ArrowException) as error:
-                if isinstance(error, OSError) and (isinstance(error.filename, str | bytes) or error.errno in _DISK):
-                    raise
-                if isinstance(error, _Damaged):
-                    problem, fix, refused = str(error), "delete it: headway run makes it again", False
-                elif isinstance(error, exceptions.InvalidPathError) or "Could not parse path" in str(error):
-                    listed = isinstance(error, exceptions.InvalidPathError)
-                    fix = "delete this object: it is not Headway's" if listed else "name it without control characters"
-                    problem, refused = repr(str(error).partition("\n\nDebug")[0])[1:-1], True
-                else:
-                    problem, fix, refused = refusal_or_fault(self.url, error)
-                if refused or not remaining or (retried and not isinstance(error, _Broken)):
-                    raise StoreError(problem, where=self.name(key), fix=fix) from None
-                time.sleep(_WAIT_SECONDS * 4 ** (filesystem.TRIES - remaining - 1) * random.uniform(0.5, 1.5))
-        raise AssertionError("unreachable")
+            if isinstance(error, exceptions.InvalidPathError) or "Could not parse path" in str(error):
+                listed = isinstance(error, exceptions.InvalidPathError)
+                fix = "delete this object: it is not Headway's" if listed else "name it without control characters"
+                problem = repr(str(error).partition("\n\nDebug")[0])[1:-1]
+            else:
+                problem, fix = refusal_or_fault(self.url, error)
+            raise StoreError(problem, where=self.name(key), fix=fix) from None
 
 
 def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:

@@ -36,6 +36,8 @@ TRIES = 4
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0
 _GCS_RETRY_SECONDS = 15.0
+_BACKOFF = datetime.timedelta(seconds=0.2)
+"""Before a request is sent again for the first time; four times as long before each further one."""
 _SAID = (
     r"<Code>(?P<code>.*?)</Code>.*?<Message>(?P<message>.*?)</Message>",
     r"AWS Error (?P<message>[^\n]*)",
@@ -117,7 +119,10 @@ def client_of(url: str) -> Any:
             "read_timeout": datetime.timedelta(seconds=_SILENT_SECONDS),
             "timeout": datetime.timedelta(days=1),  # a large object takes its time
         },
-        "retry_config": {"max_retries": 0},  # Bucket tries again, also what the client would not
+        "retry_config": {
+            "max_retries": TRIES - 1,
+            "backoff": {"init_backoff": _BACKOFF, "max_backoff": 16 * _BACKOFF, "base": 4},
+        },
     }
     config: Any = {}
     if url.startswith("s3://"):
@@ -182,7 +187,7 @@ def unreadable(name: str, error: Exception) -> DataError:
     if not remote and Path(name).is_dir():
         return DataError("is a folder, not a file", where=name, fix="name a file in it")
     if remote:
-        problem, fix, _ = refusal_or_fault(name, error)
+        problem, fix = refusal_or_fault(name, error)
         return DataError(f"cannot be read: {problem}", where=name, fix=fix)
     if isinstance(error, PermissionError):
         fix = "let this user read it"
@@ -191,8 +196,8 @@ def unreadable(name: str, error: Exception) -> DataError:
     return DataError(f"cannot be read: {reason_of(error)}", where=name, fix=fix)
 
 
-def refusal_or_fault(name: str, error: Exception) -> tuple[str, str, bool]:
-    """What a bucket's client raised: (the problem, its fix, whether it is a refusal, which another try does not change)."""
+def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
+    """What a bucket's client raised: (the problem, its fix)."""
     text = str(error)
     found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in _SAID)), None)
     said = ": ".join(filter(None, found.groupdict().values())) if found else text.partition("\n")[0]
@@ -204,9 +209,9 @@ def refusal_or_fault(name: str, error: Exception) -> tuple[str, str, bool]:
             keys = (
                 "GOOGLE_APPLICATION_CREDENTIALS" if cloud else "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE"
             )
-            return f"the bucket refuses it: {said}", fix.format(right=rights[cloud], keys=keys), True
+            return f"the bucket refuses it: {said}", fix.format(right=rights[cloud], keys=keys)
     endpoint = os.environ.get("STORAGE_EMULATOR_HOST") or "Cloud Storage" if cloud else _s3_endpoint() or "Amazon S3"
-    return said, f"check the bucket's name, the network, and that {endpoint} is up; then run again", False
+    return said, f"check the bucket's name, the network, and that {endpoint} is up; then run again"
 
 
 def reason_of(error: Exception) -> str:

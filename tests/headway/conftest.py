@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headway.storage import bucket, filesystem
+from headway.storage import filesystem
 
 
 class Proxy:
@@ -70,7 +70,6 @@ def impatient(monkeypatch):
     """Buckets that cannot be reached are given up sooner, after as many tries of ours."""
     monkeypatch.setattr(filesystem, "TRIES", 2)
     monkeypatch.setattr(filesystem, "_GCS_RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(bucket, "_WAIT_SECONDS", 0.01)
     filesystem._filesystem.cache_clear()
     yield
     filesystem._filesystem.cache_clear()

@@ -12,9 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import google_crc32c
 import pytest
 
-from flows.execution.retries import passing
 from headway.errors import DataError, HeadwayError, StoreError
-from headway.storage import bucket as bucket_module
 from headway.storage import filesystem
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
@@ -84,7 +82,8 @@ def test_folders_are_what_the_names_of_objects_say(bucket):
 
 
 def test_the_empty_object_of_a_folder_that_a_person_has_made_is_no_file(bucket):
-    bucket._files.create_dir(f"{bucket._base}/raw/a", recursive=True)
+    files, base = filesystem.resolve(bucket.url)
+    files.create_dir(f"{base}/raw/a", recursive=True)
     bucket.write("raw/a/1/x", b"1")
     bucket.write("raw/a/2", b"")
     for prefix in ("", "raw", "raw/a/"):
@@ -258,7 +257,6 @@ def endpoint(monkeypatch):
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "test")
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        monkeypatch.setattr(bucket_module, "_WAIT_SECONDS", 0.01)
         filesystem._filesystem.cache_clear()
         yield server
         server.over.set()
@@ -285,16 +283,19 @@ def _asked(bucket):
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_an_endpoint_that_never_answers_is_asked_four_times_and_named(endpoint, scheme, monkeypatch):
+def test_an_endpoint_that_never_answers_is_named_and_asked_four_times_where_that_changes_nothing(
+    endpoint, scheme, monkeypatch
+):
     monkeypatch.setattr(filesystem, "_SILENT_SECONDS", 0.2)
     bucket = Bucket(f"{scheme}://team/store")
-    for ask in _asked(bucket).values():
+    for right, ask in _asked(bucket).items():
+        tries = 4 if "list" in right or "get" in right else 1  # of another the answer may be all that is lost
         endpoint.requests = 0
         with pytest.raises(
             StoreError, match=rf"{scheme}://team/store/.*: no answer for 0.2 s\n  fix: .*{endpoint.url}"
         ):
             ask()
-        assert requests_of(endpoint, 4) == 4
+        assert requests_of(endpoint, tries) == tries
 
 
 def test_an_upload_to_an_endpoint_that_never_answers_is_tried_by_one_client(endpoint, monkeypatch, tmp_path):
@@ -344,7 +345,7 @@ def test_a_server_that_is_busy_is_asked_again(endpoint):
     endpoint.answer = 503, "SlowDown", "Please reduce your request rate."
     with pytest.raises(StoreError, match="SlowDown: Please reduce") as raised:
         Bucket("s3://team/store").read("a")
-    assert endpoint.requests == 4 and passing(raised.value), "and a stage is tried again, by retries:"
+    assert endpoint.requests == 4 and raised.value.where == "s3://team/store/a"
 
 
 def test_what_cloud_storage_finds_wrong_with_a_raw_file_s_bucket_is_no_traceback(endpoint):
