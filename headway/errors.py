@@ -79,12 +79,6 @@ class Locked(StoreError):
     exit_code = 6
 
 
-class LimitExceeded(HeadwayError):
-    """A stage went past a limit of time or memory that the pipeline sets, and was stopped."""
-
-    exit_code = 7
-
-
 class Cancelled(HeadwayError):
     """The user or the scheduler asked to stop; what was done is kept."""
 
@@ -95,6 +89,6 @@ class Pruned(Cancelled):
     """A trial of a study was ended early, because others were better."""
 
 
-_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, LimitExceeded, Cancelled, Pruned)
+_ALL = (HeadwayError, ConfigError, DataError, Rejected, Overtaken, StoreError, Locked, Cancelled, Pruned)
 KINDS: dict[str, type[HeadwayError]] = {kind.__name__: kind for kind in _ALL}
 """By name, so that an error crosses a process boundary as JSON and is raised as the same kind."""

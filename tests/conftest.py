@@ -61,7 +61,6 @@ LONG = [
     "flows/execution/test_waves.py",
     "beam_jobs/ingest/test_stage.py",
     "flows/progress/test_json_log.py",
-    "flows/execution/test_limits_and_retries.py",
     "beam_jobs/test_leakage_check.py",
     "flows/test_fit.py",
     "tfcore/augment/test_rows.py",

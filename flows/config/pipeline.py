@@ -48,7 +48,6 @@ from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.config import ExportConfig
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.runtime.limits import StageLimit
 from tfcore.train.settings.auto import unscalable
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.settings.tune_config import TuneConfig
@@ -144,16 +143,10 @@ class Pipeline(Frozen):
     alarms: AlarmsConfig = Field(
         default_factory=AlarmsConfig, description="whom the Prefect server notifies, and of what"
     )
-    limits: dict[Stage, StageLimit] = Field(
-        default={}, description="per stage: the minutes and memory_gb after which it is stopped"
-    )
     queues: dict[Stage | Literal["tensorflow"], QueueName] = Field(
         default={},
         description="the work queue whose worker trains, and runs every stage after that: {tensorflow: gpu}; none, or data: "
         "where the flow runs. For flows on a Prefect server",
-    )
-    retries: int = Field(
-        default=2, ge=0, le=20, description="how often a stage is tried again after an error of the network or the disk"
     )
     watch: WatchConfig = Field(default_factory=WatchConfig, description="when a span that has landed is complete")
     predictions: PredictionsConfig = Field(

@@ -1,8 +1,7 @@
-"""The parts of pipeline.yaml for production: when flows run, who is told, what a stage may cost, where new spans are.
+"""The parts of pipeline.yaml for production: when flows run, who is told, where new spans are.
 
     schedule: {retrain: "0 5 2 * *", monitor: "0 7 * * *", timezone: America/New_York}
     alarms: {notify: [slack-webhook/ops], when: [failed, rejected, drifting]}
-    limits: {train: {minutes: 60, memory_gb: 8}}
     watch: {done: "data/{span}/_SUCCESS"}
     predictions: {path: "incoming/{span}.parquet", output: scored}
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import Cancelled, ConfigError, LimitExceeded, Locked, Rejected
+from headway.errors import Cancelled, ConfigError, Locked, Rejected
 from headway.messages import counted
 from headway.registry.gc import alone
 from headway.stages.stage_class import Stage
 from headway.storage.store import Store
 
-NEVER = (Cancelled, ConfigError, LimitExceeded, Locked, Rejected)
+NEVER = (Cancelled, ConfigError, Locked, Rejected)
 """Errors that no damaged byte causes."""
 
 

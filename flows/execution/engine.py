@@ -8,7 +8,6 @@ the step is run again. Nothing here knows Prefect; a Prefect task calls the same
 """
 
 import contextlib
-import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from flows.config.production import Stage as StageName
 from flows.dag.step import Output, Step, title_of
 from flows.execution.damage import NEVER, damaged_inputs
-from flows.execution.retries import tried
 from flows.execution.step_places import name_steps, naming_steps
 from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError, StoreError
@@ -27,7 +24,6 @@ from headway.monitor import Monitor
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store
-from tfcore.runtime.limits import StageLimit, limited
 from tfcore.runtime.tensorflow_process import Child
 
 Damaged = dict[tuple[str, str], tuple[Path, str]]
@@ -45,8 +41,6 @@ class Engine:
         report: has the monitor of each step, and is told of each stage that runs.
         on_output: called after each step, hit or not; None: `report` is told of its output.
         runtime: by stage, arguments that live in this process.
-        limits: by stage, what it may cost.
-        retries: how often a step is tried again after an error of the network or the disk.
     """
 
     def __init__(
@@ -57,12 +51,8 @@ class Engine:
         report: Reporter,
         on_output: Callable[[Output[Any]], None] | None = None,
         runtime: Mapping[str, dict[str, Any]] | None = None,
-        limits: Mapping[StageName, StageLimit] | None = None,
-        retries: int = 0,
     ):
         self.store, self.child = store, child
-        self._limits = {str(stage): limit for stage, limit in (limits or {}).items()}
-        self._retries = retries
         self._runtime = dict(runtime or {})
         self._report, self._on_output = report, on_output or report.output
         self._steps: dict[tuple[str, str], Step] = {}
@@ -94,8 +84,7 @@ class Engine:
             StoreError: the output was damaged again at once, or another run has to make it.
         """
         try:
-            run = functools.partial(self._run, steps)
-            return tried(run, self._retries, lambda: self._report.monitor(steps[0].title))
+            return self._run(steps)
         except NEVER:
             raise
         except Exception as error:
@@ -159,16 +148,11 @@ class Engine:
                 for s in steps
             ]
             outs = [staging.path for staging in stagings]
-            limit = self._limits.get(stage.name)
-            # a limit has to be able to end the work, native code too: then every stage runs in a process that can be killed
-            child = self.child if stage.tensorflow else self.child.plain if limit is not None else None
-            if limit is not None and child is not None:
-                monitor = stack.enter_context(limited(stage.name, limit, monitor, child))
+            child = self.child if stage.tensorflow else None
             kept = stage.kept()
             if kept is not None:
                 stack.enter_context(self.store.checkpointing(kept.folder.name, keep_best=kept.keep_best))
-            # what lives in this process stays in it
-            settings = self._runtime.get(stage.name, {}) if child in (None, self.child) else {}
+            settings = self._runtime.get(stage.name, {})
             if stage.delivers and self.store.objects.remote:
                 settings = settings | {"places": [staging.place for staging in stagings]}
             results = run_stage(steps, outs, monitor, self.store, child, **settings)

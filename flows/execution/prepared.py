@@ -37,7 +37,7 @@ _TOOLS = ("headway", "tensorflow", "keras", "numpy", "pyarrow")
 _PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")
 _OF_A_MACHINE = {
     *("store", "source", "watch", "predictions", "tracking", "schedule", "alarms", "secrets"),
-    *("queues", "limits", "retries", "runner", "window"),
+    *("queues", "runner", "window"),
 }
 """Keys of pipeline.yaml that may differ between two machines: where things are, and what a run may cost."""
 _SAME_STORE = "the store of both workers must be the same: a bucket, or a folder that both see"

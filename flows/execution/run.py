@@ -139,8 +139,6 @@ class _Run:
                     child=child,
                     report=self.report,
                     on_output=self._output,
-                    limits=self.run_spec.loaded.pipeline.limits,
-                    retries=self.run_spec.loaded.pipeline.retries,
                 )
                 run_result = run_dag(self.run_spec, wrap(engine), window=window)
                 child.let_go()  # it takes a while to give its memory back

@@ -106,8 +106,6 @@ def check_champion(run_spec: RunSpec, report: Reporter, *, wrap: Wrap = lambda e
             run_spec.store,
             child=child,
             report=report,
-            limits=run_spec.loaded.pipeline.limits,
-            retries=run_spec.loaded.pipeline.retries,
         )
         return _Check(run_spec, champion, report, wrap(engine)).result(run_spec.store.clock())
 

@@ -7,9 +7,6 @@
 TensorFlow never gives memory back and does not survive a fork, so it lives in a spawned process of its own
 (`tfcore.runtime.start`), tied to this one by a pipe (`headway.process.ChildProcess`).
 A stage's HeadwayError is raised here as the same kind; any other exception as a ChildError with its traceback.
-
-A stage without TensorFlow that has a limit runs in `child.plain`, a second process of the same kind that imports nothing
-beforehand: a thread that hangs in native code ends with its process only.
 """
 
 from __future__ import annotations
@@ -79,7 +76,6 @@ class Child:
         lean: bool = False,
     ):
         self._title = title
-        self._plain: Child | None = None
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
         self._lean = lean
@@ -121,16 +117,6 @@ class Child:
             )
             if self._lean:
                 self._process.send({"lean": True})
-
-    @property
-    def plain(self) -> Child:
-        """A process for stages without TensorFlow; started by its first call, and closed with this one."""
-        with self._state:
-            if self._plain is None:
-                self._plain = Child(
-                    on_line=self._on_line, preload=(), environment=self._environment, title="the stage's process"
-                )
-            return self._plain
 
     def call(
         self,
@@ -195,18 +181,13 @@ class Child:
                         monitor.warn(answer["line"])
 
     def let_go(self) -> None:
-        """Let the child and `plain` end by themselves; `close` waits for that."""
-        for process in (self._process, self._plain and self._plain._process):
-            if process is not None:
-                process.let_go()
+        """Let the child end by itself; `close` waits for that."""
+        if (process := self._process) is not None:
+            process.let_go()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Let the child and `plain` go, and kill what that does not end in `timeout` seconds; a child that was never called at
-        once, since it may be importing TensorFlow."""
-        with self._state:
-            plain, self._plain = self._plain, None
-        if plain is not None:
-            plain.close(timeout)
+        """Let the child go, and kill what that does not end in `timeout` seconds; a child that was never called at once, since it
+        may be importing TensorFlow."""
         self._end(0.0 if self._importing else timeout)
 
     def _end(self, timeout: float) -> None:
@@ -269,10 +250,7 @@ def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]
-        known = KINDS.get(kind, HeadwayError)(error["problem"], where=where, fix=error["fix"])
-        if error.get("cause"):
-            known.__cause__ = OSError(*error["cause"])  # what may be tried again is told by it
-        return known
+        return KINDS.get(kind, HeadwayError)(error["problem"], where=where, fix=error["fix"])
     unexpected = ChildError(error["problem"], where=error["where"] or _dotted(function), fix=error["fix"])
     unexpected.traceback = error["traceback"]
     if unexpected.traceback:

@@ -172,20 +172,11 @@ def describe(error: BaseException) -> dict[str, Any]:
         error = explained(error) or error
     if isinstance(error, HeadwayError):
         kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
-        facts = {"problem": error.problem, "where": error.where, "fix": error.fix, "cause": _system_error(error)}
+        facts = {"problem": error.problem, "where": error.where, "fix": error.fix}
         return {"kind": kind, **facts, "traceback": None}
     first = failed_op or (str(error).strip().splitlines() or ["no message"])[0]
     text = "".join(traceback.format_exception(error))
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
-
-
-def _system_error(error: BaseException | None) -> tuple[int | None, str] | None:
-    """(errno, words) of the system's error that an error came of; None when there is none."""
-    while error is not None:
-        if isinstance(error, OSError):
-            return error.errno, error.strerror or str(error)
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:

@@ -63,8 +63,6 @@ def studying(run_spec: RunSpec, report: Reporter, *, name: str, wait_seconds: fl
                 report=report,
                 on_output=made,
                 runtime=runtime,
-                limits=variant.loaded.pipeline.limits,
-                retries=variant.loaded.pipeline.retries,
             )
             return run_dag(variant, engine, freeze=freeze)
 

@@ -282,7 +282,6 @@ def test_a_file_that_another_of_its_size_replaces_is_a_data_error_unless_its_byt
 def test_a_file_that_another_of_its_size_replaces_is_noticed_in_a_process_that_gets_the_request_as_json(
     request_for, write_csv, out
 ):
-    """With `limits: {ingest: ...}` the stage runs in one."""
     path = write_csv(5)
     request = request_for(path)
     [file] = request.files
@@ -294,8 +293,11 @@ def test_a_file_that_another_of_its_size_replaces_is_noticed_in_a_process_that_g
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], *reversed(lines[1:])]))
     os.utime(path, (1, 1))
-    with Child() as child, pytest.raises(DataError, match=r"raw\.csv: changed while it was read: its size is the same"):
-        child.plain.call(request.runs, request, out, Monitor())
+    with (
+        Child(preload=()) as child,
+        pytest.raises(DataError, match=r"raw\.csv: changed while it was read: its size is the same"),
+    ):
+        child.call(request.runs, request, out, Monitor())
 
 
 def test_only_a_process_that_a_runner_started_for_headway_is_its_own(monkeypatch):

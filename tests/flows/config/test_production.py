@@ -1,4 +1,4 @@
-"""What pipeline.yaml says of production: schedules, alarms, limits; each mistake is a sentence that names the key."""
+"""What pipeline.yaml says of production: schedules, alarms, queues; each mistake is a sentence that names the key."""
 
 import pytest
 import yaml
@@ -53,13 +53,9 @@ def test_a_flow_without_a_time_zone_has_that_of_the_schedule(tmp_path):
         ),
         ({"alarms": {"notify": "ops"}}, "'ops' is not type/name of a notification block, such as slack-webhook/ops"),
         ({"alarms": {"when": ["fail"]}}, "did you mean 'failed'?"),
-        ({"limits": {"trian": {"minutes": 3}}}, "did you mean 'train'? (got 'trian')"),
-        ({"limits": {"trian": {"minutes": 3}}}, "limits.trian: should be 'ingest', "),
-        ({"limits": {"train": {"minutes": 0}}}, "limits.train.minutes: should be greater than 0"),
-        ({"limits": {"train": {"hours": 1}}}, "limits.train.hours: unknown key"),
+        ({"queues": {"trian": "gpu"}}, "did you mean 'train'? (got 'trian')"),
         ({"watch": {"done": "data/_SUCCESS"}}, "watch.done needs the placeholders of source.path, which are: {span}"),
         ({"predictions": {"path": "incoming.csv"}}, "predictions.path needs the placeholders of source.path"),
-        ({"retries": -1}, "retries: should be greater than or equal to 0"),
     ],
 )
 def test_a_mistake_names_the_key_and_what_would_be_right(sections, words, tmp_path):

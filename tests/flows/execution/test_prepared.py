@@ -120,8 +120,8 @@ def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_p
     folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, training={"steps": 8})
     with pytest.raises(ConfigError, match=r"training: the value is another than where(?s:.*)commit"):
         prepared_by(_spec(gpu), run)
-    folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, limits={})
-    assert prepared_by(_spec(gpu), run).spans == ["2024-01", "2024-02"], "limits are a machine's own"
+    folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, queues={})
+    assert prepared_by(_spec(gpu), run).spans == ["2024-01", "2024-02"], "queues are a machine's own"
     (gpu / "net.py").write_text(MODEL + "# another commit")
     with pytest.raises(ConfigError, match=r"net\.py differs(?s:.*)same commit"):
         prepared_by(_spec(gpu), run)

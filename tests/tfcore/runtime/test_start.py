@@ -13,7 +13,6 @@ import tfcore
 from tests.fork_server import ForkServer
 from tests.tfcore.runtime.test_tensorflow_process import gone
 from tfcore.runtime import early_start
-from tfcore.runtime.limits import memory_of
 from tfcore.runtime.tensorflow_process import Child
 
 START = Path(tfcore.__file__).parent / "runtime" / "start.py"
@@ -187,14 +186,6 @@ def test_the_replay_begins_with_tensorflow_and_nothing_of_keras_or_headway(start
     first, forked, *_, fresh = said.split("\n")[:-1]
     assert first == "set() True True 1" and "its own" in said
     assert float(forked) == pytest.approx(float(fresh), rel=0.15), "what a server that imports TensorFlow itself has"
-
-
-def test_memory_that_a_process_shares_with_its_fork_is_counted_once():
-    program = "import os\nheld = b'1' * 200_000_000\nif os.fork(): print(flush=True)\ninput()"
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        assert 200e6 < memory_of(process.pid) < 300e6
-        process.stdin.close()
 
 
 def test_the_names_of_tensorflow_1_are_imported_by_their_first_use(started):
