@@ -212,11 +212,21 @@ def score(judged: str, label: Any, predicted: Any) -> float:
 
 def rows_of(ingested: Path, split: str) -> tuple[pd.DataFrame, Any]:
     """(columns, label) of a split, in the order of its shards."""
-    from headway.records import interchange
+    from headway.records.row_files import batches
+    from headway.schema.columns import Column
+    from headway.storage import manifest
 
+    columns = [Column.model_validate(column) for column in manifest.read(ingested).result["columns"]]
     shards = sorted(ingested.glob(f"{split}-*.tfrecord"))
-    frame = pd.DataFrame([row for shard in shards for row in interchange.rows(shard)])
+    rows = [row for shard in shards for batch in batches(shard, columns) for row in batch.to_pylist()]
+    frame = pd.DataFrame([{name: text(value) for name, value in row.items()} for row in rows])
     return frame.drop(columns="label"), frame["label"].to_numpy()
+
+
+def text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [text(item) for item in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def frequent(frame: pd.DataFrame) -> dict[str, list[str]]:

@@ -80,8 +80,7 @@ def prepare_data(folder: Path, rows: int) -> None:
     table = training.split_table()["train"]
     whole = pa.concat_tables([table] * (-(-rows // table.num_rows))).slice(0, rows)
     groups = write_examples(folder / "groups", {"train": whole}, training.COLUMNS, shards=16)
-    part = {"train": table.slice(0, CLASSIC_ROWS)}
-    write_examples(folder / "classic", part, training.COLUMNS, rows_per_record=1, shards=8)
+    training.write_classic(folder / "classic", table.slice(0, CLASSIC_ROWS))
     (folder / "groups" / "result.json").write_text(json.dumps(groups.result))
     (folder / "transform.json").write_text(groups.fit().model_dump_json())
 

@@ -38,6 +38,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.process import own
+from headway.records.classic import encode_classic
+from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 from headway.tabular.hashing import mix64
 from tests.example_shards import Written, write_examples
@@ -158,11 +160,18 @@ def prepare_data(folder: Path) -> None:
         return
     splits = split_table()
     groups = write_examples(folder / "groups", splits, COLUMNS, shards=8)
-    classic = write_examples(
-        folder / "classic", {"train": splits["train"].slice(0, CLASSIC_ROWS)}, COLUMNS, rows_per_record=1, shards=8
-    )
-    facts = {"groups": groups.result, "classic": classic.result, "transform": groups.fit().model_dump(mode="json")}
+    write_classic(folder / "classic", splits["train"].slice(0, CLASSIC_ROWS))
+    facts = {"groups": groups.result, "transform": groups.fit().model_dump(mode="json")}
     (folder / "facts.json").write_text(json.dumps(facts))
+
+
+def write_classic(folder: Path, rows: pa.Table, shards: int = 8) -> None:
+    """Write rows as classic Examples, one per record."""
+    folder.mkdir()
+    for number, start in enumerate(range(0, rows.num_rows, -(-rows.num_rows // shards))):
+        with ShardWriter(folder / f"{number:05d}.tfrecord") as file:
+            for batch in rows.slice(start, -(-rows.num_rows // shards)).to_batches():
+                file.write_many(encode_classic(batch, COLUMNS))
 
 
 class Data:
@@ -171,11 +180,11 @@ class Data:
     def __init__(self, folder: Path):
         facts = json.loads((folder / "facts.json").read_text())
         self.groups = Written(folder / "groups", facts["groups"], COLUMNS, {})
-        self.classic = Written(folder / "classic", facts["classic"], COLUMNS, {})
+        self.classic = folder / "classic"
         self.parameters = TransformParameters.model_validate(facts["transform"])
 
     def classic_files(self) -> list[str]:
-        return [str(self.classic.folder / shard["file"]) for shard in self.classic.result["splits"]["train"]["shards"]]
+        return sorted(map(str, self.classic.glob("*.tfrecord")))
 
 
 # --- cases

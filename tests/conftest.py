@@ -96,7 +96,6 @@ LONG = [
     "flows/test_predict_and_monitor.py",
     "flows/progress/test_terminal.py",
     "headway/sources/formats/test_csv.py",
-    "tfcore/data/test_classic_examples.py",
     "docs/test_snippets.py",
     "headway/storage/test_object_store.py",
     "flows/test_own_step.py",

@@ -79,7 +79,6 @@ def write_examples(
         facts[split] = {"rows": table.num_rows, "shards": written}
     result = {
         "span": span,
-        "rows_per_record": rows_per_record,
         "columns": [column.model_dump(mode="json") for column in stored],
         "splits": facts,
         "unit": len(stored) < len(columns),

@@ -156,7 +156,7 @@ def ingested(name, rows, folder):
     found = ingest_range(request, opened.ranges(request.files)[0], out, lambda rows: None)
     assert (found["rows"], found["quarantined"], found["filtered"]) == (len(rows), 0, 0), found
     records = list(read_records(out / "all" / SHARD))
-    batches = [decode(record, request.columns(), 4096) for record in records]
+    batches = [decode(record, request.columns()) for record in records]
     return records, request.columns(), SplitStatistics.load(out / "all" / STATISTICS), pa.Table.from_batches(batches)
 
 
@@ -165,7 +165,7 @@ def inputs(records, columns, statistics):
     texts = {"text": ColumnTransform(transform={"vocabulary": {"min_count": 1}})}
     texts["texts"] = texts["text"]
     parameters, _ = fit_parameters(columns, texts, statistics, task="binary")
-    decoder = Decoder(columns, 4096, [c.name for c in columns])
+    decoder = Decoder(columns, [c.name for c in columns])
     parts = [Transform(parameters).named(decoder(tf.constant(record))) for record in records]
     named = {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
     return {

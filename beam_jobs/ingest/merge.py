@@ -56,8 +56,7 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
     Counts(**counts)
     return {
         "span": request.span,
-        "rows_per_record": request.records.rows,
-        "feature_spec": feature_spec(request.record_columns(), request.records.rows),
+        "feature_spec": feature_spec(request.record_columns()),
         "columns": [column.model_dump(mode="json") for column in columns],
         "unit": request.unit,
         "splits": splits,

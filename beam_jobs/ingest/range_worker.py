@@ -235,7 +235,7 @@ class RangeWork(RangeRows):
     def _split(self, name: str) -> _Split:
         if name not in self._splits:
             self._splits[name] = _Split(
-                self._folder / name, self._columns, self._record_columns, self._request.records.rows
+                self._folder / name, self._columns, self._record_columns, self._request.rows_per_record
             )
         return self._splits[name]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import ConfigError
-from headway.records.spec import RecordsConfig
+from headway.records.spec import ROWS_PER_RECORD
 from headway.schema.columns import LABEL, UNIT_COLUMN, Column, column_yaml, named_for, no_column
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
@@ -53,7 +53,7 @@ class IngestRequest(Stage[Ingested]):
     """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
     by_place: bool = False
     """Whether a split without a key hashes a row's file and its number in it besides."""
-    records: RecordsConfig = RecordsConfig()
+    rows_per_record: int = ROWS_PER_RECORD
 
     @property
     def input_bytes(self) -> int:
@@ -138,7 +138,7 @@ class IngestRequest(Stage[Ingested]):
             "stored": list(self.stored),
             "label": self.label.model_dump(mode="json"),
             "split": self.split.at_ingest() | self.split.noted() | ({"files": splits} if splits else {}),
-            "records": self.records.model_dump(mode="json"),
+            "rows_per_record": self.rows_per_record,
             **({"hashed": hashed} if hashed else {}),
             **({"unit": UNIT_VERSION} if self.unit else {}),
             **({"by_place": True} if self.by_place else {}),

@@ -66,7 +66,7 @@ def ingest(
     """Ingest one span into `out`; see the module.
 
     Returns:
-        JSON values: span, rows_per_record, feature_spec (what parses a record with stock tf.io), columns, unit (true;
+        JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (true;
         of a split by key: records say what it keeps together), splits (rows, shards with the rows of their records
         (`headway.records.spec`), statistics),
         counts (read = written + quarantined + filtered).

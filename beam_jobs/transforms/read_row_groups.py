@@ -18,7 +18,7 @@ from headway.storage.filesystem import reading, resolve
 
 _BUFFER = 1 << 20
 _FIX = "delete the folder, and write it again"
-_Form = tuple[tuple[Column, ...], int, tuple[str, ...]]
+_Form = tuple[tuple[Column, ...], tuple[str, ...]]
 """Of the records of a shard: columns, rows per record; and the names of those columns that are wanted."""
 
 
@@ -57,7 +57,7 @@ class ReadRowGroups(beam.PTransform):
             for name in columns or ():
                 if name not in names:
                     raise no_column(name, names, where=described.folder)
-            form = described.columns, described.rows_per_record, tuple(names if columns is None else columns)
+            form = described.columns, tuple(names if columns is None else columns)
             number = forms.setdefault(form, len(forms))
             self._shards += [(shard, number) for shard in described.shards(split)]
         self._forms = [*forms]
@@ -73,13 +73,13 @@ class _Read(beam.DoFn):
 
     def process(self, shard: tuple[str, int]) -> Iterator[pa.RecordBatch]:
         name, form = shard
-        columns, rows_per_record, wanted = self._forms[form]
+        columns, wanted = self._forms[form]
         by_name = {column.name: column for column in columns}
         read = [by_name[name] for name in wanted]
         with whole_errors():
             for number, record in enumerate(_records(name)):
                 try:
-                    yield decode(record, read, rows_per_record)
+                    yield decode(record, read)
                 except ValueError as error:
                     problem = f"record {number} is not as the folder describes it: {error}"
                     raise DataError(problem, where=name, fix=_FIX) from None

@@ -1,7 +1,7 @@
 """What the transforms share: how a folder of row groups describes itself, and batches in stored types.
 
 described = RowGroups.of("s3://team/rows")        # an ingest output, or what WriteRowGroups wrote
-described.columns, described.rows_per_record
+described.columns
 described.shards("train")                         # their full names
 stored(batch, described.columns)
 """
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from headway.config import Result
 from headway.errors import ConfigError, DataError, HeadwayError
 from headway.messages import counted
-from headway.records.interchange import SPEC
+from headway.records.spec import SPEC
 from headway.schema.columns import Column, suggest
 from headway.storage import manifest as manifests
 from headway.storage.filesystem import is_remote, kind, open_file
@@ -37,7 +37,6 @@ class RowGroups(Result):
 
     folder: str
     columns: tuple[Column, ...]
-    rows_per_record: int
     splits: dict[str, Split]
 
     @classmethod

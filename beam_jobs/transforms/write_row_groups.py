@@ -18,9 +18,8 @@ from beam_jobs.runners.place import open_place, writable
 from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
-from headway.records.interchange import SPEC
 from headway.records.shard import Shard
-from headway.records.spec import RecordsConfig, feature_spec, total
+from headway.records.spec import ROWS_PER_RECORD, SPEC, feature_spec, total
 from headway.schema.columns import Column
 from headway.storage.manifest import entry
 
@@ -35,7 +34,7 @@ class WriteRowGroups(beam.PTransform):
 
     Input: a bounded PCollection of `pyarrow.RecordBatch` with at least the columns, in their stored types or in types
     that become them without loss (int32, double, string, date). Output: a PCollection of one dict, what examples.json
-    holds: rows_per_record, columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
+    holds: columns, feature_spec, splits {split: {rows, shards [{file, rows, bytes, crc32c}]}}. ReadRowGroups
     reads the folder.
 
     The shards appear in the folder when all of them are written, and examples.json after them; a pipeline that fails leaves
@@ -46,7 +45,7 @@ class WriteRowGroups(beam.PTransform):
         folder: a local path, which every worker must see, or s3:// or gs://.
         columns: what is written, in this order (`headway.schema.columns.Column`).
         split: what the shards are called: `train-00003-of-00008.tfrecord`.
-        rows_per_record: at most; 1 writes classic tf.train.Examples.
+        rows_per_record: at most.
         shards: how many at most; the rows then go through a GroupByKey. None: one for each bundle of the runner.
 
     Raises:
@@ -61,7 +60,7 @@ class WriteRowGroups(beam.PTransform):
         columns: Sequence[Column],
         *,
         split: str = "train",
-        rows_per_record: int = RecordsConfig().rows,
+        rows_per_record: int = ROWS_PER_RECORD,
         shards: int | None = None,
     ):
         super().__init__()
@@ -184,9 +183,8 @@ def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> F
             raise StoreError(problem, where=f"{folder}/{name}", fix="delete the folder, and run again")
         named.append(shard | {"file": name})
     described = {
-        "rows_per_record": writer.rows_per_record,
         "columns": [column.model_dump(mode="json") for column in writer.columns],
-        "feature_spec": feature_spec(writer.columns, writer.rows_per_record),
+        "feature_spec": feature_spec(writer.columns),
         "splits": {split: {"rows": sum(total(shard["rows"]) for shard in named), "shards": named}},
     }
     with writable(f"{folder}/{SPEC}"):

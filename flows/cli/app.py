@@ -53,8 +53,8 @@ COMMANDS = {
         "show": "store: show what a run was made from, why its steps ran, where their outputs lie, and how it ended",
         "report": "reports: print the path of a run's report, an HTML page; --open shows it",
         "quarantine": "data: show the rows that the latest run rejected, and why",
-        "export-rows": "data: write the rows of a window as a table, with split, label and prediction: Parquet or CSV",
-        "export-examples": "data: write the rows of a window as classic tf.Examples, one per row",
+        "export-rows": "data: write the rows of a window for other tools: Parquet or CSV with split, label and prediction, or "
+        "classic tf.Examples",
         "knobs": "knobs: show the settings that can be changed while a training runs; NAME=VALUE changes one",
     },
     "Maintain": {

@@ -16,7 +16,7 @@ from headway.messages import agree, counted
 
 if TYPE_CHECKING:
     from flows.dag.run_spec import RunResult, RunSpec
-    from headway.records import interchange
+    from headway.records.row_files import Part
 
 Split = Literal["train", "eval", "test"]
 
@@ -86,58 +86,42 @@ def _text(found: Rejected) -> str:
     return "\n".join(lines)
 
 
-def export_examples(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    output: Annotated[Path, Parameter(metavar="FOLDER")],
-    split: Split | None = None,
-    tfds: bool = False,
-    options: RunOptions = RunOptions(),
-) -> int:
-    """Classic tf.Examples of the window, ingested first where it is not.
-
-    Args:
-        output: a folder that does not exist yet.
-        split: write only this split (default: all).
-        tfds: write a folder for tensorflow_datasets.builder_from_directory.
-    """
-    from headway.records import interchange
-
-    run_spec = run_spec_of(pipeline, options, last="ingest")
-    parts = _parts(run_spec, _made(run_spec, options), split)
-    result = interchange.export_examples(parts, output, name=run_spec.loaded.pipeline.name, tfds=tfds)
-    return _wrote(options, output, {name: facts["rows"] for name, facts in result["splits"].items()})
-
-
 def export_rows(
     pipeline: PipelinePath = ".",
     /,
     *,
     output: Annotated[Path, Parameter(metavar="FILE")],
     split: Split | None = None,
+    format: Literal["parquet", "csv", "examples"] | None = None,
     options: RunOptions = RunOptions(),
 ) -> int:
     """The rows of the window as one table, with the model's predictions of the eval rows; trained first where it is not.
 
     Args:
-        output: a .parquet or .csv file that does not exist yet.
+        output: a .parquet or .csv file that does not exist yet; of examples a folder.
         split: write only this split (default: all).
+        format: parquet and csv are one table (default: by the ending of --output); examples are the ingested rows as classic
+            tf.Examples, one per row, in TFRecord files.
     """
     from headway.records import row_files
 
-    row_files.check_output(output)
+    if format == "examples":
+        row_files.check_free(output)
+        run_spec = run_spec_of(pipeline, options, last="ingest")
+        parts = _parts(run_spec, _made(run_spec, options), split)
+        return _wrote(options, output, row_files.write_examples(parts, output))
+    row_files.check_output(output, format)
     run_spec = run_spec_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
     made = _made(run_spec, options)
     parts = _parts(run_spec, made, split)
     if split == "train":
-        return _wrote(options, output, row_files.write_rows(parts, output))
+        return _wrote(options, output, row_files.write_rows(parts, output, format=format))
     store, transform = run_spec.store, next(output for output in made.outputs if output.stage == "transform")
     assert made.scored is not None
     scored = store.local(made.scored.path) / "predictions.parquet"
     classes = map(str, transform.get()["parameters"]["label"]["classes"] or ())
     scores = {"eval": scored} if "eval" in parts else {}
-    return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes)))
+    return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes), format=format))
 
 
 def _made(run_spec: RunSpec, options: RunOptions) -> RunResult:
@@ -154,12 +138,12 @@ def _made(run_spec: RunSpec, options: RunOptions) -> RunResult:
     return plan
 
 
-def _parts(run_spec: RunSpec, made: RunResult, split: str | None) -> dict[str, list[interchange.Part]]:
+def _parts(run_spec: RunSpec, made: RunResult, split: str | None) -> dict[str, list[Part]]:
     """{split: its ingested parts} of a window."""
     from headway.tabular.splits import window_splits
 
     ingested = {output.get()["span"]: output for output in made.outputs if output.stage == "ingest"}
-    parts: dict[str, list[interchange.Part]] = {}
+    parts: dict[str, list[Part]] = {}
     for name, split_parts in window_splits(run_spec.loaded.pipeline.split, made.spans).items():
         for span, part in split_parts if split in (None, name) else ():
             result = ingested[span].get()

@@ -36,7 +36,6 @@ from headway.evaluation.results.config import EvaluationConfig
 from headway.messages import listed
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
-from headway.records.spec import RecordsConfig
 from headway.redaction import remember
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.window import ALL, check_window
@@ -98,7 +97,6 @@ class Pipeline(Frozen):
         default_factory=SplitConfig,
         description="which rows are trained on (train), which judge a model (eval), and which only report (test)",
     )
-    records: RecordsConfig = Field(default_factory=RecordsConfig, description="how rows are stored as TFRecord files")
     runner: RunnerConfig = Field(
         default_factory=RunnerConfig,
         description="where raw files are read and batches are predicted: on this machine, or by Beam on Flink, Spark or "

@@ -39,7 +39,6 @@ def ingest_requests(window: Window) -> dict[str, IngestRequest]:
             split=pipeline.split,
             hashed=columns.hashed,
             by_place=columns.by_place,
-            records=pipeline.records,
         )
         for span in window.spans
     }

@@ -68,7 +68,7 @@ def in_words(why: Difference | None, stage: str, never: str = "has not run yet")
         case "version":
             back = why.old.isdecimal() and why.new.isdecimal() and int(why.new) < int(why.old)
             return f"Headway's code of this stage is {'older' if back else 'newer'}"
-        case "config" | "training" | "source" | "label" | "records":
+        case "config" | "training" | "source" | "label":
             key = ".".join(names[1:] if first == "config" else names)
             plain = why.kind == "value" and not digest and "{" not in why.old + why.new
             return f"{key} is {why.new}, before {why.old}" if plain else f"{key} changed"

@@ -1,6 +1,7 @@
-"""The classic form: one tf.train.Example per row, which stock tf.io parses.
+"""The classic form, for other tools: one tf.train.Example per row, with plain names, one value each, and nothing for null.
 
 encode_classic(batch, columns)            # bytes of an Example for each row
+classic_spec(columns)                     # what parses them with stock tf.io
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,27 @@ import pyarrow.compute as pc
 
 from headway.records import wire
 from headway.records.encode import numbers, strings
+from headway.records.spec import Spec
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import flatten
+
+
+def classic_spec(columns: Sequence[Column]) -> Spec:
+    """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+
+    kind "scalar" is a FixedLenFeature without a default, "optional" one that null rows leave out, "ragged" a RaggedFeature;
+    all of shape [] unless they say another. A list that may be null has `c/present`, since parsers take an empty list for
+    an absent one.
+    """
+    spec: Spec = {}
+    for column in columns:
+        kind = "ragged" if column.is_list else "optional" if column.nullable else "scalar"
+        shape = {"shape": [column.length]} if column.length is not None else {}
+        dtype = "string" if column.type == "bytes" else column.type
+        spec[column.name] = {"kind": kind, "dtype": dtype, **shape}
+        if column.is_list and column.nullable:
+            spec[f"{column.name}/present"] = {"kind": "scalar", "dtype": "int64"}
+    return spec
 
 
 def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[bytes]:

@@ -1,6 +1,6 @@
 """Decodes records to Arrow batches.
 
-decode(record, columns, rows_per_record)  # the batch that was encoded
+decode(record, columns)                   # the batch that was encoded
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from headway.schema.columns import ARROW, Column, StoredType
 from headway.tabular.list_arrays import join
 
 
-def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa.RecordBatch:
+def decode(record: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
     """The rows of one record, strings as plain binary.
 
     Raises:
@@ -25,8 +25,7 @@ def decode(record: bytes, columns: Sequence[Column], rows_per_record: int) -> pa
     """
     try:
         entries = features(record)
-        part = _classic if rows_per_record == 1 else _grouped
-        arrays = [part(entries, column) for column in columns]
+        arrays = [_values_of(entries, column) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
     except KeyError as error:
         raise ValueError(f"the record has no feature {error}") from None
@@ -52,24 +51,7 @@ def _stored_ints(features: _Features, name: str) -> NDArray[np.int64]:
     return np.asarray(_list(features, name, "int64"), np.int64)
 
 
-def _classic(features: _Features, column: Column) -> pa.Array:
-    if column.is_list:
-        present = _stored_ints(features, f"{column.name}/present").all() if column.nullable else True
-        empty = pa.array([], column.element.arrow)
-        values = _values(features, column.name, column) if column.name in features else empty
-        return join(values, np.array([len(values)]), np.array([present]), column)
-    if column.name not in features and column.nullable:
-        return pa.nulls(1, column.arrow)
-    values = _values(features, column.name, column)
-    if column.length is not None and len(values) == column.length:
-        return join(values, np.array([len(values)]), np.array([True]), column)
-    if len(values) > 1 or column.length is not None:
-        length = column.length or "one"
-        raise ValueError(f"feature {column.name!r} has {len(values)} values where the column has {length} per row")
-    return values if len(values) else pa.nulls(1, column.arrow)
-
-
-def _grouped(features: _Features, column: Column) -> pa.Array:
+def _values_of(features: _Features, column: Column) -> pa.Array:
     present = _stored_ints(features, f"{column.name}/present") != 0 if column.nullable else None
     lengths = _stored_ints(features, f"{column.name}/lengths") if column.is_list else None
     if column.encoding == "dictionary":

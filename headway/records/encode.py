@@ -65,8 +65,8 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
     lengths = [sum(map(len, pieces)) for pieces in entries]
     for i, length in enumerate(lengths):
         if length >= _MOST:
-            fix = f"set records.rows below {sizes[i]}, or leave the longest column out"
-            raise DataError(f"a record of {sizes[i]} rows takes more than 2 GiB", where="records", fix=fix)
+            problem = f"a record of {sizes[i]} rows takes more than 2 GiB"
+            raise DataError(problem, fix="leave the longest column out")
         entries[i].insert(0, wire.nested(length, wire.ONE))
     return entries
 

@@ -1,16 +1,18 @@
-"""Writes the rows of splits as one Parquet or CSV file, for tools that read tables.
+"""Writes the rows of splits for other tools: as one Parquet or CSV file, or as TFRecord files of classic tf.Examples.
 
     write_rows({"train": parts, "eval": parts}, Path("rows.parquet"), {"eval": Path("predictions.parquet")})
+    write_examples({"train": parts, "eval": parts}, Path("examples"))
 
 The columns: split, row (its number in the split, from 0), each stored column, then those of the predictions. The label is the
 stored one; a date or time is one again; text that is not UTF-8 is escaped. Memory holds one record and one row group.
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +21,19 @@ import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.messages import counted
-from headway.records.interchange import Part, batches
+from headway.records.classic import classic_spec, encode_classic
+from headway.records.decode import decode
+from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column
-from headway.storage.atomic_io import remove, sync_path, writing
+from headway.storage.atomic_io import remove, sync_path, write_synced, writing
 from headway.storage.process_identity import mark
 from headway.tabular.list_arrays import escaped
 
-FORMATS = (".parquet", ".csv")
+Part = tuple[Path, Mapping[str, Any], str]
+"""(an ingest output, its result, the split of it)."""
+Format = Literal["parquet", "csv"]
+SPEC = "feature_spec.json"
 PREDICTION = "prediction"
 _ROWS, _BYTES = 1 << 17, 1 << 26
 """A row group has so many rows, or bytes, or a record more; the last of a part has fewer."""
@@ -34,12 +41,22 @@ _TIMES: dict[Temporal, pa.DataType] = {"date": pa.date32(), "timestamp": pa.time
 """Epoch times stay the numbers that the files have."""
 
 
-def check_output(out: Path) -> None:
-    """ConfigError for a file that exists, or of another format than `FORMATS`."""
-    if out.suffix.lower() not in FORMATS:
-        raise ConfigError(
-            f"{out.suffix or 'no ending'} is not a format", where=str(out), fix="end it by .parquet or .csv"
-        )
+def check_output(out: Path, format: Format | None = None) -> Format:
+    """The format that is given, or that a file's ending says.
+
+    Raises:
+        ConfigError: it ends as neither, or the file exists, or cannot be written.
+    """
+    by_ending: dict[str, Format] = {".parquet": "parquet", ".csv": "csv"}
+    if (chosen := format or by_ending.get(out.suffix.lower())) is None:
+        fix = "end it by .parquet or .csv, or give --format"
+        raise ConfigError(f"{out.suffix or 'no ending'} is not a format", where=str(out), fix=fix)
+    check_free(out)
+    return chosen
+
+
+def check_free(out: Path) -> None:
+    """ConfigError for what exists, or lies where nothing can be written."""
     if out.exists():
         raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
     folder = next(parent for parent in out.absolute().parents if parent.exists())
@@ -53,12 +70,14 @@ def write_rows(
     predictions: Mapping[str, Path] | None = None,
     *,
     outputs: Sequence[str] = (),
+    format: Format | None = None,
 ) -> dict[str, int]:
     """Write the rows of each split in the order of its parts; the file appears whole.
 
     Args:
         parts: {split: its parts}.
         predictions: {split: a Parquet file of its rows in their order}, of which the column `prediction` is kept.
+        format: None: as the ending of `out` says.
         outputs: the names of a row's predictions where there are several: each is the column `prediction_NAME`.
 
     Returns:
@@ -69,7 +88,7 @@ def write_rows(
         DataError: there are no rows (of that split), or a shard is damaged.
         StoreError: the predictions are of other rows.
     """
-    check_output(out)
+    chosen = check_output(out, format)
     temporary = out.parent / mark(f".{out.name}")
     rows: dict[str, int] = {}
     try:
@@ -78,8 +97,8 @@ def write_rows(
             file: pq.ParquetWriter | pyarrow.csv.CSVWriter | None = None
             for table in _tables(parts, predictions or {}, outputs):
                 if file is None:
-                    writer = pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pq.ParquetWriter
-                    if out.suffix.lower() == ".csv":
+                    writer = pyarrow.csv.CSVWriter if chosen == "csv" else pq.ParquetWriter
+                    if chosen == "csv":
                         _check_cells(table.schema, out)
                     file = stack.enter_context(writer(temporary, table.schema))
                 file.write_table(table)
@@ -89,9 +108,48 @@ def write_rows(
                 raise DataError(
                     "there are no rows to export", where=", ".join(parts) or "--split", fix="export another split"
                 )
-        check_output(out)  # it may have come meanwhile
+        check_free(out)  # it may have come meanwhile
         with writing(out.parent):
             sync_path(temporary)
+            temporary.rename(out)
+    finally:
+        remove(temporary)
+    return rows
+
+
+def write_examples(parts: Mapping[str, Sequence[Part]], out: Path) -> dict[str, int]:
+    """Write the stored columns of each split as classic tf.Examples, one per row, in a TFRecord file for each of its shards.
+    The folder appears whole, with the spec that parses them (`SPEC`).
+
+    Args:
+        parts: {split: its parts}.
+
+    Returns:
+        {split: rows}
+
+    Raises:
+        ConfigError: `out` exists.
+        DataError: there are no rows, or a shard is damaged.
+    """
+    check_free(out)
+    first = next((part for split_parts in parts.values() for part in split_parts), None)
+    if first is None:
+        raise DataError("there are no rows to export", where=", ".join(parts) or "--split", fix="export another split")
+    columns = tuple(Column.model_validate(column) for column in first[1]["columns"])
+    temporary, rows = out.parent / mark(f".{out.name}"), dict[str, int]()
+    try:
+        with writing(out.parent):
+            temporary.mkdir(parents=True)
+        for split, split_parts in parts.items():
+            shards = [part[0] / shard["file"] for part in split_parts for shard in _shards(part)]
+            for number, shard in enumerate(shards):
+                with ShardWriter(temporary / f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord") as file:
+                    for batch in batches(shard, columns):
+                        file.write_many(encode_classic(batch, columns))
+                rows[split] = rows.get(split, 0) + len(file.rows)
+        write_synced(temporary / SPEC, json.dumps(classic_spec(columns), indent=1) + "\n")
+        check_free(out)
+        with writing(out.parent):
             temporary.rename(out)
     finally:
         remove(temporary)
@@ -146,13 +204,26 @@ def _shards(part: Part) -> list[dict[str, Any]]:
     return list(result["splits"].get(split, {}).get("shards", ()))
 
 
+def batches(shard: Path, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """The rows of a shard, a record each.
+
+    Raises:
+        DataError: it is damaged, or holds something else than its manifest says.
+    """
+    for number, record in enumerate(read_records(shard)):
+        try:
+            yield decode(record, columns)
+        except ValueError as error:
+            raise DataError(f"record {number} is not as its manifest says: {error}", where=str(shard)) from None
+
+
 def _stored(part: Part) -> Iterator[pa.Table]:
     folder, result, _ = part
     columns = tuple(Column.model_validate(column) for column in result["columns"])
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for shard in _shards(part):
-        for batch in batches(folder / shard["file"], columns, result["rows_per_record"]):
+        for batch in batches(folder / shard["file"], columns):
             waiting.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
             if rows >= _ROWS or size >= _BYTES:

@@ -1,4 +1,4 @@
-"""A shard that takes rows in batches: row groups, or, with one row a record, classic tf.Examples.
+"""A shard that takes rows in batches, and writes them as row groups.
 
 shard = Shard(Path("train.tfrecord"), columns, 4096)
 shard.add(batch)                                   # any number of them
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headway.records.classic import encode_classic
 from headway.records.encode import encode_records
 from headway.records.grouping import Group, grouper
 from headway.records.spec import packed
@@ -24,13 +23,10 @@ class Shard(ShardWriter):
     def __init__(self, path: Path, columns: Sequence[Column], rows_per_record: int):
         super().__init__(path)
         self._columns = columns
-        self._grouper = None if rows_per_record == 1 else grouper(rows_per_record, columns)
+        self._grouper = grouper(rows_per_record, columns)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._grouper is None:
-            self.write_many(encode_classic(batch, self._columns))
-        else:
-            self._records(self._grouper.add(batch))
+        self._records(self._grouper.add(batch))
 
     def _records(self, groups: Iterator[Group]) -> None:
         for batch, sizes in groups:
@@ -38,7 +34,6 @@ class Shard(ShardWriter):
 
     def finish(self) -> list[list[int]]:
         """Write the rows that wait, close the file, and return the rows of each record, packed."""
-        if self._grouper is not None:
-            self._records(self._grouper.finish())
+        self._records(self._grouper.finish())
         self.close()
         return packed(self.rows)

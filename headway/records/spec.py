@@ -1,13 +1,11 @@
 """The metadata of records in a manifest: feature names and types for stock tf.io, and row counts.
 
-    feature_spec([Column(name="age", type="float32", nullable=True)], rows_per_record=4096)
+    feature_spec([Column(name="age", type="float32", nullable=True)])
     # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}
 
-A record of R > 1 rows holds each column as one list: `c` the values, `c/present` 0 or 1 for nullable columns, and for
-dictionary columns `c/dict` the distinct values and `c/codes` each row's place among them. With R = 1 a record is a
-classic Example: plain names, one value each, nothing at all for null. A vector of n holds n values for each row under
-the same names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`; with R = 1 its values under the plain
-name and, when it may be null, `c/present`, since parsers take an empty list for an absent one.
+A record holds each column as one list: `c` the values, `c/present` 0 or 1 for nullable columns, and for dictionary columns
+`c/dict` the distinct values and `c/codes` each row's place among them. A vector of n holds n values for each row under the same
+names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
 
 The rows of a shard's records stand in its manifest, equal ones in a row as one pair:
 
@@ -21,41 +19,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from headway.config import Frozen
 from headway.schema.columns import Column
 
 Spec = dict[str, dict[str, Any]]
 
 
-class RecordsConfig(Frozen):
-    """The config of records: how many rows each holds."""
-
-    rows: int = Field(
-        default=4096,
-        ge=1,
-        le=1 << 20,
-        description="rows per record, fewer where cells are large; 1 writes classic tf.train.Examples",
-    )
+SPEC = "examples.json"
+"""What stands beside shards that are no output of a run: their columns and feature spec."""
+ROWS_PER_RECORD = 4096
+"""Fewer where cells are large."""
 
 
-def feature_spec(columns: Sequence[Column], rows_per_record: int) -> Spec:
+def feature_spec(columns: Sequence[Column]) -> Spec:
     """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
 
-    kind "sequence" is a FixedLenSequenceFeature (allow_missing=True), "scalar" a FixedLenFeature without a default,
-    "optional" one that null rows leave out, "ragged" a RaggedFeature; all of shape [] unless they say another.
+    The kind is "sequence", a FixedLenSequenceFeature (allow_missing=True) of shape [] unless it says another.
     """
     spec: Spec = {}
     for column in columns:
         dtype = "string" if column.type == "bytes" else column.type
         shape = {"shape": [column.length]} if column.length is not None else {}
-        if rows_per_record == 1:
-            kind = "ragged" if column.is_list else "optional" if column.nullable else "scalar"
-            spec[column.name] = {"kind": kind, "dtype": dtype, **shape}
-            if column.is_list and column.nullable:
-                spec[f"{column.name}/present"] = {"kind": "scalar", "dtype": "int64"}
-            continue
         if column.encoding == "dictionary":
             spec[f"{column.name}/dict"] = {"kind": "sequence", "dtype": "string"}
             spec[f"{column.name}/codes"] = {"kind": "sequence", "dtype": "int64", **shape}

@@ -29,7 +29,6 @@ class SplitOutput(Result):
 class Ingested(Result):
     columns: tuple[Column, ...]
     """Of the records."""
-    rows_per_record: int = 1
     unit: bool = False
     """Whether records say which rows belong together."""
     splits: dict[str, SplitOutput] = Field(default={})

@@ -29,8 +29,6 @@ from headway.validation.units import MOST_COLUMNS, Unit, find_unit, most_rows
 
 _RANGES = 16
 """So many ranges of the raw files are looked at, spread evenly over them."""
-_CLASSIC_ROWS = 10_000
-"""Records of one row are decoded one by one."""
 _TORN = 0.1
 """From this share of the eval rows on it is said."""
 
@@ -48,7 +46,6 @@ class SampledRows(Frozen):
     """Where rows of train and eval are read from."""
 
     columns: tuple[Column, ...]
-    rows_per_record: int
     shards: dict[str, tuple[SampledShard, ...]]
     """By split, train first."""
 
@@ -69,8 +66,7 @@ def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
     # a set, since NumPy's unique imports its masked arrays
     chosen = [both[i] for i in sorted({*np.linspace(0, len(both) - 1, _RANGES).round().astype(int).tolist()})]
     rows = sum(count for place in chosen for _, _, count in ranges[place].values())
-    most = most_rows(len(columns)) if first["rows_per_record"] > 1 else _CLASSIC_ROWS
-    share = min(1.0, most / max(rows, 1))
+    share = min(1.0, most_rows(len(columns)) / max(rows, 1))
     shards: dict[str, tuple[SampledShard, ...]] = {}
     for split in ("train", "eval"):
         shards[split] = tuple(
@@ -79,7 +75,7 @@ def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
             )
             for part, file, count in (ranges[place][split] for place in chosen)
         )
-    return SampledRows(columns=columns, rows_per_record=first["rows_per_record"], shards=shards)
+    return SampledRows(columns=columns, shards=shards)
 
 
 def torn_units(sampled: SampledRows, train: SplitStatistics, task: str) -> Iterator[Anomaly]:
@@ -146,7 +142,7 @@ def _rows(sampled: SampledRows, shards: Sequence[SampledShard], columns: Sequenc
     for shard in shards:
         left = shard.rows
         for record in read_records(shard.path):
-            batch = decode(record, [*columns, label], sampled.rows_per_record)
+            batch = decode(record, [*columns, label])
             batches.append(batch.slice(0, left))
             left -= batch.num_rows
             if left <= 0:

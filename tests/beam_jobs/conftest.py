@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
-from headway.records.spec import RecordsConfig, unpacked
+from headway.records.spec import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
@@ -57,7 +57,7 @@ def make_request(
         stored=stored,
         label=LabelConfig.model_validate(label),
         split=split or SplitConfig(key=("id",)),
-        records=RecordsConfig(rows=rows),
+        rows_per_record=rows,
     )
 
 
@@ -90,7 +90,7 @@ def rows_of(out: Path, result: dict[str, Any], split: str) -> list[dict[str, Any
     found: list[dict[str, Any]] = []
     for shard in result["splits"][split]["shards"]:
         for record, rows in zip(read_records(out / shard["file"]), unpacked(shard["rows"]), strict=True):
-            batch = decode(record, columns, result["rows_per_record"])
+            batch = decode(record, columns)
             assert batch.num_rows == rows
             found += batch.to_pylist()
     return found

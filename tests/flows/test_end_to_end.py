@@ -78,7 +78,7 @@ gate: {tolerance: {auc: 0.5, loss: 5}}
 
 
 def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_champion(typed, tmp_path):
-    """The second champion is trained on the same rows as classic Examples, one to a record."""
+    """The second champion is trained with other eval rows, for which the rows are ingested again."""
     r = np.random.default_rng(1)
     rows = 1500
     tags = [
@@ -90,11 +90,11 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     made = {"user": np.arange(rows), "tags": tags, "taste": taste, "ratings": ratings, "age": r.normal(size=rows)}
     pq.write_table(pa.table(made | {"liked": liked}), tmp_path / "data.parquet")
     (tmp_path / "pipeline.yaml").write_text(LISTS)
-    first = _run(typed, tmp_path, "--set", "records.rows=256")
+    first = _run(typed, tmp_path)
     assert first["state"] == "promoted", first
-    second = _run(typed, tmp_path, "--set", "records.rows=1", "--force")  # better or not
+    second = _run(typed, tmp_path, "--set", "split.eval=0.3", "--force")  # better or not
     assert second["state"] == "promoted" and {"ingest all", "evaluate champion 1"} <= {*_ran(second)}, second
-    out, third = tmp_path / "rows.parquet", ("--set", "records.rows=1", "--set", "training.steps=5")
+    out, third = tmp_path / "rows.parquet", ("--set", "split.eval=0.3", "--set", "training.steps=5")
     typed("export-rows", tmp_path, "--output", out, *third, check=0)
     judged = json.loads(typed("run", "--to", "evaluate", tmp_path, *third, "--json", check=0).stdout)
     held = pq.read_table(out).to_pandas().query("split == 'eval'")
@@ -105,7 +105,7 @@ def test_lists_and_vectors_go_from_the_file_to_a_promoted_model_and_a_second_cha
     typed("export-rows", tmp_path, "--output", tmp_path / "again.parquet", *third, check=0)
     assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "all of it was there: no run"
     champion = tmp_path / "champion.parquet"  # measured beside the first, not alone
-    typed("export-rows", tmp_path, "--output", champion, "--set", "records.rows=1", check=0)
+    typed("export-rows", tmp_path, "--output", champion, "--set", "split.eval=0.3", check=0)
     held = pq.read_table(champion).to_pandas().query("split == 'eval'")
     assert roc_auc_score(held.label, held.prediction) == pytest.approx(second["metrics"]["auc"], abs=1e-6)
     assert len(json.loads(typed("runs", tmp_path, "--json", check=0).stdout)) == runs, "nor after a promotion"

@@ -1,6 +1,6 @@
 """Decodes records to raw columns, labels and weights, in the graph.
 
-columns = Decoder(shards.columns, shards.rows_per_record, ["carrier", "label"])(record)
+columns = Decoder(shards.columns, ["carrier", "label"])(record)
 label, weight = Labeler(parameters.label)(columns)
 """
 
@@ -12,30 +12,26 @@ from headway.records.spec import feature_spec
 from headway.schema.columns import LABEL, Column
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head
-from tfcore.ops.example_parser import parse_examples
-from tfcore.transform.raw_column import RawColumn, raw_columns
+from tfcore.transform.raw_column import RawColumn
 
 
 class Decoder:
     """Decodes records to raw columns by the manifest's feature spec; only the requested columns."""
 
-    def __init__(self, columns: Sequence[Column], rows_per_record: int, names: Sequence[str]):
+    def __init__(self, columns: Sequence[Column], names: Sequence[str]):
         read = set(names)
         self.columns = [column for column in columns if column.name in read]
-        self.grouped = rows_per_record > 1
-        self._spec = feature_spec(self.columns, rows_per_record) if self.grouped else {}
+        self._spec = feature_spec(self.columns)
 
-    def __call__(self, records: tf.Tensor) -> dict[str, RawColumn]:
-        """Decode one serialized row group (scalar), or a batch of classic Examples [n], to raw columns."""
-        if self.grouped:
-            parsed = self._parsed(records)
-            nullable = [column.name for column in self.columns if column.nullable]
-            present = {}
-            if nullable:  # at once, since a wide table has thousands
-                flags = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
-                present = dict(zip(nullable, tf.unstack(flags, len(nullable)), strict=True))
-            return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
-        return raw_columns(parse_examples(records, self.columns), self.columns)
+    def __call__(self, record: tf.Tensor) -> dict[str, RawColumn]:
+        """Decode one serialized row group, a scalar, to raw columns."""
+        parsed = self._parsed(record)
+        nullable = [column.name for column in self.columns if column.nullable]
+        present = {}
+        if nullable:  # at once, since a wide table has thousands
+            flags = tf.cast(tf.stack([parsed[f"{name}/present"] for name in nullable]), tf.bool)
+            present = dict(zip(nullable, tf.unstack(flags, len(nullable)), strict=True))
+        return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
 
     def _parsed(self, record: tf.Tensor) -> dict[str, tf.Tensor]:
         """Each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.

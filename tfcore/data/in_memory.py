@@ -16,10 +16,9 @@ import tensorflow as tf
 
 from headway.records.encode import encode_records
 from headway.records.grouping import grouper, pieces
+from headway.records.spec import ROWS_PER_RECORD
 from headway.schema.columns import UNIT, Column
 from tfcore.data.shards import Shards
-
-ROWS_PER_RECORD = 4096
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ def hold(
     table: pa.Table, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
     """Cut a table of stored columns, with `UNIT_COLUMN` or without it, into `shards` of equal length and records of
-    `rows_per_record` rows (2 or more), fewer of large ones, as ingest cuts them. With a group column neither cuts a group."""
+    `rows_per_record` rows, fewer of large ones, as ingest cuts them. With a group column neither cuts a group."""
     records, rows = [], []
     for piece in pieces(table, columns, shards):
         cut = grouper(rows_per_record, columns)
@@ -48,7 +47,6 @@ def hold(
         names,
         tuple(rows),
         stored,
-        max(2, rows_per_record),
         unit=len(stored) < len(columns),
         records=tuple(records),
     )

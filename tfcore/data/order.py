@@ -48,7 +48,6 @@ class Plan:
         rows_of_records: for each shard the rows that each record contributes (after any holdout); or, where that is another
             number in each epoch, a function of the epoch.
         seed: another seed, another order.
-        block: records read from one shard before the next has its turn.
     """
 
     def __init__(
@@ -58,12 +57,11 @@ class Plan:
         *,
         window: int = WINDOW_ROWS,
         cycle: int = CYCLE,
-        block: int = 1,
     ):
         self._rows_of = rows_of_records if callable(rows_of_records) else None
         first = rows_of_records(0) if callable(rows_of_records) else rows_of_records
         self._rows = [np.asarray(rows) for rows in first]
-        self.seed, self.window, self.cycle, self.block = seed, window, cycle, block
+        self.seed, self.window, self.cycle = seed, window, cycle
         self.rows = sum(int(rows.sum()) for rows in self._rows)
         """Rows of the first epoch."""
 
@@ -83,7 +81,7 @@ class Plan:
     def _runs(self, epoch: int) -> NDArray[np.int64]:
         """(shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
         order = self.shard_order(epoch)
-        places = interleave([len(self._rows[i]) for i in order], self.cycle, self.block)
+        places = interleave([len(self._rows[i]) for i in order], self.cycle)
         runs = np.asarray(places, np.int64).reshape(-1, 3)
         runs[:, 0] = order[runs[:, 0]]
         return runs
@@ -137,8 +135,8 @@ def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return permutation(shards, _SHARDS, seed, epoch)
 
 
-def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int, int, int]]:
-    """The order in which tf.data.Dataset.interleave(cycle_length=cycle, block_length=block) reads datasets.
+def interleave(lengths: Sequence[int], cycle: int) -> list[tuple[int, int, int]]:
+    """The order in which tf.data.Dataset.interleave(cycle_length=cycle) reads datasets.
 
     Returns:
         (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place
@@ -158,11 +156,10 @@ def interleave(lengths: Sequence[int], cycle: int, block: int) -> list[tuple[int
             active += 1
         shard = slots[at]
         assert shard is not None
-        count = min(block, lengths[shard] - done[shard])
-        if count:
-            places.append((shard, done[shard], count))
-            done[shard] += count
-        if count < block:  # its end is only noticed by asking for one more
+        if done[shard] < lengths[shard]:
+            places.append((shard, done[shard], 1))
+            done[shard] += 1
+        else:  # its end is only noticed by asking for one more
             slots[at] = None
             active -= 1
         at = (at + 1) % cycle

@@ -24,10 +24,8 @@ MOST_UNEVEN = 1.5
 
 def owned(shards: Shards, *, worker: int, workers: int) -> NDArray[np.bool_] | None:
     """The shards that a worker reads, so that all workers have about as many rows; bool [shards]. None where whole
-    shards cannot be divided so, and for classic Examples, which are read in runs across shards."""
+    shards cannot be divided so."""
     rows = np.asarray(shards.counts, np.int64)
-    if shards.rows_per_record <= 1:
-        return None
     load, owner = np.zeros(workers, np.int64), np.zeros(len(rows), np.int64)
     for shard in np.argsort(-rows, kind="stable"):
         owner[shard] = np.argmin(load)

@@ -29,7 +29,7 @@ from tfcore.data.groups.group_ids import GROUP, group_ids, placed
 from tfcore.data.in_memory import InMemoryShards
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan
 from tfcore.data.owned_rows import OwnedRows
-from tfcore.data.reader import Reader, block_of
+from tfcore.data.reader import Reader
 from tfcore.data.resample import Resample, Resampling
 from tfcore.data.row_cache import ROW, RowCache, row_bytes, taken
 from tfcore.data.shards import Batch, Holdout, HoldoutRows, Shards, kept_rows
@@ -214,7 +214,7 @@ def training_plan(
     counts = (
         (lambda epoch: resample.rows_of_records(shards, holdout, epoch)) if resample else kept_rows(shards, holdout)
     )
-    return Plan(counts, seed, window=window, cycle=cycle, block=block_of(shards))
+    return Plan(counts, seed, window=window, cycle=cycle)
 
 
 def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) -> Batch:

@@ -24,14 +24,10 @@ from tfcore.runtime.remote_shards import here
 from tfcore.transform.raw_column import RawColumn
 
 READ_BYTES = 1 << 20
-CLASSIC_ROWS = 4096
-"""Classic Examples are parsed this many at a time."""
-BLOCK = 256
-"""Classic Examples read from one shard before the next has its turn."""
 
 
 class Rows(NamedTuple):
-    """Some rows and where they are stored: one record of a shard, or, as vectors, several records of several shards."""
+    """The rows of a record, and where it is stored."""
 
     columns: dict[str, RawColumn]
     shard: tf.Tensor
@@ -43,21 +39,18 @@ class Reader:
 
     Args:
         wanted: the columns that are read.
-        own: bool [shards]; of row groups, the shards that are opened. Records of others come empty; None: all are opened.
+        own: bool [shards]; the shards that are opened. Records of others come empty; None: all are opened.
     """
 
     def __init__(self, shards: Shards, names: Sequence[str], own: NDArray[np.bool_] | None = None):
         self._shards, self._own = shards, own
-        self._decoder = Decoder(shards.record_columns, shards.rows_per_record, names)
+        self._decoder = Decoder(shards.record_columns, names)
         self._paths = tf.constant(shards.paths, tf.string)
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
-        self.grouped = self._decoder.grouped
-        self.block = block_of(shards)
-        """Records read from one shard before the next has its turn: what a `Plan` must know."""
 
     def in_order(self) -> tf.data.Dataset:
         """The dataset of pieces that cover every row, shard after shard."""
-        return self._batched(tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records))
+        return tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records)
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
         """The dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
@@ -68,9 +61,7 @@ class Reader:
 
         spec = tf.TensorSpec([len(self._shards.paths)], tf.int64)
         records = tf.data.Dataset.from_tensor_slices(numpy_op(shard_order, spec, stateful=self._staged)(epoch))
-        return self._batched(
-            records.interleave(self._records, cycle_length=plan.cycle, block_length=plan.block).skip(skip)
-        )
+        return records.interleave(self._records, cycle_length=plan.cycle).skip(skip)
 
     def __call__(self, *piece: Any) -> Rows:
         """Read the rows of a piece."""
@@ -105,11 +96,3 @@ class Reader:
             tf.data.experimental.assert_cardinality(count)
         )  # else a shorter file is read as a whole one
         return records.enumerate().map(lambda number, record: (shard, number, record))
-
-    def _batched(self, records: tf.data.Dataset) -> tf.data.Dataset:
-        return records if self.grouped else records.batch(CLASSIC_ROWS)
-
-
-def block_of(shards: Shards) -> int:
-    """The records that are read from one shard before the next has its turn; see `Reader.block`."""
-    return 1 if shards.rows_per_record > 1 else BLOCK

@@ -80,7 +80,7 @@ class Resampling:
         self._holdout_rows = HoldoutRows(holdout, shards)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
-        """Repeat or drop rows of record `number` of a shard for the epoch (vectors: of several classic records)."""
+        """Repeat or drop rows of record `number` of a shard for the epoch."""
         resample = self._resample
         places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         classes = tf.cast(rows["label"], tf.int32)

@@ -37,7 +37,6 @@ class Shards:
     rows: tuple[Sequence[int] | NDArray[np.int64], ...]
     """Rows of each record, by shard."""
     columns: tuple[Column, ...]
-    rows_per_record: int
     stager: Stager | None = None
     """Brings the files as they are read; None: they are here."""
     runs: tuple[NDArray[Any], ...] | None = field(default=None, compare=False)
@@ -57,7 +56,7 @@ class Shards:
         paths, rows, spans = [], [], []
         first = parts[0][1]
         for span, (folder, result, split) in enumerate(parts):
-            if result["columns"] != first["columns"] or result["rows_per_record"] != first["rows_per_record"]:
+            if result["columns"] != first["columns"]:
                 raise DataError(f"{result['span']} holds other columns than {first['span']}", where=str(folder))
             for shard in result["splits"][split]["shards"]:
                 paths.append(str(folder / shard["file"]))
@@ -65,7 +64,7 @@ class Shards:
                 spans.append(span)
         columns = tuple(Column.model_validate(column) for column in first["columns"])
         unit = first["unit"]
-        return cls(tuple(paths), tuple(rows), columns, first["rows_per_record"], stager, unit=unit, spans=tuple(spans))
+        return cls(tuple(paths), tuple(rows), columns, stager, unit=unit, spans=tuple(spans))
 
     def ahead(self, *orders: Iterable[int]) -> None:
         """Announce the order in which the shards will be read; by default their own."""
@@ -122,8 +121,7 @@ class HoldoutRows:
     """`Holdout` in the graph; without one every row stays."""
 
     def __init__(self, holdout: Holdout | None, shards: Shards):
-        self._classic = shards.rows_per_record <= 1  # then the number of a record is that of its row
-        starts = [] if self._classic else [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
+        starts = [np.cumsum(rows) - np.asarray(rows) for rows in shards.rows]
         # the first row of every record within its shard, and where each shard's records begin in that list
         self._first = tf.constant(np.concatenate(starts) if starts else np.zeros(0), tf.int64)
         self._begin = tf.constant(np.cumsum([0] + [len(s) for s in starts])[:-1], tf.int64)
@@ -133,15 +131,15 @@ class HoldoutRows:
             self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """The rows of record `number` of a shard that stay; of several classic records when both are vectors."""
+        """The rows of record `number` of a shard that stay."""
         _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
 
     def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
-        first = number if self._classic else tf.gather(self._first, tf.gather(self._begin, shard) + number)
-        places = first if number.shape.rank else tf.range(first, first + count)
+        first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
+        places = tf.range(first, first + count)
         if self._inside is None:
             return places, tf.ones_like(places, tf.bool)
         eight = tf.gather(self._bits, tf.gather(self._bytes, shard) + places // 8)

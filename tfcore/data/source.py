@@ -103,7 +103,7 @@ class Feed:
         records = self.shards.records if isinstance(self.shards, InMemoryShards) else None
         for number, path in enumerate(self.shards.paths):
             for record in records[number] if records is not None else read_records(Path(path)):
-                yield decode(record, self.columns, self.shards.rows_per_record)
+                yield decode(record, self.columns)
 
 
 def _as_batch(values: Batch, columns: Sequence[Column]) -> pa.RecordBatch:

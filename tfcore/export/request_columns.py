@@ -141,4 +141,4 @@ def _shaped(
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
     """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-    return raw_columns(parse_examples(examples, columns, stored=False), columns)
+    return raw_columns(parse_examples(examples, columns), columns)

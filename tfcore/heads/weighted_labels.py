@@ -107,6 +107,6 @@ def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
     found = WeightedLabel(label)
     for path in itertools.chain.from_iterable(part.paths() for part in parts):
         for record in read_records(path):
-            batch = decode(record, [label, weight], first["rows_per_record"])
+            batch = decode(record, [label, weight])
             found.add(batch.column(LABEL), batch.column(weight.name))
     return found

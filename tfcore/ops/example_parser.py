@@ -13,17 +13,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from headway.records.spec import feature_spec
+from headway.records.classic import classic_spec
 from headway.schema.columns import Column
 
 Chunk = dict[str, tf.Tensor]
 
 
-def parse_examples(records: tf.Tensor, columns: Sequence[Column], *, stored: bool = True) -> Chunk:
+def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
     """Parse serialized tf.Examples, string [rows], to columns.
-
-    Args:
-        stored: a nullable list says by `c/present` whether it is there; else only one that is empty has to.
 
     Raises:
         tf.errors.InvalidArgumentError: a record is not of these columns, or is not a tf.Example; of the latter also a
@@ -31,9 +28,9 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column], *, stored: boo
     """
     spec: dict[str, Any] = {}
     names = {column.name for column in columns}
-    for name, entry in feature_spec(columns, 1).items():
+    for name, entry in classic_spec(columns).items():
         dtype = tf.as_dtype(entry["dtype"])
-        if entry["kind"] == "scalar" and (stored or name in names):
+        if entry["kind"] == "scalar" and name in names:
             spec[name] = tf.io.FixedLenFeature(entry.get("shape", []), dtype)
         else:
             spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
@@ -45,8 +42,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column], *, stored: boo
             chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
                 marks = parsed[f"{name}/present"]
-                present = marks != 0 if stored else (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
-                chunk[f"{name}/present"] = present
+                chunk[f"{name}/present"] = (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
         elif not column.nullable:
             chunk[name] = value
         elif column.shape:

@@ -69,9 +69,8 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     parts, scattered, where, at = _Parts(), 0, -1, 0
     for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
         starts = run_starts(ids) | (ids == NO_GROUP)
-        if shards.rows_per_record > 1:
-            cuts = np.cumsum(records)
-            starts[cuts[cuts < len(ids)]] = True
+        cuts = np.cumsum(records)
+        starts[cuts[cuts < len(ids)]] = True
         begins = np.flatnonzero(starts)
         lengths = np.diff(begins, append=len(ids))
         runs.append(lengths.astype(np.min_scalar_type(-1 - int(lengths.max(initial=0)))))

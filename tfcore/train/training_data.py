@@ -197,10 +197,8 @@ class TrainingData:
 
     @property
     def _cycle(self) -> int:
-        """The number of shards read at a time: as many as possible, so that a window has rows of the whole epoch.
-        Classic records are read in blocks, which would cut groups: with ranking they are read one shard at a time."""
-        in_order = self._training.ranking is not None and self._shards.rows_per_record <= 1
-        return 1 if in_order else max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
+        """The number of shards read at a time: as many as possible, so that a window has rows of the whole epoch."""
+        return max(1, min(MOST_OPEN_SHARDS, len(self._shards.paths)))
 
     def total_steps(self) -> int:
         """Steps to train for."""

@@ -76,9 +76,7 @@ def split_of(tmp_path):
         found = {}
         for name, of in result["splits"].items():
             batches = [
-                decode(record, columns, result["rows_per_record"])
-                for shard in of["shards"]
-                for record in read_records(out / shard["file"])
+                decode(record, columns) for shard in of["shards"] for record in read_records(out / shard["file"])
             ]
             found[name] = np.sort(np.concatenate([batch.column("n") for batch in batches])) if batches else np.array([])
         return found

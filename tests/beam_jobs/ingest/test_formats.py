@@ -16,7 +16,6 @@ from beam_jobs.runners.config import RunnerConfig
 from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.records import wire
-from headway.records.spec import RecordsConfig
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
@@ -107,7 +106,7 @@ def run(source, columns, stored, out, label="y", span="all"):
         stored=stored,
         label=LabelConfig(column=label),
         split=SplitConfig(key=stored[:1], eval=1e-9),
-        records=RecordsConfig(rows=4),
+        rows_per_record=4,
     )
     out.mkdir()
     return ingest(request, out, Monitor())

@@ -35,7 +35,7 @@ def test_no_record_holds_a_part_of_a_group(request_for, tmp_path, rows):
     facts = ingest_range(request, piece, folder, lambda rows: None)
     seen = set()
     for split, lengths in facts["records"].items():
-        records = [decode(record, request.columns(), rows) for record in read_records(folder / split / SHARD)]
+        records = [decode(record, request.columns()) for record in read_records(folder / split / SHARD)]
         assert [record.num_rows for record in records] == unpacked(lengths).tolist()
         for number, record in enumerate(records):
             groups = set(record["query"].to_pylist())

@@ -36,7 +36,7 @@ def run(request, folder, tick=lambda rows: None):
     splits = {}
     for split, records in facts["records"].items():
         found = list(read_records(folder / split / SHARD))
-        batches = [decode(record, request.columns(), request.records.rows) for record in found]
+        batches = [decode(record, request.columns()) for record in found]
         assert [batch.num_rows for batch in batches] == unpacked(records).tolist()
         splits[split] = [row for batch in batches for row in batch.to_pylist()]
     return facts, splits, quarantine.read(folder).to_pylist()

@@ -81,7 +81,6 @@ def test_a_span_becomes_shards_statistics_and_a_result(request_for, write_csv, o
     result = ingest(request, out, Monitor(), runner=TWO)
     json.dumps(result)
     assert result["span"] == "all"
-    assert result["rows_per_record"] == 16
     assert [column["name"] for column in result["columns"]] == ["id", "x", "s", "label"]
     counts = result["counts"]
     assert counts["read"] == 300 == counts["written"] + counts["filtered"]

@@ -41,7 +41,7 @@ def ingested(request_for, tmp_path, *, rows=16, key=("id",), columns=COLUMNS, wi
     if request.unit:
         for shard in (file for split in result["splits"].values() for file in split["shards"]):
             for record in read_records(out / shard["file"]):
-                batch = decode(record, (*request.columns(), UNIT_COLUMN), rows)
+                batch = decode(record, (*request.columns(), UNIT_COLUMN))
                 found += zip(*(batch.column(name).to_pylist() for name in ("id", "s", UNIT)), strict=True)
     return request, result, found
 

@@ -71,7 +71,7 @@ def test_exit_codes_are_those_of_the_errors():
         (["run", "--set", "x"], "--set: 'x' is not KEY=VALUE"),
         (["predict", "--output", "x"], "--input requires an argument"),
         (
-            ["export-examples", "--output", "x", "--split", "trian"],
+            ["export-rows", "--output", "x", "--split", "trian"],
             '"trian" for --split. Choose from: "train", "eval", "test". Did you mean "train"?',
         ),
         (["clean", "--keep", "-1"], "'-1' is not a whole number of 0 or more"),
@@ -216,7 +216,7 @@ def test_the_tab_key_completes_commands_options_and_values_in_bash(tmp_path):
 
     assert complete("roll") == "rollback"
     assert complete("run", "--unt") == "--until"
-    assert complete("export-examples", "--split", "") == "train eval test"
+    assert complete("export-rows", "--split", "") == "train eval test"
 
 
 def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""cat, quarantine and export-examples, as they are typed."""
+"""quarantine and export-rows, as they are typed."""
 
 import json
 
@@ -37,17 +37,17 @@ def test_what_was_rejected_is_shown_and_what_was_kept_is_given_away(typed, small
     assert "it has: a, b" in typed("quarantine", small, "--span", "c", check=2).stderr
 
     out = small / "out"
-    typed("export-examples", small, "--output", out, check=0)
-    assert "exists already" in typed("export-examples", small, "--output", out, check=2).stderr
-    said = json.loads((out / "examples.json").read_text())
-    assert sum(shard["rows"] for split in said["splits"].values() for shard in split["shards"]) == 4
+    examples = ("export-rows", small, "--format", "examples", "--output", out)
+    assert sum(json.loads(typed(*examples, "--json", check=0).stdout)["rows"].values()) == 4
+    assert "exists already" in typed(*examples, check=2).stderr
+    read = small / "read.yaml"
+    read.write_text(f"name: r\nsource: {{format: examples, path: {out}/*.tfrecord}}\nlabel: label\n")
+    assert "4 rows" in typed("run", "--to", "ingest", read, check=0).stderr, "what was given away is a source as well"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows_per_record", [4096, 1])
-def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small, rows_per_record):
+def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small):
     tf = pytest.importorskip("tensorflow")
-    (small / "pipeline.yaml").write_text(PIPELINE + f"records: {{rows: {rows_per_record}}}\n")
     typed("run", "--to", "ingest", small, check=0)
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
     found = []
@@ -55,12 +55,7 @@ def test_the_manifest_s_feature_spec_is_all_that_stock_tf_io_needs(typed, small,
         features = {}
         for name, entry in json.loads(path.read_text())["result"]["feature_spec"].items():
             kind, shape = kinds[entry["dtype"]], entry.get("shape", [])
-            if entry["kind"] == "sequence":
-                features[name] = tf.io.FixedLenSequenceFeature(shape, kind, allow_missing=True)
-            elif entry["kind"] == "scalar":
-                features[name] = tf.io.FixedLenFeature(shape, kind)
-            else:
-                features[name] = tf.io.RaggedFeature(kind)
+            features[name] = tf.io.FixedLenSequenceFeature(shape, kind, allow_missing=True)
         shards = [str(shard) for shard in path.parent.glob("*.tfrecord")]
         for record in tf.data.TFRecordDataset(shards):
             parsed = tf.io.parse_single_example(record, features)

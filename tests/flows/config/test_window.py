@@ -69,7 +69,6 @@ COMMANDS = [
         ["backfill", "--from", "2024-05"],
         ["tune"],
     ),
-    ["export-examples", "--output", "examples"],
 ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
-from headway.records.classic import encode_classic
+from headway.records.classic import classic_spec, encode_classic
 from headway.records.decode import decode
 from headway.records.encode import encode, encode_records
 from headway.records.example import features, varints
@@ -75,19 +75,10 @@ def bits(batch: pa.RecordBatch) -> dict[str, list]:
 @given(batches())
 @examples(150)
 def test_decode_undoes_encode(batch):
-    back = decode(encode(batch, COLUMNS), COLUMNS, max(2, batch.num_rows))
+    back = decode(encode(batch, COLUMNS), COLUMNS)
     assert bits(back) == bits(batch)
     for column, array in zip(COLUMNS, back.columns, strict=True):
         assert array.type == column.arrow
-
-
-@given(batches())
-@examples(80)
-def test_decode_undoes_encode_classic(batch):
-    records = encode_classic(batch, COLUMNS)
-    assert len(records) == batch.num_rows
-    rows = [bits(decode(record, COLUMNS, 1)) for record in records]
-    assert {c.name: [row[c.name][0] for row in rows] for c in COLUMNS} == bits(batch)
 
 
 @given(batches(min_rows=1), st.integers(0, 20), st.integers(0, 20))
@@ -237,13 +228,13 @@ def test_many_rows_whose_lengths_take_several_bytes_come_back_from_one_record_an
     parts = [batch.slice(at, size) for at, size in zip((0, 1, 130), sizes, strict=True)]
     made = [b"".join(pieces) for pieces in encode_records(batch, sizes, COLUMNS)]
     for record, rows in zip([encode(batch, COLUMNS), *made], [batch, *parts], strict=True):
-        assert bits(decode(record, COLUMNS, 1000)) == bits(rows)
+        assert bits(decode(record, COLUMNS)) == bits(rows)
 
 
 def test_no_rows_and_no_columns():
     empty = batch_of({c.name: [] for c in COLUMNS})
     assert encode_classic(empty, COLUMNS) == []
-    assert decode(encode(empty, COLUMNS), COLUMNS, 4096).num_rows == 0
+    assert decode(encode(empty, COLUMNS), COLUMNS).num_rows == 0
     assert encode_classic(batch_of({"i": [1, 2]}, COLUMNS[:1]), []) == [wire.example([])] * 2
 
 
@@ -251,22 +242,22 @@ def test_no_rows_and_no_columns():
 def test_a_cut_record_is_a_value_error(cut):
     record = encode(batch_of({"i": [1, 2, 3] * 20}, COLUMNS[:1]), COLUMNS[:1])
     with pytest.raises(ValueError):
-        decode(record[:cut], COLUMNS[:1], 4096)
+        decode(record[:cut], COLUMNS[:1])
 
 
 def test_decode_names_the_feature_that_is_missing_or_of_another_type():
     record = encode(batch_of({"i": [1]}, COLUMNS[:1]), COLUMNS[:1])
     with pytest.raises(ValueError, match="'f'"):
-        decode(record, COLUMNS[2:3], 4096)
+        decode(record, COLUMNS[2:3])
     with pytest.raises(ValueError, match="'i' is not a list of float32"):
-        decode(record, [Column(name="i", type="float32", nullable=False)], 4096)
+        decode(record, [Column(name="i", type="float32", nullable=False)])
 
 
 def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 1000)
     column = COLUMNS[2:3]
     encode(batch_of({"f": [1.0] * 200}, column), column)
-    with pytest.raises(DataError, match=r"set records\.rows below 300"):
+    with pytest.raises(DataError, match="a record of 300 rows takes more than 2 GiB"):
         encode(batch_of({"f": [1.0] * 300}, column), column)
 
 
@@ -275,7 +266,7 @@ def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
 def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
     kinds = {
         name: tf.io.FixedLenSequenceFeature([], entry["dtype"], allow_missing=True)
-        for name, entry in feature_spec(COLUMNS, 4096).items()
+        for name, entry in feature_spec(COLUMNS).items()
     }
     parsed = {
         name: tensor.numpy() for name, tensor in tf.io.parse_single_example(encode(batch, COLUMNS), kinds).items()
@@ -297,7 +288,7 @@ def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
 def test_tensorflow_parses_classic_records_with_the_feature_spec(tf, batch):
     missing = {"int64": -1, "float32": -1.0, "string": b"(missing)"}
     kinds = {}
-    for name, entry in feature_spec(COLUMNS, 1).items():
+    for name, entry in classic_spec(COLUMNS).items():
         default = missing[entry["dtype"]] if entry["kind"] == "optional" else None
         kinds[name] = tf.io.FixedLenFeature([], entry["dtype"], default)
     parsed = tf.io.parse_example(encode_classic(batch, COLUMNS), kinds)
@@ -316,7 +307,7 @@ def test_the_protobuf_class_reads_and_rewrites_a_record(tf):
     """The fields are those that protobuf itself would write, but for the order of a map, which it leaves open."""
     batch = golden_batch()
     example = tf.train.Example.FromString(encode(batch, COLUMNS))
-    assert sorted(example.features.feature) == sorted(feature_spec(COLUMNS, 4096))
+    assert sorted(example.features.feature) == sorted(feature_spec(COLUMNS))
     assert list(example.features.feature["i null"].int64_list.value) == [v or 0 for v in batch["i null"].to_pylist()]
     assert example.ByteSize() == len(encode(batch, COLUMNS))
     classic = encode_classic(batch, COLUMNS)[8]

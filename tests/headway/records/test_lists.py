@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.records.classic import encode_classic
+from headway.records.classic import classic_spec, encode_classic
 from headway.records.decode import decode
 from headway.records.encode import encode
 from headway.records.spec import feature_spec
@@ -50,15 +50,7 @@ def same(left, right):
 @given(tables())
 def test_decode_undoes_encode(table):
     columns, batch = table
-    same(decode(encode(batch, columns), columns, 4096), batch)
-
-
-@settings(deadline=None)
-@given(tables())
-def test_single_rows_come_back(table):
-    columns, batch = table
-    rows = [decode(record, columns, 1) for record in encode_classic(batch, columns)]
-    same(pa.Table.from_batches(rows).combine_chunks().to_batches()[0], batch)
+    same(decode(encode(batch, columns), columns), batch)
 
 
 @settings(deadline=None)
@@ -81,9 +73,9 @@ def test_stock_tf_io_parses_them_with_the_feature_spec(tf, table):
     columns, batch = table
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
 
-    def features(rows_per_record):
+    def features(spec):
         made = {}
-        for name, entry in feature_spec(columns, rows_per_record).items():
+        for name, entry in spec.items():
             kind, shape = kinds[entry["dtype"]], entry.get("shape", [])
             if entry["kind"] == "sequence":
                 made[name] = tf.io.FixedLenSequenceFeature(shape, kind, allow_missing=True)
@@ -93,8 +85,8 @@ def test_stock_tf_io_parses_them_with_the_feature_spec(tf, table):
                 made[name] = tf.io.RaggedFeature(kind)
         return made
 
-    group = tf.io.parse_single_example(encode(batch, columns), features(4096))
-    single = tf.io.parse_example(encode_classic(batch, columns), features(1))
+    group = tf.io.parse_single_example(encode(batch, columns), features(feature_spec(columns)))
+    single = tf.io.parse_example(encode_classic(batch, columns), features(classic_spec(columns)))
     for column in columns:
         values = batch.column(column.name).to_pylist()
         if column.is_list:
@@ -112,14 +104,3 @@ def test_stock_tf_io_parses_them_with_the_feature_spec(tf, table):
             np.testing.assert_array_equal(
                 group[name].numpy(), np.array(flat, dtype=group[name].dtype.as_numpy_dtype).reshape(group[name].shape)
             )
-
-
-def test_rows_that_are_null_throughout_are_not_lost():
-    columns = [Column(name=name, type="int64", nullable=True) for name in "ab"]
-    batch = pa.RecordBatch.from_pydict({name: pa.array([None, 0, None], pa.int64()) for name in "ab"})
-    records = encode_classic(batch, columns)
-    assert [decode(record, columns, 1).to_pydict() for record in records] == [
-        {"a": [None], "b": [None]},
-        {"a": [0], "b": [0]},
-        {"a": [None], "b": [None]},
-    ]

@@ -44,7 +44,7 @@ def part(folder, split, rows, columns=COLUMNS, per_record=2):
     described = [column.model_dump(mode="json") for column in columns]
     return (
         folder,
-        {"columns": described, "rows_per_record": per_record, "splits": {split: {"rows": len(rows), "shards": shards}}},
+        {"columns": described, "splits": {split: {"rows": len(rows), "shards": shards}}},
         split,
     )
 

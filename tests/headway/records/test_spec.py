@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from headway.config import load
-from headway.errors import ConfigError
-from headway.records.spec import RecordsConfig, feature_spec
+from headway.records.classic import classic_spec
+from headway.records.spec import feature_spec
 from headway.schema.columns import Column
 
 COLUMNS = [
@@ -18,7 +15,7 @@ COLUMNS = [
 
 
 def test_row_groups_spell_out_presence_and_dictionaries():
-    spec = feature_spec(COLUMNS, 4096)
+    spec = feature_spec(COLUMNS)
     assert {name: entry["dtype"] for name, entry in spec.items()} == {
         "n": "int64",
         "x": "float32",
@@ -32,15 +29,9 @@ def test_row_groups_spell_out_presence_and_dictionaries():
 
 
 def test_classic_records_have_plain_names():
-    assert feature_spec(COLUMNS, 1) == {
+    assert classic_spec(COLUMNS) == {
         "n": {"kind": "scalar", "dtype": "int64"},
         "x": {"kind": "optional", "dtype": "float32"},
         "s": {"kind": "scalar", "dtype": "string"},
         "d": {"kind": "optional", "dtype": "string"},
     }
-
-
-@pytest.mark.parametrize("rows", [0, -1, 2**21, "many"])
-def test_rows_a_record_are_bounded(rows):
-    with pytest.raises(ConfigError, match="rows"):
-        load(RecordsConfig, {"rows": rows}, where="pipeline.yaml: records")

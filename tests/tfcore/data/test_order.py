@@ -12,10 +12,10 @@ SHARDS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=
 )
 
 
-@given(st.lists(st.integers(0, 7), max_size=8), st.integers(1, 4), st.integers(1, 3))
-def test_interleave_visits_every_element_once_and_in_order(lengths, cycle, block):
+@given(st.lists(st.integers(0, 7), max_size=8), st.integers(1, 4))
+def test_interleave_visits_every_element_once_and_in_order(lengths, cycle):
     seen = {i: [] for i in range(len(lengths))}
-    for shard, first, count in interleave(lengths, cycle, block):
+    for shard, first, count in interleave(lengths, cycle):
         seen[shard] += range(first, first + count)
     assert all(seen[i] == list(range(n)) for i, n in enumerate(lengths))
 
@@ -25,16 +25,16 @@ def test_interleave_walks_as_tf_data_does():
     r = np.random.default_rng(0)
     for _ in range(30):
         lengths = r.integers(0, 6, r.integers(1, 7)).tolist()
-        cycle, block = int(r.integers(1, 5)), int(r.integers(1, 4))
+        cycle = int(r.integers(1, 5))
         sizes = tf.constant(lengths, tf.int64)
 
         def elements(shard, sizes=sizes):
             count = tf.range(sizes[shard])
             return tf.data.Dataset.from_tensor_slices((tf.fill(tf.shape(count), shard), count))
 
-        dataset = tf.data.Dataset.range(len(lengths)).interleave(elements, cycle_length=cycle, block_length=block)
+        dataset = tf.data.Dataset.range(len(lengths)).interleave(elements, cycle_length=cycle)
         got = [(int(pair[0]), int(pair[1])) for pair in dataset]
-        assert got == [(s, f + k) for s, f, n in interleave(lengths, cycle, block) for k in range(n)]
+        assert got == [(s, f + k) for s, f, n in interleave(lengths, cycle) for k in range(n)]
 
 
 @given(SHARDS, st.integers(0, 5), st.integers(1, 12), st.integers(1, 3), st.integers(0, 200))

@@ -8,15 +8,13 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
-from headway.records.classic import encode_classic
 from headway.records.shard import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.data.decode import Decoder, Labeler
+from tfcore.data.decode import Labeler
 from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
 from tfcore.data.shards import Holdout, Shards
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.fitted import apply_numeric
 from tfcore.transform.layer import Transform
@@ -59,13 +57,12 @@ def _write(folder, shard_rows, per_record, *, texts=False):
         statistics.update(batch)
         shard = Shard(folder / name, COLUMNS, per_record)
         shard.add(batch)
-        shard.finish()
-        shards.append({"file": name, "rows": shard.rows})
+        shards.append({"file": name, "rows": shard.finish()})
         first += rows
     result = {
         "span": "all",
         "columns": [column.model_dump(mode="json") for column in COLUMNS],
-        "rows_per_record": per_record,
+        "unit": False,
         "splits": {"train": {"rows": first, "shards": shards}},
     }
     taken = [column for column in COLUMNS if texts or column.name != "s"]
@@ -255,7 +252,7 @@ TRANSFORMS = {
 }
 
 
-def test_row_groups_classic_records_and_single_rows_give_the_same_inputs(tmp_path):
+def test_row_groups_of_any_size_give_the_same_inputs(tmp_path):
     batch = _table()
     statistics = SplitStatistics.create(KINDS)
     statistics.update(batch)
@@ -268,7 +265,7 @@ def test_row_groups_classic_records_and_single_rows_give_the_same_inputs(tmp_pat
         shard = Shard(path, KINDS, per_record)
         shard.add(batch)
         shard.finish()
-        shards = Shards((str(path),), (tuple(shard.rows),), KINDS, per_record)
+        shards = Shards((str(path),), (tuple(shard.rows),), KINDS)
         (found[per_record],) = safe(evaluation_dataset(shards, transform, labeler, batch=70), shards)
     names = ("numeric", "categorical", "label", "weight")
     for name in names:
@@ -276,13 +273,6 @@ def test_row_groups_classic_records_and_single_rows_give_the_same_inputs(tmp_pat
         least = 1e-6 if name == "numeric" else 0
         np.testing.assert_allclose(found[1][name], found[16][name], rtol=least, err_msg=name)
         np.testing.assert_allclose(found[1][name], found[4096][name], rtol=least, err_msg=name)
-    decoder = Decoder(KINDS, 1, [column.name for column in KINDS])
-    record = [tf.TensorSpec([1], tf.string)]
-    one = tf.function(lambda records: transform(decoder(records)), input_signature=record, autograph=False)
-    for i, record in enumerate(encode_classic(batch, KINDS)):
-        alone = one(tf.constant([record]))
-        np.testing.assert_allclose(alone["numeric"][0], found[16]["numeric"][i], rtol=1e-6)
-        np.testing.assert_array_equal(alone["categorical"][0], found[16]["categorical"][i])
     # and the same as NumPy says of the Arrow batch
     for name, want in reference_inputs(parameters, batch).items():
         place = [*parameters.numeric, *(entry.name for entry in parameters.categorical)].index(name)
@@ -335,19 +325,12 @@ def test_rows_without_a_usable_label_or_weight_weigh_nothing():
 
 
 def test_whole_shards_of_other_columns_are_not_called_damaged(tmp_path):
-    shards, parameters = _write(tmp_path, [40], 1)
-    other = Column(name="late", type="float32", nullable=False)
-    shards = Shards(shards.paths, shards.rows, (*shards.columns, other), 1)
+    shards, parameters = _write(tmp_path, [40], 16)
+    weight = COLUMNS[2].model_copy(update={"type": "int64"})
+    shards = Shards(shards.paths, shards.rows, (*COLUMNS[:2], weight, *COLUMNS[3:]))
+    labeler = Labeler(parameters.label, weight=weight)
     with pytest.raises(DataError, match="are whole, but"):
-        list(safe(evaluation_dataset(shards, Transform(parameters), Labeler(parameters.label), batch=40), shards))
-
-
-@pytest.mark.parametrize("bad", [b"\xff\xff", b"\x0a\x05\x0a"])
-def test_a_record_that_is_no_example_is_a_data_error_whatever_tensorflow_makes_of_it(tmp_path, bad):
-    shards, _ = _write(tmp_path, [40], 1)
-    read = tf.data.Dataset.from_tensors([bad]).map(lambda records: parse_examples(records, shards.columns))
-    with pytest.raises(DataError, match="are whole, but"):
-        list(safe(read, shards))
+        list(safe(evaluation_dataset(shards, Transform(parameters), labeler, batch=40), shards))
 
 
 def test_class_weights_multiply_the_weight_column(tmp_path):
@@ -381,7 +364,7 @@ def test_stock_tensorflow_parses_a_shard_by_the_feature_spec(tmp_path):
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
     spec = {
         name: tf.io.FixedLenSequenceFeature([], kinds[entry["dtype"]], allow_missing=True)
-        for name, entry in feature_spec(COLUMNS, 16).items()
+        for name, entry in feature_spec(COLUMNS).items()
     }
     parsed = [tf.io.parse_single_example(record, spec) for record in tf.data.TFRecordDataset(list(shards.paths))]
     assert np.concatenate([p["x"] for p in parsed]).tolist() == list(range(40))

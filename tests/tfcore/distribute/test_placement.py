@@ -214,15 +214,14 @@ def test_a_worker_opens_no_shard_but_its_own(tmp_path):
 
 
 def test_shards_are_shared_out_evenly_or_not_at_all():
-    def shards(*rows, size=4096):
-        return Shards(tuple(map(str, range(len(rows)))), tuple((n,) for n in rows), COLUMNS, size)
+    def shards(*rows):
+        return Shards(tuple(map(str, range(len(rows)))), tuple((n,) for n in rows), COLUMNS)
 
     parts = [owned(shards(100, 90, 80, 50, 40, 10), worker=w, workers=2) for w in (0, 1)]
     assert (parts[0] ^ parts[1]).all()
     assert abs(np.dot(parts[0], [100, 90, 80, 50, 40, 10]) - 185) < 20
     assert owned(shards(100), worker=0, workers=2) is None
     assert owned(shards(1000, 10, 10), worker=0, workers=2) is None
-    assert owned(shards(50, 50, size=1), worker=0, workers=2) is None
 
 
 def test_slices_are_whole_batches_together(examples):

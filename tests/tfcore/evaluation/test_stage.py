@@ -1,7 +1,6 @@
 """tfcore.evaluation.stage: predictions in the order of the shards, of a trained model and of a SavedModel."""
 
 import json
-import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,6 @@ from headway.tasks.table import task_of
 from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.stage import kept_column, predict
-from tfcore.export.metadata import describe_model
-from tfcore.export.predictor import Predictor
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import TrainRequest
@@ -112,13 +109,12 @@ def without_unit(binary, tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("rows_per_record", [512, 1])
-def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, without_unit, tmp_path, rows_per_record):
+def test_predictions_have_the_unit_of_the_split_where_records_have_it(binary, without_unit, tmp_path):
     """Of a trained model and of a SavedModel, which takes no such column; a row without a key has none."""
     units = pa.array([None if i % 13 == 0 else i % 40 for i in range(ROWS)], pa.int64())
     splits = {"eval": binary.rows.append_column(UNIT, units)}
     columns = (*binary.examples.columns, UNIT_COLUMN)
-    examples = write_examples(tmp_path / "examples", splits, columns, rows_per_record=rows_per_record)
+    examples = write_examples(tmp_path / "examples", splits, columns, rows_per_record=512)
     for number, model in enumerate([None, SavedModel(path=binary.saved)]):
         request = binary.request(model, columns=("hour",)).model_copy(update={"examples": (examples.part("eval"),)})
         result = predict(request, tmp_path / str(number), Monitor())
@@ -172,24 +168,6 @@ def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):
     assert abs(trained["metrics"]["auc"] - saved["metrics"]["auc"]) < 1e-6
 
 
-def test_a_version_whose_serving_default_has_the_companions_is_evaluated_and_predicted_with(binary, tmp_path):
-    """As versions were exported before `serving_nullable`: champions of today's registries."""
-    loaded = tf.saved_model.load(str(binary.saved))
-    old = tmp_path / "old"
-    tf.saved_model.save(loaded, str(old), signatures={"serving_default": loaded.signatures["serving_nullable"]})
-    shutil.copytree(binary.saved / "assets.extra", old / "assets.extra")
-    described = json.loads((old / "assets.extra" / "signatures.json").read_text())
-    described["serving_default"] = described.pop("serving_nullable")
-    (old / "assets.extra" / "signatures.json").write_text(json.dumps(described))
-    for saved, name in ((binary.saved, "a"), (old, "b")):
-        predict(binary.request(SavedModel(path=saved)), tmp_path / name, Monitor())
-    a, b = (pq.read_table(tmp_path / name / "predictions.parquet") for name in "ab")
-    assert a == b
-    raw = describe_model(old).columns
-    batch = binary.rows.select([column.name for column in raw]).combine_chunks().to_batches()[0]
-    assert Predictor(old)(batch) == Predictor(binary.saved)(batch)
-
-
 def test_other_tasks(other, tmp_path):
     trained = predict(other.request(columns=("carrier",)), tmp_path / "a", Monitor())
     predict(other.request(SavedModel(path=other.saved)), tmp_path / "b", Monitor())
@@ -226,7 +204,7 @@ def test_a_saved_model_that_does_not_fit_is_reported_as_incompatible(binary, oth
     assert reason(binary.saved, nulls) == "column 'hour' has nulls now, which it does not take"
 
     tf.saved_model.save(tf.Module(), str(tmp_path / "bare"))
-    assert reason(tmp_path / "bare") == "it has no signature serving_default"
+    assert reason(tmp_path / "bare") == "it has no signature serving_nullable"
     with pytest.raises(StoreError, match="no SavedModel"):
         reason(tmp_path / "gone")
 

@@ -12,10 +12,9 @@ from tfcore.export import config
 from tfcore.export.config import ExportConfig
 
 
-def test_known_formats_are_taken_once_and_none_change_no_fingerprint():
+def test_known_formats_are_taken_once():
     assert ExportConfig(formats="tflite").formats == ("tflite",)
     assert ExportConfig(formats=["tflite", "tflite_float16", "tflite"]).formats == ("tflite", "tflite_float16")
-    assert "formats" not in ExportConfig().model_dump()
 
 
 def test_an_unknown_format_is_refused():

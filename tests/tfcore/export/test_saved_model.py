@@ -540,16 +540,11 @@ def write_shards(folder, sizes, rows_per_record):
             for start in range(at, at + size, rows_per_record):
                 stop = min(start + rows_per_record, at + size)
                 records.append(stop - start)
-                writer.write(classic(start) if rows_per_record == 1 else row_group(start, stop))
+                writer.write(row_group(start, stop))
         shards.append({"file": name, "rows": packed(records)})
         at += size
-    result = {"rows_per_record": rows_per_record, "splits": {"eval": {"shards": shards}}}
+    result = {"splits": {"eval": {"shards": shards}}}
     return {"path": str(folder), "split": "eval", "result": result}
-
-
-def classic(row):
-    kinds = {"float32": float, "int64": int, "bytes": bytes}
-    return example(**{c.name: kinds[c.type](ROWS[c.name][row]) for c in COLUMNS if PRESENT[c.name][row]})
 
 
 def row_group(start, stop):
@@ -613,10 +608,6 @@ def test_the_replay_measures_what_a_server_has_to_expect_and_holds_it_against_th
         replay(request, tmp_path, Monitor(), process=Here())
     assert "size_mb is" in str(error.value)
     assert "p99_ms is" not in str(error.value) and "raise the limit" in str(error.value)
-
-
-def test_replay_of_records_of_one_row(exported, tmp_path):
-    replayed(exported, tmp_path, rows_per_record=1, process=Here())
 
 
 def replayed(exported, tmp_path, *, rows_per_record, process=None):

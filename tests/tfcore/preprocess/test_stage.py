@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.monitor import Monitor
-from headway.records.classic import encode_classic
+from headway.records.encode import encode
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import write_examples
@@ -66,9 +66,8 @@ def analysed(tmp_path, source, rows_per_record=8, log=None):
     return analyse(request, out, monitor), SplitStatistics.load(out / "train"), written
 
 
-@pytest.mark.parametrize("rows_per_record", [8, 1])
-def test_columns_kinds_and_statistics_are_those_of_what_the_function_gives(tmp_path, rows_per_record):
-    result, statistics, _ = analysed(tmp_path, GOOD, rows_per_record)
+def test_columns_kinds_and_statistics_are_those_of_what_the_function_gives(tmp_path):
+    result, statistics, _ = analysed(tmp_path, GOOD)
     found = {c["name"]: (c["type"], c["nullable"], c.get("shape", [])) for c in result["columns"]}
     assert found == {
         "far": ("float32", True, []),
@@ -107,7 +106,7 @@ def test_derived_columns_are_fitted_and_computed_like_raw_ones(tmp_path):
     assert {c.name: c.size for c in parameters.categorical}["place"] == 7
     transform = transform_of(parameters, tmp_path / "features.py")
     batch = TABLE.slice(0, 4).combine_chunks().to_batches()[0]
-    rows = Decoder(COLUMNS, 1, [c.name for c in COLUMNS])(tf.constant(encode_classic(batch, COLUMNS)))
+    rows = Decoder(COLUMNS, [c.name for c in COLUMNS])(tf.constant(encode(batch, COLUMNS)))
     named = transform.named(rows)
     assert named["both"].shape == [4, 2] and named["far__missing"].numpy().tolist() == [0, 1, 0, 0]
     with pytest.raises(ConfigError, match="gives no column 'plaice'"):

@@ -38,7 +38,7 @@ def written(folder, values, column, *, rows_per_record=4096, shards=2, span="all
         }
     )
     splits = {"train": table}
-    return write_examples(folder, splits, columns, rows_per_record=rows_per_record, shards=shards, span=span)
+    return write_examples(folder, splits, columns, shards=shards, span=span)
 
 
 def shards_of(*parts):
@@ -58,16 +58,15 @@ def held(shards, share, group=None, latest=None):
 @given(
     units=st.lists(st.one_of(st.none(), st.integers(0, 30)), min_size=4, max_size=200),
     share=st.sampled_from([0.05, 0.2, 0.5]),
-    rows_per_record=st.sampled_from([4096, 1]),
     by_group=st.booleans(),
 )
-def test_no_unit_is_held_out_and_trained_on(tmp_path_factory, units, share, rows_per_record, by_group):
+def test_no_unit_is_held_out_and_trained_on(tmp_path_factory, units, share, by_group):
     """Nor is anything else lost: every row is on one side."""
     values = [None if unit is None else f"q{unit}".encode() for unit in units] if by_group else units
     folder = tmp_path_factory.mktemp("units")
     column = GROUP if by_group else UNIT_COLUMN
-    part = written(folder, values, column, rows_per_record=rows_per_record)
-    values = [value for piece in cut(part, values, by_group, rows_per_record) for value in piece]
+    part = written(folder, values, column)
+    values = [value for piece in cut(part, values, by_group) for value in piece]
     mask = held(shards_of(part), share, group="query" if by_group else None)
     sizes = [1 if unit == "None" else len(list(rows)) for unit, rows in itertools.groupby(sorted(map(str, values)))]
     distinct = len(set(values) - {None}) + values.count(None)
@@ -78,7 +77,7 @@ def test_no_unit_is_held_out_and_trained_on(tmp_path_factory, units, share, rows
     assert not set(out) & set(on) and 0 < mask.sum() <= len(values) / 2
 
 
-def cut(part, values, by_group, rows_per_record):
+def cut(part, values, by_group):
     """The values as shards hold them: a table is cut into shards where a group ends."""
     at = 0
     for shard in part.result["splits"]["train"]["shards"]:
@@ -87,10 +86,9 @@ def cut(part, values, by_group, rows_per_record):
         at += rows
 
 
-@pytest.mark.parametrize("rows_per_record", [4096, 1])
-def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path, rows_per_record):
+def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path):
     units = np.random.default_rng(1).integers(0, 300, 3000)
-    part = written(tmp_path, units, UNIT_COLUMN, rows_per_record=rows_per_record)
+    part = written(tmp_path, units, UNIT_COLUMN)
     training = TrainingConfig(steps=30, batch_size=64, jit="off", early_stopping={"holdout": 0.2})
     data = TrainingData([part.part("train")], part.fit(task="binary"), seed=0, training=training)
     assert data.holdout_rows + data.rows == 3000 and abs(data.holdout_rows - 600) < 30
@@ -124,15 +122,6 @@ def test_one_unit_trains_without_a_holdout_and_a_trial_of_it_says_why(tmp_path):
         TrainingData([part.part("train")], part.fit(task="binary"), holdout=0.2, **options)
 
 
-def test_outputs_that_do_not_know_the_unit_yet_have_a_holdout_of_single_rows(tmp_path):
-    new, old = (written(tmp_path / name, [1, 2] * 300, UNIT_COLUMN, span=name) for name in ("new", "old"))
-    del old.result["unit"]
-    both = shards_of(old, new)
-    assert not both.unit
-    np.testing.assert_array_equal(held(both, 0.2), held(shards_of(old, old), 0.2))
-    assert 0.1 < held(both, 0.2).mean() < 0.3
-
-
 def test_by_time_the_last_spans_are_held_out_where_they_are_about_the_share(tmp_path):
     parts = [
         written(tmp_path / str(i), [0] * rows, X.model_copy(update={"name": "z"}))
@@ -145,19 +134,17 @@ def test_by_time_the_last_spans_are_held_out_where_they_are_about_the_share(tmp_
     assert held(shards_of(parts[0]), 0.25, latest=latest).sum() == 100
 
 
-@pytest.mark.parametrize("rows_per_record", [4096, 1])
 @pytest.mark.parametrize("column", [DAY, TEXT], ids=["dates", "texts"])
-def test_by_a_column_its_latest_values_are_held_out_whole(tmp_path, column, rows_per_record):
+def test_by_a_column_its_latest_values_are_held_out_whole(tmp_path, column):
     days = np.random.default_rng(0).integers(0, 40, 2000)
     texts = [(datetime.date(2020, 1, 1) + datetime.timedelta(int(day))).isoformat().encode() for day in days]
-    part = written(tmp_path, texts if column is TEXT else days, column, rows_per_record=rows_per_record)
+    part = written(tmp_path, texts if column is TEXT else days, column)
     mask = held(shards_of(part), 0.1, latest=Latest(column="day"))
     assert days[mask].min() > days[~mask].max() and 150 < mask.sum() < 250
 
 
-@pytest.mark.parametrize("rows_per_record", [4096, 1])
 @pytest.mark.parametrize("case", ["units", "a giant unit", "dates", "texts", "dates of units"])
-def test_of_many_rows_the_same_are_held_out_and_nothing_is_kept_in_memory(tmp_path, monkeypatch, case, rows_per_record):
+def test_of_many_rows_the_same_are_held_out_and_nothing_is_kept_in_memory(tmp_path, monkeypatch, case):
     rng = np.random.default_rng(0)
     days, units = rng.integers(0, 400, 3000), rng.integers(0, 200, 3000)
     units[: 1700 if case == "a giant unit" else 0] = 7
@@ -168,7 +155,7 @@ def test_of_many_rows_the_same_are_held_out_and_nothing_is_kept_in_memory(tmp_pa
         {"x": pa.array(np.arange(3000), pa.float32()), "label": np.arange(3000) % 2, UNIT: units}
         | {"day": pa.array(texts, pa.binary()) if case == "texts" else days}
     ).select([column.name for column in columns])
-    part = write_examples(tmp_path, {"train": table}, columns, shards=3, rows_per_record=rows_per_record)
+    part = write_examples(tmp_path, {"train": table}, columns, shards=3)
     latest = None if "unit" in case and "of" not in case else Latest(column="day")
     exact = held(shards_of(part), 0.2, latest=latest)
     monkeypatch.setattr(drawing, "KEPT_ROWS", 100)

@@ -115,7 +115,3 @@ def test_many_numbers_that_recur_are_no_categories_such_as_pixels():
     statistics.update(pa.record_batch(rows | {"label": [k % 2 for k in range(100)]}))
     assert fit_parameters(columns, {}, statistics, recurring=True)[0].parts == ()
     assert len(fit_parameters(columns[1:], {}, statistics, recurring=True)[0].parts) == 32
-
-
-def test_a_pipeline_that_does_not_ask_has_the_keys_that_it_had():
-    assert "frequent" not in ColumnTransform().model_dump(mode="json")

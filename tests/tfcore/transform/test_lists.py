@@ -52,7 +52,7 @@ def fitted(transforms=None):
 
 
 def from_group(batch):
-    return Decoder(COLUMNS, 4096, [c.name for c in COLUMNS])(tf.constant(encode(batch, COLUMNS)))
+    return Decoder(COLUMNS, [c.name for c in COLUMNS])(tf.constant(encode(batch, COLUMNS)))
 
 
 def served(transform):
@@ -104,14 +104,12 @@ def ways():
         return tf.function(function, input_signature=[spec], autograph=False)
 
     names = [c.name for c in COLUMNS]
-    group = traced(lambda record: transform(Decoder(COLUMNS, 4096, names)(record)), tf.TensorSpec([], tf.string))
+    group = traced(lambda record: transform(Decoder(COLUMNS, names)(record)), tf.TensorSpec([], tf.string))
     records = tf.TensorSpec([None], tf.string)
-    rows = traced(lambda records: transform(Decoder(COLUMNS, 1, names)(records)), records)
     tensors = traced(lambda given: served_module.predict(of_tensors(given, COLUMNS, nullable)), open_shapes)
     examples = traced(lambda records: served_module.predict(of_examples(records, COLUMNS)), records)
     return (
         lambda batch: group(tf.constant(encode(batch, COLUMNS))),
-        lambda batch: rows(tf.constant(encode_classic(batch, COLUMNS))),
         lambda batch: tensors(as_tensors(batch)),
         lambda batch: examples(tf.constant(encode_classic(batch, COLUMNS))),
     )
@@ -119,7 +117,7 @@ def ways():
 
 @settings(deadline=None, max_examples=60)
 @given(rows=st.lists(ROWS, min_size=1, max_size=6))
-def test_row_groups_single_rows_and_served_tensors_give_the_same_inputs(ways, rows):
+def test_row_groups_and_served_tensors_give_the_same_inputs(ways, rows):
     batch = table({name: [row[name] for row in rows] for name in TRAIN})
     group, *others = ways
     wanted = {name: value.numpy() for name, value in group(batch).items()}

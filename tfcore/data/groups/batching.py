@@ -40,7 +40,7 @@ class _Epoch:
     groups: NDArray[np.int64]
     """Where they begin among the groups; [windows + 1]."""
     units: NDArray[np.int64]
-    """Records, or shards of classic Examples, in the order in which they are read."""
+    """Records, in the order in which they are read."""
     ends: NDArray[np.int64]
     """How many groups come up to the end of each; [units]."""
     sizes: NDArray[Any]
@@ -52,7 +52,7 @@ class GroupOrder:
 
     Args:
         column: the group column.
-        plan: of the same rows; of classic records one that reads shard after shard (cycle 1).
+        plan: of the same rows.
         shards: with `runs`.
         batch: rows of one; no group has `most` rows above it.
         holdout, resample: which rows take part, and how often; as of the plan.
@@ -72,15 +72,12 @@ class GroupOrder:
         self.column, self.plan = column, plan
         self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
         self._fixed_sizes = None if resample is not None else self._sizes(0)
-        self._by_shard = shards.rows_per_record <= 1
         of_shards = [
-            [len(runs)]
-            if self._by_shard
-            else np.diff(np.searchsorted(np.cumsum(runs), np.cumsum(rows), side="right"), prepend=0)
+            np.diff(np.searchsorted(np.cumsum(runs), np.cumsum(rows), side="right"), prepend=0)
             for runs, rows in zip(shards.runs, shards.rows, strict=True)
         ]
         self._runs = np.concatenate([np.zeros(0, np.int64), *of_shards])
-        """Of each unit: a shard of classic Examples, or a record."""
+        """Of each unit, a record."""
         self._first = np.cumsum(self._runs) - self._runs
         self._counted: dict[int, int] = {}
 
@@ -153,7 +150,7 @@ class GroupOrder:
 
     @lru_cache(maxsize=2)  # noqa: B019 - it lives as long as its training
     def _epoch(self, epoch: int) -> _Epoch:
-        units = self.plan.shard_order(epoch) if self._by_shard else self.plan.sequence(epoch)
+        units = self.plan.sequence(epoch)
         all_sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
         ends, windows = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
         waiting = np.zeros(0, np.int64)  # of a window that is not whole yet

@@ -15,7 +15,6 @@ Request:
     spec            {feature: {"kind": ..., "dtype": ...}} of the shards' records
     columns         [{"name", "tensor", "dtype", "nullable", "dictionary", "shape"}] of the raw columns; shape is [] for one
                     value a row, [n] for n, [null] for any number
-    rows_per_record 1 means classic Examples
     shards          [{"path", "rows"}]: how many of its first rows to replay
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
@@ -311,8 +310,7 @@ def scaled_difference(found, expected, least=1.0):
 def read_rows(request):
     """{column: (values, present)} of the shards' first rows, in order: float32/int64/object [rows] or [rows, n], for lists
     an object array [rows] of arrays; bool [rows]."""
-    read = read_classic if request["rows_per_record"] == 1 else read_groups
-    parts = [read(request, shard["path"], shard["rows"]) for shard in request["shards"] if shard["rows"]]
+    parts = [read_groups(request, shard["path"], shard["rows"]) for shard in request["shards"] if shard["rows"]]
     return {
         column["name"]: tuple(np.concatenate([part[column["name"]][i] for part in parts]) for i in range(2))
         for column in request["columns"]
@@ -352,29 +350,6 @@ def read_groups(request, path, rows):
 def _values(feature, dtype):
     """The values of a tf.train.Feature."""
     return np.array(getattr(feature, LISTS[dtype]).value, _numpy_type("bytes" if dtype == "string" else dtype))
-
-
-def read_classic(request, path, rows):
-    """The first rows of a shard of classic Examples, where an absent feature is a null."""
-    features = {name: tf.io.RaggedFeature(TYPES[entry["dtype"]]) for name, entry in request["spec"].items()}
-    records = [record.numpy() for record in tf.data.TFRecordDataset(path).take(rows)]
-    if len(records) < rows:
-        raise ValueError(f"{path} holds {len(records)} rows, fewer than the {rows} to replay")
-    parsed = tf.io.parse_example(records, features)
-    columns = {}
-    for column in request["columns"]:
-        ragged = parsed[column["name"]]
-        lengths = ragged.row_lengths().numpy()
-        if column["shape"] == [None]:
-            present = parsed[f"{column['name']}/present"].values.numpy() if column["nullable"] else np.ones(rows)
-            columns[column["name"]] = (_rows_of(ragged.values.numpy(), lengths, [None]), present != 0)
-            continue
-        present = lengths > 0
-        shape = [rows, *column["shape"]]
-        values = np.full(shape, b"" if column["dtype"] == "bytes" else 0, _numpy_type(column["dtype"]))
-        values[present] = ragged.values.numpy().reshape([-1, *column["shape"]])
-        columns[column["name"]] = (values, present)
-    return columns
 
 
 def _rows_of(values, lengths, shape):

@@ -80,7 +80,6 @@ def replay_request(
     shards: Sequence[Mapping[str, Any]],
     expected: Path,
     *,
-    rows_per_record: int,
     output: str,
     bound: float,
     measured: Sequence[int] = (),
@@ -91,8 +90,7 @@ def replay_request(
     names = tensor_names(columns)
     return {
         "saved_model": str(saved_model),
-        "spec": feature_spec(columns, rows_per_record),
-        "rows_per_record": rows_per_record,
+        "spec": feature_spec(columns),
         "columns": [
             {
                 "name": column.name,

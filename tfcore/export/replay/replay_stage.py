@@ -195,15 +195,11 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "pre
 
 def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
     """Build the request to the replay script."""
-    per_record = {e.result["rows_per_record"] for e in request.examples}
-    if len(per_record) != 1:
-        raise DataError(f"spans were ingested with different records.rows: {sorted(per_record)}")
     return replay_request(
         saved_model,
         request.columns,
         shards,
         expected,
-        rows_per_record=per_record.pop(),
         output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
         bound=request.bound,
         measured=MEASURED,

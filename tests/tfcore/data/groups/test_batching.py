@@ -54,7 +54,7 @@ def shards_of_groups(draw):
         records = draw(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), max_size=5))
         rows.append(tuple(sum(record) for record in records))
         runs.append(np.array([size for record in records for size in record], np.int64))
-    return Shards(tuple(f"s{i}" for i in range(len(rows))), tuple(rows), (), 4096, runs=tuple(runs))
+    return Shards(tuple(f"s{i}" for i in range(len(rows))), tuple(rows), (), runs=tuple(runs))
 
 
 @settings(deadline=None)

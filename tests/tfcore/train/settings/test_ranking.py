@@ -262,8 +262,3 @@ def test_mistakes_are_named(examples, tmp_path):
     with pytest.raises(ConfigError, match="needs a column with role: group"):
         data(request(without))
     data(request(without, ranking=None))
-
-
-def test_without_ranking_a_training_is_configured_as_it_was():
-    assert "ranking" not in TrainingConfig().model_dump(mode="json")
-    assert TrainingConfig(ranking={}).model_dump(mode="json")["ranking"]["share"] == 0.5

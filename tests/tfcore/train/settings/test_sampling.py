@@ -127,4 +127,3 @@ def test_rates_are_checked():
         class_rates(SamplingConfig(negatives=0.5), list(counts), counts, "multiclass")
     with pytest.raises(ConfigError, match="no classes"):
         class_rates(SamplingConfig(negatives=0.5), [], None, "regression")
-    assert "sampling" not in TrainingConfig().model_dump()

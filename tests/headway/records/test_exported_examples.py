@@ -1,13 +1,12 @@
-"""Shards for others: classic Examples that stock tf.io parses, a folder that tensorflow_datasets reads."""
+"""Rows for other tools as classic Examples, which stock tf.io parses."""
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from headway.errors import ConfigError, DataError
-from headway.records.interchange import SPEC, export_examples
+from headway.records.row_files import SPEC, write_examples
 from headway.schema.columns import Column
 
 COLUMNS = (
@@ -31,15 +30,11 @@ def table(count):
     return pa.table(made)
 
 
-@pytest.fixture(params=[4096, 1], ids=["groups", "classic"])
-def written(tf, tmp_path, request):
-    from tests.example_shards import write_examples
+@pytest.fixture
+def written(tmp_path):
+    from tests import example_shards
 
-    found = write_examples(
-        tmp_path / "in", {"train": table(6), "eval": table(4)}, COLUMNS, rows_per_record=request.param, shards=1
-    )
-    (found.folder / SPEC).write_text(json.dumps(found.result))
-    return found
+    return example_shards.write_examples(tmp_path / "in", {"train": table(6), "eval": table(4)}, COLUMNS, shards=1)
 
 
 def parts(found):
@@ -47,16 +42,15 @@ def parts(found):
 
 
 def test_stock_tf_io_parses_the_examples_by_the_spec_alone(tf, written, tmp_path):
-    result = export_examples(parts(written), tmp_path / "out", name="demo")
-    assert {split: facts["rows"] for split, facts in result["splits"].items()} == {"train": 6, "eval": 4}
-    said = json.loads((tmp_path / "out" / SPEC).read_text())
+    assert write_examples(parts(written), tmp_path / "out") == {"train": 6, "eval": 4}
+    spec = json.loads((tmp_path / "out" / SPEC).read_text())
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
     features = {}
-    for name, entry in said["feature_spec"].items():
+    for name, entry in spec.items():
         kind = kinds[entry["dtype"]]
         fixed = entry["kind"] == "scalar"
         features[name] = tf.io.FixedLenFeature(entry.get("shape", []), kind) if fixed else tf.io.RaggedFeature(kind)
-    files = [str(tmp_path / "out" / shard["file"]) for shard in said["splits"]["train"]["shards"]]
+    files = sorted(map(str, (tmp_path / "out").glob("train-*.tfrecord")))
     parsed = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(files)]
     assert [row["n"].numpy().tolist() for row in parsed] == [[1], [], [0], [-7], [1], []]
     assert [row["l"].numpy().tolist() for row in parsed[:4]] == [[b"p", b"q"], [], [], [b""]]
@@ -68,22 +62,9 @@ def test_the_folder_appears_whole_or_not_at_all(written, tmp_path):
     good = shard.read_bytes()
     shard.write_bytes(good[:-3])
     with pytest.raises(DataError):
-        export_examples(parts(written), tmp_path / "out", name="demo")
+        write_examples(parts(written), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
     shard.write_bytes(good)
-    export_examples(parts(written), tmp_path / "out", name="demo")
+    write_examples(parts(written), tmp_path / "out")
     with pytest.raises(ConfigError, match="exists already"):
-        export_examples(parts(written), tmp_path / "out", name="demo")
-
-
-def test_tensorflow_datasets_reads_the_folder(tf, written, tmp_path):
-    tfds = pytest.importorskip("tensorflow_datasets")
-    export_examples(parts(written), tmp_path / "demo", name="demo", tfds=True)
-    builder = tfds.builder_from_directory(str(tmp_path / "demo"))
-    assert {name: split.num_examples for name, split in builder.info.splits.items()} == {"train": 6, "eval": 4}
-    found = list(tfds.as_numpy(builder.as_dataset(split="eval")))
-    assert [row["n__present"] for row in found] == [1, 0, 1, 1] and [row["n"] for row in found] == [1, 0, 0, -7]
-    assert [row["l"].tolist() for row in found] == [[b"p", b"q"], [], [], [b""]]
-    assert [row["l__present"] for row in found] == [1, 0, 1, 1]
-    np.testing.assert_array_equal([row["v"] for row in found], [[1, 2], [0, 0], [0, 0], [3, -1]])
-    assert np.isnan(found[1]["x"]) and found[3]["s"] == b"\xff"
+        write_examples(parts(written), tmp_path / "out")
