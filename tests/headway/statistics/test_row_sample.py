@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from headway.statistics.row_sample import CELLS, LEAST_ROWS, MOST_ROWS, RowSample, hashed_texts, rows_for
+from headway.tabular.splits import column_hash
 
 
 def _batches(rows, size=10_000):
@@ -34,6 +35,23 @@ def test_rows_stay_together_and_are_drawn_from_everywhere():
     assert table["s"].type == pa.uint64()
     tenths = np.bincount(i // 10_000, minlength=10)
     assert tenths.min() > 25 and tenths.max() < 80  # 50 each but for chance
+
+
+def test_each_text_and_list_is_kept_as_a_hash_in_its_own_column():
+    batch = pa.record_batch(
+        {
+            "a": pa.array([b"%d" % (i % 5) for i in range(200)], pa.binary()),
+            "list": pa.array([[i % 3, i % 4] for i in range(200)], pa.list_(pa.int64())),
+            "i": np.arange(200),
+            "b": pa.array([None if i % 9 == 0 else b"%d" % (i % 7) for i in range(200)], pa.binary()),
+        }
+    )
+    table = _sample([batch]).table()
+    for name in ("a", "list", "b"):
+        kept = table[name].combine_chunks()
+        hashed = column_hash(batch[name])[table["i"].to_numpy()]
+        assert (kept.fill_null(0).to_numpy() == np.where(kept.is_null(), 0, hashed)).all(), name
+        assert kept.null_count == batch[name].null_count
 
 
 def test_how_rows_came_in_batches_changes_nothing():
