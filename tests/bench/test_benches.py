@@ -41,8 +41,9 @@ LONG = {
     "walks": "--only run",
     "width": "--columns 3",
 }
-ELSEWHERE = {"hostile", "orchestration"}
-"""tests/flows/cli/test_hostile_clients.py starts the first; the second is started here, and needs PostgreSQL."""
+ELSEWHERE = {"branches", "hostile", "mutants", "orchestration"}
+"""test_mutants.py starts branches and mutants, tests/flows/cli/test_hostile_clients.py hostile; orchestration is started here,
+and needs PostgreSQL."""
 NEEDS_PACKAGES = {"init_data": "--data sixty", "odd_files": "--data titled"}
 """Benches whose name differs by their data alone, from a module that another bench starts; pandas and scikit-learn do here."""
 PARTS = {"common", "odd_tables", "packaged_tables"}
