@@ -1,4 +1,4 @@
-"""The Prefect flow of `headway predict-spans`: the champion over each new span, once.
+"""The Prefect flow of `headway predict --spans`: the champion over each new span, once.
 
 prefect deployment run 'predict/flights'
 """

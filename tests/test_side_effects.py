@@ -48,7 +48,7 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
 prefects = ("flows.retrain", "flows.launcher", "flows.orchestration.", "flows.tell.artifacts")
-prefects += tuple(f"flows.{flow}_flow" for flow in ("backfill", "watch", "predict", "monitor", "stage"))
+prefects += tuple(f"flows.{flow}_flow" for flow in ("backfill", "predict", "monitor", "stage"))
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)

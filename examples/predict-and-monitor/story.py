@@ -75,7 +75,7 @@ def main() -> None:
     for day in DAYS:
         print(f"\nthe morning after {day}" + (f": {WEATHER[str(day)]}" if str(day) in WEATHER else ""))
         land.land(flights, day)
-        scored(headway("predict-spans"))
+        scored(headway("predict", "--spans"))
         last = day == DAYS[-1]
         # a person who has seen the alarms of the days before asks for a retrain where there is one more
         answer = headway("monitor", *(("--retrain", "--window", "28") if last else ()))

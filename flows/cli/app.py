@@ -28,19 +28,16 @@ COMMANDS = {
         "plan": "commands: list the steps that a run would do, and why",
         "promote": "versions.promotion: make a version the champion, or point an alias at it",
         "rollback": "versions.promotion: make the champion before this one, or another version, the champion again",
-        "predict": "commands: predict the rows of raw files, in their order",
+        "predict": "commands: predict the rows of raw files, in their order; with --spans those of each new span, once",
         "serve": "serve: answer requests over HTTP with the champion's predictions, as TensorFlow Serving does",
     },
     "Automate": {
-        "watch": "operations.span_commands: wait for new data, and retrain once for each new span that is complete",
         "backfill": "operations.span_commands: train and judge a model for each of several past windows; promotes none without "
         "--promote",
-        "predict-spans": "operations.span_commands: predict each complete span that has no predictions yet, with the champion",
         "monitor": "operations.span_commands: check new spans for drift, and the champion on new labels\n\n"
         "The exit code is 3 when there is an alarm.",
-        "deploy": "operations.deploying_commands: create or update the deployments, schedules and alarms of pipelines on a "
-        "Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
-        "undeploy": "operations.deploying_commands: remove pipelines from the Prefect server; their stores and past runs stay",
+        "deploy": "operations.deploying_commands: create, update or remove the deployments, schedules and alarms of pipelines on "
+        "a Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
     },
     "Experiment": {
         "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
@@ -65,9 +62,7 @@ COMMANDS = {
     },
 }
 """Group, name, the module in which the function lies, and its help."""
-SERVERS = ("serve", "watch")
-"""Commands that go on until they are stopped."""
-CALLING = ("serve", "predict", "predict-spans")
+CALLING = ("serve", "predict")
 """Commands that call a model in this process."""
 NOT_TRAINING = ("ingest", "statistics", "validate")
 """What `headway run --to` names where it trains nothing."""
@@ -139,7 +134,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         own()
         quiet_libraries()
         one_blas_thread(one_heap=command not in CALLING)
-        if not {*SERVERS} & {*own_tokens}:
+        if "serve" not in own_tokens:
             collect_rarely()
     app = application()
     if wants_json_log(own_tokens):

@@ -13,6 +13,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -263,20 +264,32 @@ def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: Win
     return answer(options, found, "\n".join(lines))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(Options):
+    """Options of predict for the spans of a pipeline."""
+
+    spans: Annotated[
+        bool, Parameter(help="predict each complete span that has no predictions yet, into predictions.output")
+    ] = False
+    since: Annotated[
+        str, Parameter(metavar="SPAN", help="with --spans: leave out spans before this one", show_default=False)
+    ] = ""
+
+
 def predict(
     pipeline: PipelinePath = ".",
     /,
     *,
-    input: Annotated[str, Parameter(metavar="PATH")],
-    output: Annotated[str, Parameter(metavar="FOLDER")],
+    input: Annotated[str | None, Parameter(metavar="PATH")] = None,
+    output: Annotated[str | None, Parameter(metavar="FOLDER")] = None,
     model: ModelName = "champion",
     format: str | None = None,
     write: Literal["parquet", "jsonl"] = "parquet",
     columns: Columns = None,
     max_quarantine: Share | None = None,
-    options: Options = Options(),
+    options: PredictOptions = PredictOptions(),
 ) -> int:
-    """Predict files.
+    """Predict files, or each span that has landed.
 
     Args:
         input: the raw files: a file, a folder or a glob.
@@ -287,6 +300,17 @@ def predict(
         columns: input columns that are written beside the predictions (default: the pipeline's keys).
         max_quarantine: the share of rows that may be rejected (default: validation.max_quarantined).
     """
+    if options.spans:
+        for_files: dict[str, object] = {"--input": input, "--output": output, "--format": format, "--columns": columns}
+        for_files |= {"--max-quarantine": max_quarantine, "--write": None if write == "parquet" else write}
+        if given := next((name for name, value in for_files.items() if value is not None), None):
+            raise ConfigError("--spans takes its files from the pipeline", where=given, fix="leave one of the two out")
+        return _predict_spans(load_pipeline(pipeline, options), model, options)
+    if input is None or output is None:
+        problem = f"{'--input' if input is None else '--output'} is needed, or --spans"
+        raise ConfigError(problem, fix="headway predict --help lists the options")
+    if options.since:
+        raise ConfigError("it goes with --spans", where="--since", fix="leave it out, or predict with --spans")
     from flows.scoring.predict import predict as run
 
     loaded = load_pipeline(pipeline, options)
@@ -308,6 +332,15 @@ def predict(
     if counts["quarantined"]:
         text += f"; {counts['quarantined']:,} rejected, see its quarantine.parquet"
     return answer(options, result, f"nothing has changed: {text}" if result["cached"] else text)
+
+
+def _predict_spans(loaded: LoadedPipeline, model: str, options: PredictOptions) -> int:
+    """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""
+    from flows.production.span_predictions import predict_spans
+
+    with reporting(options) as report:
+        result = predict_spans(loaded, report, model=model, since=options.since)
+    return answer(options, result, "\n".join(result.lines))
 
 
 def schema(

@@ -21,12 +21,12 @@ from flows.config.production import (
     PREPARING,
     TENSORFLOW,
     AlarmsConfig,
+    ArrivalConfig,
     PredictionsConfig,
     QueueName,
     ScheduleConfig,
     Secrets,
     Stage,
-    WatchConfig,
     placeholders,
 )
 from headway.config import Frozen, expand, load, read_yaml
@@ -146,7 +146,9 @@ class Pipeline(Frozen):
         description="the work queue whose worker trains, and runs every stage after that: {tensorflow: gpu}; none, or data: "
         "where the flow runs. For flows on a Prefect server",
     )
-    watch: WatchConfig = Field(default_factory=WatchConfig, description="when a span that has landed is complete")
+    arrival: ArrivalConfig = Field(
+        default_factory=ArrivalConfig, description="when a span that predict --spans or monitor finds is complete"
+    )
     predictions: PredictionsConfig = Field(
         default_factory=PredictionsConfig, description="which spans the champion predicts, and where to"
     )
@@ -214,7 +216,7 @@ class Pipeline(Frozen):
             raise ValueError(f"training.retrieval: only two_towers has vectors of items, not {self.model.name}")
         if (problem := unscalable(self.training, self.model)) is not None:
             raise ValueError(f"model.scaled_penalties {problem}; leave it out")
-        for key, path in (("watch.done", self.watch.done), ("predictions.path", self.predictions.path)):
+        for key, path in (("arrival.done", self.arrival.done), ("predictions.path", self.predictions.path)):
             if path is not None and placeholders(path) != placeholders(self.source.path):
                 wanted = " ".join(sorted(placeholders(self.source.path))) or "none"
                 raise ValueError(f"{key} needs the placeholders of source.path, which are: {wanted} (got {path!r})")
@@ -324,7 +326,7 @@ class LoadedPipeline(Frozen):
         )
 
 
-_PATHS = ("source.path", "watch.done", "predictions.path", "predictions.output")
+_PATHS = ("source.path", "arrival.done", "predictions.path", "predictions.output")
 """Keys that are paths from the pipeline's folder."""
 
 

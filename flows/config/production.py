@@ -2,7 +2,7 @@
 
     schedule: {retrain: "0 5 2 * *", monitor: "0 7 * * *", timezone: America/New_York}
     alarms: {notify: [slack-webhook/ops], when: [failed, rejected, drifting]}
-    watch: {done: "data/{span}/_SUCCESS"}
+    arrival: {done: "data/{span}/_SUCCESS"}
     predictions: {path: "incoming/{span}.parquet", output: scored}
 
 Nothing of it is a part of what a stage computes, so changing it repeats no work.
@@ -19,7 +19,7 @@ from headway.messages import did_you_mean
 from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
 
-FLOWS = ("retrain", "backfill", "watch", "predict", "monitor")
+FLOWS = ("retrain", "backfill", "predict", "monitor")
 """The flows that a pipeline has on a server, each a deployment named after the pipeline."""
 Alarm = Literal["failed", "held", "rejected", "late", "drifting"]
 ALARMS: tuple[Alarm, ...] = get_args(Alarm)
@@ -116,7 +116,6 @@ class Timing(Frozen):
     """When one flow runs."""
 
     cron: Cron = Field(description="five fields: minute, hour, day of month, month, day of week")
-    timezone: Zone | None = Field(default=None, description="default: schedule.timezone")
     parameters: dict[str, Any] = Field(default={}, description="of the flow, where they are not its defaults")
 
 
@@ -128,14 +127,11 @@ class ScheduleConfig(Frozen):
     backfill: Timing | None = Field(
         default=None, description="when past windows are trained and judged, those that its parameters name"
     )
-    watch: Timing | None = Field(
-        default=None, description="when it looks for spans that have landed; a complete one starts a retrain"
-    )
     predict: Timing | None = Field(default=None, description="when the champion predicts new spans, each once")
     monitor: Timing | None = Field(
         default=None, description="when the champion is checked for drift and decay on new spans"
     )
-    timezone: Zone = Field(default="UTC", description="of every cron expression that names none")
+    timezone: Zone = Field(default="UTC", description="of every cron expression")
 
     @model_validator(mode="before")
     @classmethod
@@ -150,9 +146,9 @@ class ScheduleConfig(Frozen):
         return {name: {"cron": v} if name in FLOWS and isinstance(v, str) else v for name, v in value.items()}
 
     def of(self, flow: str) -> Timing | None:
-        """When a flow runs, with its time zone; None: only when it is started."""
+        """When a flow runs; None: only when it is started."""
         timing: Timing | None = getattr(self, flow)
-        return timing and timing.model_copy(update={"timezone": timing.timezone or self.timezone})
+        return timing
 
 
 class AlarmsConfig(Frozen):
@@ -203,7 +199,7 @@ Secrets = Annotated[dict[str, str], AfterValidator(check_secrets)]
 """By environment variable: the Secret block of the Prefect server that holds its value."""
 
 
-class WatchConfig(Frozen):
+class ArrivalConfig(Frozen):
     """When a span that has landed is complete."""
 
     done: str | None = Field(

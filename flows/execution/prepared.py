@@ -36,7 +36,7 @@ PREPARE = "transform"
 _TOOLS = ("headway", "tensorflow", "keras", "numpy", "pyarrow")
 _PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")
 _OF_A_MACHINE = {
-    *("store", "source", "watch", "predictions", "tracking", "schedule", "alarms", "secrets"),
+    *("store", "source", "arrival", "predictions", "tracking", "schedule", "alarms", "secrets"),
     *("queues", "runner", "window"),
 }
 """Keys of pipeline.yaml that may differ between two machines: where things are, and what a run may cost."""

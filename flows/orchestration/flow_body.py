@@ -124,7 +124,7 @@ def _read(pipeline: Path, set: Settings) -> LoadedPipeline:
             raise
         fix = (
             f"put it back, or let {socket.gethostname()} see it there; where it has moved, 'headway deploy' of its new "
-            "folder; 'headway undeploy' where it is not wanted any more"
+            "folder; 'headway deploy --remove' where it is not wanted any more"
         )
         raise ConfigError(error.problem, where=error.where, fix=fix) from None
 

@@ -23,7 +23,7 @@ from flows.dag.step import Output, output_of
 from flows.execution.engine import Engine
 from flows.production.champion_stages import score
 from flows.production.new_spans import landed
-from flows.production.span_predictions import source_of, watch_of
+from flows.production.span_predictions import arrival_of, source_of
 from flows.production.state_files import CheckedSpan, MonitorState
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
@@ -121,10 +121,10 @@ class _Check:
     def result(self, now: float) -> Monitored:
         """Check the spans that have not been; remember each when it is done."""
         last = max(self._champion.facts.get("spans") or [""])
-        labelled = landed(self._pipeline.source, self._pipeline.watch, seen={}, now=now, after=last)
+        labelled = landed(self._pipeline.source, self._pipeline.arrival, now=now, after=last)
         scored_source, unlabelled = source_of(self._spec.loaded), labelled
         if scored_source.path != self._pipeline.source.path:
-            unlabelled = landed(scored_source, watch_of(self._spec.loaded), seen={}, now=now, after=last)
+            unlabelled = landed(scored_source, arrival_of(self._spec.loaded), now=now, after=last)
         told: list[CheckedSpan] = []
         for span in sorted({*labelled.complete, *unlabelled.complete}):
             self._report.check()

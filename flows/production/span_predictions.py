@@ -14,7 +14,7 @@ from typing import Literal
 
 from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
-from flows.config.production import WatchConfig
+from flows.config.production import ArrivalConfig
 from flows.production.new_spans import landed
 from flows.progress.reporter import Reporter
 from flows.scoring.predict import predict
@@ -84,7 +84,7 @@ def predict_spans(
     pipeline, store = loaded.pipeline, loaded.open_store()
     source = source_of(loaded)
     store.create()
-    found = landed(source, watch_of(loaded), seen={}, now=store.clock())
+    found = landed(source, arrival_of(loaded), now=store.clock())
     output = str(pipeline.predictions.output)
     output = output if filesystem.is_remote(output) else str(loaded.folder / output)
     rows: list[PredictedSpan] = []
@@ -110,9 +110,9 @@ def source_of(loaded: LoadedPipeline) -> SourceConfig:
     return loaded.pipeline.source if path is None else loaded.pipeline.source.model_copy(update={"path": path})
 
 
-def watch_of(loaded: LoadedPipeline) -> WatchConfig:
+def arrival_of(loaded: LoadedPipeline) -> ArrivalConfig:
     """When a span to be predicted is complete: a done file is of the source that it stands in."""
-    config, path = loaded.pipeline.watch, loaded.pipeline.predictions.path
+    config, path = loaded.pipeline.arrival, loaded.pipeline.predictions.path
     return config if path in (None, loaded.pipeline.source.path) else config.model_copy(update={"done": None})
 
 

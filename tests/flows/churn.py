@@ -11,5 +11,5 @@ model: {{hidden: [4]}}
 training: {{steps: 24, batch_size: 64, steps_per_call: 8, learning_rate: 0.01}}
 evaluation: {{slices: []}}
 gate: {{baseline: false, tolerance: {TOLERANCE}}}
-watch: {{quiet_minutes: 0}}
+arrival: {{quiet_minutes: 0}}
 """

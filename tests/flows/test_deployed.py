@@ -33,7 +33,7 @@ training: {steps: 16, batch_size: 64, steps_per_call: 8}
 gate: {baseline: false}
 schedule: "0 5 2 * *"
 alarms: {notify: custom-webhook/ops, when: [failed]}
-watch: {quiet_minutes: 0}
+arrival: {quiet_minutes: 0}
 """
 ENDLESS = {"training.steps": 400000, "training.checkpoint_every_steps": 64}
 
@@ -152,18 +152,13 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
     assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
     names = {client.read_flow(d.flow_id).name: d for d in client.read_deployments()}
-    assert set(names) == {"retrain", "backfill", "watch", "predict", "monitor"}
+    assert set(names) == {"retrain", "backfill", "predict", "monitor"}
     assert all(set(d.tags) == {"headway", "churn"} for d in names.values())
 
     # somebody trains on the only GPU
     holder = client.create_flow_run_from_deployment(names["predict"].id, work_queue_name="gpu", state=Running()).id
 
-    # a flow run and somebody who types both watch: one retrain comes of it, whose name says what came of that
-    watcher = client.create_flow_run_from_deployment(names["watch"].id).id
-    until(lambda: client.read_flow_run(watcher).state.is_final(), about=lambda: _stand(client, server, watcher))
-    assert "2024-02" in client.read_flow_run(watcher).name
-    said = typed("watch", folder, "--once", check=0).stdout
-    assert "the retrain up to 2024-02 goes on" in said or "nothing new after 2024-02" in said
+    client.create_flow_run_from_deployment(names["retrain"].id)
 
     def retrains():
         """The two halves, each None before it is there."""
@@ -185,7 +180,6 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
     elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
     assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
-    assert "nothing new after 2024-02" in typed("watch", folder, "--once", check=0).stdout
 
     ended = json.loads(typed("runs", folder, "--json", check=0).stdout)[::-1]
     assert [(run["state"], run["version"]) for run in ended] == [("done", None), ("promoted", 1)]
@@ -201,9 +195,9 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert "no such file" in message and "'headway deploy' of its new folder" in message
     until(lambda: any("no such file" in text for text in TOLD), 60)
 
-    assert "removed deployment retrain/churn" in typed("undeploy", "churn", check=0).stdout
+    assert "removed deployment retrain/churn" in typed("deploy", "churn", "--remove", check=0).stdout
     assert not client.read_deployments() and not client.read_automations()
-    assert "nothing of it is there" in typed("undeploy", "churn", check=0).stdout
+    assert "nothing of it is there" in typed("deploy", "churn", "--remove", check=0).stdout
     listener.shutdown()
 
 

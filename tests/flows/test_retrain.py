@@ -325,9 +325,9 @@ def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
     assert "note:" not in _up(prefect.folder, *UP, FLIGHTS, "extra.yaml", "--port", prefect.port).stdout
 
     file = prefect.folder / "extra.yaml"
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"schedule": {"watch": "0 5 2 1 *"}}))
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"schedule": {"monitor": "0 5 2 1 *"}}))
     told = _up(prefect.folder, *UP, "extra.yaml", "--port", prefect.port).stdout
-    assert "note: scheduled watch/extra: 0 5 2 1 * UTC" in told
+    assert "note: scheduled monitor/extra: 0 5 2 1 * UTC" in told
     assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "extra", "theirs"}
     now = prefect("/deployments/name/retrain/flights")
     assert now["id"] == made["id"] and {s["slug"]: s["active"] for s in now["schedules"]} == {

@@ -15,7 +15,7 @@ from headway.errors import ConfigError
 
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
-    from flows.config.production import Timing
+    from flows.config.production import ScheduleConfig
 
 Pipelines = Annotated[
     list[str], Parameter(help="pipeline.yaml files, or their folders (default: this folder)", show_default=False)
@@ -31,6 +31,7 @@ def deploy(
     pool: Annotated[str, Parameter(metavar="NAME")] = "headway",
     gpus: Positive | None = None,
     yaml: bool = False,
+    remove: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
     """Put pipelines on a Prefect server.
@@ -41,10 +42,17 @@ def deploy(
         pool: the work pool; it is created if it does not exist.
         gpus: how many trainings may run at once on the workers of queue gpu (default: unchanged, at first 1).
         yaml: change nothing; print the deployments as a prefect.yaml.
+        remove: remove the pipelines from the server; their stores and past runs stay.
     """
     from flows.config.extras import require
     from flows.config.pipeline import read_pipeline
 
+    if remove:
+        given = {"--schedule": schedule, "--timezone": timezone, "--gpus": gpus, "--yaml": yaml or None}
+        if other := next((name for name, value in given.items() if value is not None), None):
+            raise ConfigError("--remove sets nothing", where=other, fix="leave one of the two out")
+        require("prefect", where="headway deploy")
+        return _remove(pipelines, options)
     timing = _timing(schedule, timezone)
     loaded = [read_pipeline(Path(pipeline)) for pipeline in pipelines]
     names = [each.pipeline.name for each in loaded]
@@ -92,16 +100,13 @@ def deploy(
     return answer(options, {"server": url, "changes": changes, "worker": online}, "\n".join(lines))
 
 
-def undeploy(pipelines: Pipelines = ["."], /, *, options: JsonOption = JsonOption()) -> int:  # noqa: B006
-    from flows.config.extras import require
-
-    require("prefect", where="headway undeploy")
-    from flows.orchestration.deploying.apply import undeploy as undeploy_one
+def _remove(pipelines: Sequence[str], options: JsonOption) -> int:
+    from flows.orchestration.deploying.apply import undeploy
     from flows.orchestration.deploying.connection import connected
 
     names = [_name(pipeline) for pipeline in pipelines]
     with connected() as (client, url):
-        changes = {name: undeploy_one(client, name) for name in names}
+        changes = {name: undeploy(client, name) for name in names}
     return answer(
         options, {"server": url, "changes": changes}, "\n".join(_changed(url, changes, "nothing of it is there"))
     )
@@ -136,8 +141,8 @@ def _name(pipeline: str) -> str:
     return read_pipeline(path).pipeline.name if path.exists() else pipeline
 
 
-def _timing(schedule: str | None, timezone: str | None) -> Timing | Literal[False] | None:
-    from flows.config.production import Timing
+def _timing(schedule: str | None, timezone: str | None) -> ScheduleConfig | Literal[False] | None:
+    from flows.config.production import ScheduleConfig
 
     if timezone is not None and schedule in (None, "none"):
         raise ConfigError(
@@ -147,7 +152,7 @@ def _timing(schedule: str | None, timezone: str | None) -> Timing | Literal[Fals
         return None
     if schedule == "none":
         return False
-    return load(Timing, {"cron": schedule, "timezone": timezone or "UTC"}, where="--schedule")
+    return load(ScheduleConfig, {"retrain": schedule, "timezone": timezone or "UTC"}, where="--schedule")
 
 
 def _yaml_text(found: list[dict[str, Any]]) -> str:

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from uuid import UUID
 
 from prefect import Flow
-from prefect.events.actions import ActionTypes, RunDeployment, SendNotification
+from prefect.events.actions import ActionTypes, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.production import DATA_QUEUE, Timing
+from flows.config.production import DATA_QUEUE, ScheduleConfig
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 
@@ -31,13 +31,11 @@ COMMAND = "python -P -m flows.launcher prefect.engine"
 ENTRYPOINTS = {
     "retrain": "flows.retrain.retrain",
     "backfill": "flows.backfill_flow.backfill",
-    "watch": "flows.watch_flow.watch",
     "predict": "flows.predict_flow.predict",
     "monitor": "flows.monitor_flow.monitor",
 }
-LANDED = "headway.span.landed"
 
-Retrain = Timing | Literal[False] | None
+Retrain = ScheduleConfig | Literal[False] | None
 
 
 def load_flow(name: str) -> Flow[..., Any]:
@@ -65,14 +63,16 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
     found = []
     for name in ENTRYPOINTS:
         flow = load_flow(name)
-        timing = loaded.pipeline.schedule.of(name)
+        schedule = loaded.pipeline.schedule
+        timing = schedule.of(name)
         given = timing.parameters if timing is not None else {}
         if name == "retrain" and retrain is not None:
-            timing = retrain or None
+            schedule = retrain or ScheduleConfig()
+            timing = schedule.of(name)
         schedules = []
         if timing is not None:
             _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
-            schedules = [{"cron": timing.cron, "timezone": timing.timezone or "UTC", "slug": SLUG, "active": True}]
+            schedules = [{"cron": timing.cron, "timezone": schedule.timezone, "slug": SLUG, "active": True}]
         job_variables: dict[str, Any] = {"command": COMMAND, "working_dir": str(loaded.folder)}
         if secrets := loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
             job_variables["env"] = {name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in secrets.items()}
@@ -142,12 +142,6 @@ def automations(
             for _, id in sorted(blocks.items())
         ]
         add(alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions)
-    if "watch" in deployments:
-        look = RunDeployment(source="selected", deployment_id=deployments["watch"], parameters={}, job_variables={})
-        resource = f"headway.pipeline.{pipeline.name}"
-        trigger = EventTrigger(expect={LANDED}, match={"prefect.resource.id": resource})
-        about = f"an event {LANDED} of {resource} starts a look for new spans"
-        add("landed", about, trigger, [look])
     return found
 
 

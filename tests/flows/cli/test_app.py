@@ -69,7 +69,9 @@ def test_exit_codes_are_those_of_the_errors():
         (["run", "--seed", "1", "--seed", "2"], "--seed specified multiple times"),
         (["run", "--wait", "x"], '--wait: unable to convert "x" into float'),
         (["run", "--set", "x"], "--set: 'x' is not KEY=VALUE"),
-        (["predict", "--output", "x"], "--input requires an argument"),
+        (["predict", "--output", "x"], "--input is needed, or --spans"),
+        (["predict", "--spans", "--input", "x"], "--input: --spans takes its files from the pipeline"),
+        (["predict", "--input", "x", "--output", "y", "--since", "1"], "--since: it goes with --spans"),
         (
             ["export-rows", "--output", "x", "--split", "trian"],
             '"trian" for --split. Choose from: "train", "eval", "test". Did you mean "train"?',

@@ -23,18 +23,13 @@ def _read(folder, **sections):
         "0 5 2 * *",
         {"cron": "0 5 2 * *"},
         {"retrain": "0 5 2 * *"},
-        {"retrain": {"cron": "0  5 2 * *", "timezone": "UTC"}, "timezone": "America/New_York"},
+        {"retrain": {"cron": "0  5 2 * *"}, "timezone": "UTC"},
     ],
 )
 def test_a_schedule_has_short_forms(schedule, tmp_path):
     config = _read(tmp_path, schedule=schedule).pipeline.schedule
-    assert (config.of("retrain").cron, config.of("retrain").timezone) == ("0 5 2 * *", "UTC")
+    assert (config.of("retrain").cron, config.timezone) == ("0 5 2 * *", "UTC")
     assert all(config.of(flow) is None for flow in FLOWS if flow != "retrain")
-
-
-def test_a_flow_without_a_time_zone_has_that_of_the_schedule(tmp_path):
-    schedule = {"monitor": "30 6 * * mon-fri", "timezone": "America/New_York"}
-    assert _read(tmp_path, schedule=schedule).pipeline.schedule.of("monitor").timezone == "America/New_York"
 
 
 @pytest.mark.parametrize(
@@ -51,10 +46,14 @@ def test_a_flow_without_a_time_zone_has_that_of_the_schedule(tmp_path):
             {"schedule": {"retrain": "0 5 2 * *", "timezone": "America/NewYork"}},
             "is not a time zone; did you mean 'America/New_York'?",
         ),
+        ({"schedule": {"retrain": {"cron": "0 5 2 * *", "timezone": "UTC"}}}, "schedule.retrain.timezone: unknown key"),
         ({"alarms": {"notify": "ops"}}, "'ops' is not type/name of a notification block, such as slack-webhook/ops"),
         ({"alarms": {"when": ["fail"]}}, "did you mean 'failed'?"),
         ({"queues": {"trian": "gpu"}}, "did you mean 'train'? (got 'trian')"),
-        ({"watch": {"done": "data/_SUCCESS"}}, "watch.done needs the placeholders of source.path, which are: {span}"),
+        (
+            {"arrival": {"done": "data/_SUCCESS"}},
+            "arrival.done needs the placeholders of source.path, which are: {span}",
+        ),
         ({"predictions": {"path": "incoming.csv"}}, "predictions.path needs the placeholders of source.path"),
     ],
 )
@@ -65,8 +64,10 @@ def test_a_mistake_names_the_key_and_what_would_be_right(sections, words, tmp_pa
 
 
 def test_paths_are_relative_to_the_pipeline(tmp_path):
-    loaded = _read(tmp_path, watch={"done": "data/{span}.done"}, predictions={"path": "in/{span}.csv", "output": "out"})
-    assert loaded.pipeline.watch.done == str(tmp_path / "data" / "{span}.done")
+    loaded = _read(
+        tmp_path, arrival={"done": "data/{span}.done"}, predictions={"path": "in/{span}.csv", "output": "out"}
+    )
+    assert loaded.pipeline.arrival.done == str(tmp_path / "data" / "{span}.done")
     assert loaded.pipeline.predictions.path == str(tmp_path / "in" / "{span}.csv")
     assert loaded.pipeline.predictions.output == str(tmp_path / "out")
 

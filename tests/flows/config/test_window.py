@@ -26,7 +26,7 @@ PIPELINE = {
     "source": {"format": "parquet", "path": "data/{span}.parquet"},
     "label": "y",
     "split": {"mode": "time"},
-    "watch": {"quiet_minutes": 0},
+    "arrival": {"quiet_minutes": 0},
 }
 
 
@@ -64,7 +64,6 @@ def _spans(call, *arguments, **parameters):
 COMMANDS = [
     *(["run"], ["plan"], ["run", "--to", "statistics"], ["run", "--to", "export"]),
     *(
-        ["watch", "--once"],
         ["monitor", "--retrain"],
         ["backfill", "--from", "2024-05"],
         ["tune"],
@@ -81,7 +80,7 @@ def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(comm
     folder = churn(window=3)
 
     def typed(*options):
-        shutil.rmtree(folder / "store", ignore_errors=True)  # where a watcher keeps what it has started
+        shutil.rmtree(folder / "store", ignore_errors=True)
         return _spans(main, [name, str(folder), *more, *options])
 
     assert typed() == MONTHS[-3:]
@@ -106,24 +105,17 @@ def test_python_takes_it_too(call, churn):
 @pytest.fixture
 def flows(monkeypatch):
     """{flow: function}, each without a server around its work."""
-    from flows import backfill_flow, monitor_flow, retrain, watch_flow
+    from flows import backfill_flow, monitor_flow, retrain
     from flows.progress.reporter import Reporter
-
-    started = []
 
     def body(pipeline, work, **more):
         report = Reporter()
         report.table = lambda *text: None
         return work(read_pipeline(pipeline), report)
 
-    for module in (backfill_flow, monitor_flow, retrain, watch_flow):
+    for module in (backfill_flow, monitor_flow, retrain):
         monkeypatch.setattr(module, "flow_body", body)
-        if hasattr(module, "start_run"):
-            start = lambda name, key, parameters: started.append(parameters) or SimpleNamespace(id="id")  # noqa: E731
-            monkeypatch.setattr(module, "start_run", start)
-    return SimpleNamespace(
-        retrain=retrain.retrain.fn, backfill=backfill_flow.backfill.fn, watch=watch_flow.watch.fn, started=started
-    )
+    return SimpleNamespace(retrain=retrain.retrain.fn, backfill=backfill_flow.backfill.fn)
 
 
 @pytest.mark.slow  # imports Prefect
@@ -134,10 +126,6 @@ def test_every_flow_takes_it_too(churn, flows):
         assert _spans(flow, folder, **parameters) == MONTHS[-3:]
         assert _spans(flow, folder, window=2, **parameters) == MONTHS[-2:]
         assert _spans(flow, folder, window="all", **parameters) == MONTHS
-    flows.watch(folder)
-    assert flows.started == [{"until": "2024-05"}], (
-        "the deployment's retrain decides, as it does when a person starts it"
-    )
     churn()
     assert _spans(flows.retrain, folder) == _spans(flows.backfill, folder, **backfill) == MONTHS
 

@@ -1,4 +1,4 @@
-"""The flows of production as they are typed: backfill, watch, predict-spans, monitor."""
+"""The flows of production as they are typed: backfill, predict --spans, monitor."""
 
 import json
 
@@ -57,31 +57,18 @@ def test_a_backfill_that_cannot_be_says_why(arguments, words, typed, months):
     assert words in typed("backfill", months, *arguments, check=2).stderr
 
 
-def test_a_watcher_retrains_once(typed, churn, land):
-    done = typed("watch", churn, "--once", "--json", check=0)
-    found = json.loads(done.stdout)
-    assert found["until"] == "2024-04" and found["run"]["spans"][-1] == "2024-04"
-    assert "nothing new after 2024-04" in typed("watch", churn, "--once", check=0).stdout
-    runs = len(list((churn / "store" / "runs").glob("*.json")))
-    land(churn / "data", "2024-05")
-    (churn / "data" / "2024-05.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
-    assert typed("watch", churn, "--once", check=3).stderr
-    assert "nothing new" in typed("watch", churn, "--once", check=0).stdout  # and is not tried again
-    assert len(list((churn / "store" / "runs").glob("*.json"))) == runs + 1
-
-
 def test_each_span_is_predicted_once_and_appears_whole(typed, churn, land):
-    result = json.loads(typed("predict-spans", churn, "--since", "2024-03", "--json", check=0).stdout)
+    result = json.loads(typed("predict", churn, "--spans", "--since", "2024-03", "--json", check=0).stdout)
     assert [row["span"] for row in result["spans"]] == ["2024-03", "2024-04"]
     folder = churn / "predictions" / "span=2024-04"
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert pq.read_table(folder / "part-00000-of-00001.parquet").num_rows == 300
     land(churn / "data", "2024-05", labels=False)  # of what is to be predicted nobody knows the label
-    result = json.loads(typed("predict-spans", churn, "--since", "2024-03", "--json", check=0).stdout)
+    result = json.loads(typed("predict", churn, "--spans", "--since", "2024-03", "--json", check=0).stdout)
     assert [row["span"] for row in result["spans"]] == ["2024-05"] and result["there"] == 2
     assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert not list((churn / "predictions").glob(".span*"))
-    assert "nothing to predict: 3 spans" in typed("predict-spans", churn, "--since", "2024-03", check=0).stdout
+    assert "nothing to predict: 3 spans" in typed("predict", churn, "--spans", "--since", "2024-03", check=0).stdout
 
 
 def test_drift_and_a_champion_that_became_worse_are_alarms(typed, churn, land):
@@ -117,7 +104,7 @@ training: {steps: 60, batch_size: 64, steps_per_call: 20, learning_rate: 0.02, r
 evaluation: {slices: []}
 gate: {baseline: false, tolerance: {ndcg: 0.1}, thresholds: {mrr: {min: 0.2}}}
 validation: {drift: {min_rows: 100}}
-watch: {quiet_minutes: 0}
+arrival: {quiet_minutes: 0}
 """
 
 

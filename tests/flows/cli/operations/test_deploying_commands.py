@@ -1,4 +1,4 @@
-"""headway deploy and undeploy without a server: the plain form, and mistakes as sentences."""
+"""headway deploy without a server: the plain form, and mistakes as sentences."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,12 +24,12 @@ def pipeline(tmp_path):
 def test_without_a_server_the_fix_is_named(typed, pipeline, monkeypatch, tmp_path):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    for command in ("deploy", "undeploy"):
+    for more in ([], ["--remove"]):
         with temporary_settings(restore_defaults={PREFECT_API_URL}):
-            done = typed(command, pipeline, check=2)
+            done = typed("deploy", pipeline, *more, check=2)
         assert "no Prefect server is named" in done.stderr and "export PREFECT_API_URL=" in done.stderr
         with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}):
-            done = typed(command, pipeline, check=2)
+            done = typed("deploy", pipeline, *more, check=2)
         assert "does not answer" in done.stderr and "it ends in /api" in done.stderr
 
 
@@ -71,8 +71,9 @@ def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--schedule", "hourly"], "--schedule: cron: 'hourly' is not a cron expression of five fields"),
+        (["--schedule", "hourly"], "--schedule: retrain.cron: 'hourly' is not a cron expression of five fields"),
         (["--schedule", "0 5 2 * *", "--timezone", "Nowhere"], "'Nowhere' is not a time zone"),
+        (["--remove", "--schedule", "0 5 2 * *"], "--schedule: --remove sets nothing"),
         (["--timezone", "Europe/Berlin"], "there is no schedule to be of this time zone"),
     ],
 )

@@ -7,7 +7,7 @@ import yaml
 
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
-from flows.config.production import FLOWS, Timing
+from flows.config.production import FLOWS, ScheduleConfig
 from flows.orchestration.deploying.plan import ENTRYPOINTS, automations, entries, load_flow, queues_of
 from headway.errors import ConfigError
 
@@ -44,8 +44,12 @@ def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
 
 def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
     schedule = {"retrain": {"cron": "0 5 2 * *", "parameters": {"window": 12}}}
-    found = entries(loaded(schedule=schedule), retrain=Timing(cron="1 1 1 * *", timezone="Europe/Berlin"))
-    assert found[0]["schedules"][0]["cron"] == "1 1 1 * *" and found[0]["parameters"]["window"] == 12
+    retrain = ScheduleConfig(retrain="1 1 1 * *", timezone="Europe/Berlin")
+    found = entries(loaded(schedule=schedule | {"timezone": "America/New_York"}), retrain=retrain)
+    (timing,) = found[0]["schedules"]
+    assert (timing["cron"], timing["timezone"]) == ("1 1 1 * *", "Europe/Berlin") and found[0]["parameters"][
+        "window"
+    ] == 12
 
 
 @pytest.mark.parametrize(
