@@ -8,30 +8,30 @@ A binary candidate, a champion and a linear baseline, two sliced columns, worst 
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from headway.process_tuning import one_blas_thread
 
-one_blas_thread()  # as the command line does
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
-import numpy as np  # noqa: E402
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-from common import header, peak_rss_mb  # noqa: E402
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from common import header, peak_rss_mb
 
-from headway.evaluation.clusters import ClusterSources  # noqa: E402
-from headway.evaluation.gate.gate_request import Candidate, Champion, GateRequest  # noqa: E402
-from headway.evaluation.gate.stage import gate  # noqa: E402
-from headway.evaluation.gate_config import GateConfig  # noqa: E402
-from headway.evaluation.metrics import UNIT  # noqa: E402
-from headway.evaluation.results.request import MeasureRequest  # noqa: E402
-from headway.evaluation.results.stage import measure  # noqa: E402
-from headway.monitor import Monitor  # noqa: E402
-from headway.tasks.base import LabelFacts  # noqa: E402
+from headway.evaluation.clusters import ClusterSources
+from headway.evaluation.gate.gate_request import Candidate, Champion, GateRequest
+from headway.evaluation.gate.stage import gate
+from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.metrics import UNIT
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.stage import measure
+from headway.monitor import Monitor
+from headway.tasks.base import LabelFacts
 
 TEXTS, NUMBERS = {"carrier": 16, "origin": 3, "dest": 100}, ("a", "b", "c")
 NOISE = {"candidate": 0.3, "champion": 0.35, "linear": 0.6}

@@ -16,7 +16,6 @@ import sys
 import warnings
 
 from flows.orchestration.processes import enlist, outlive_reader
-from headway.process_tuning import uncollected
 
 # not in the deployment: --job-variable env=... would replace them there
 for _name, _value in {
@@ -24,6 +23,7 @@ for _name, _value in {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
+    "OPENBLAS_NUM_THREADS": "1",
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -33,8 +33,7 @@ if _FLOW_RUN:
     enlist(os.environ)  # before the long imports: a run that is killed in them is known to be dead
     outlive_reader()
 
-with uncollected(keep=True):
-    import flows.retrain
+import flows.retrain  # noqa: E402 - behind the settings that it reads
 
 if __name__ == "__main__":
     assert flows.retrain.retrain.name == "retrain"

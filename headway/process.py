@@ -1,8 +1,11 @@
-"""Headway's own processes: a mark on them, the warnings they show, and children that answer requests as JSON lines.
+"""Headway's own processes: a mark on them, the warnings they show, threads, and children that answer requests as JSON lines.
 
     own()              # where a process begins that does nothing else: worker, command line, Beam's worker
     if owned(): ...    # in a library: make ops deterministic, set threads, hide GPUs, silence what an import prints
     quiet_libraries()  # warnings that libraries give to their own developers are kept from people who type commands
+    with uncollected():
+        import tensorflow
+    in_threads(function, items)
 
     child = ChildProcess(["-I", "script.py"], answers.put, on_line=print)
     child.send({"rows": 3})                       # a line of its stdin; each line of its stdout goes to `answers.put`
@@ -16,6 +19,7 @@ A process that merely imports Headway, such as a notebook, keeps its own setting
 import collections
 import contextlib
 import fcntl
+import gc
 import json
 import math
 import os
@@ -29,12 +33,16 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, NoReturn
+from typing import IO, Any, ClassVar, NoReturn, TypeVar
 
 LAST_LINES = 20
 """Printed lines of a child that an error shows."""
+MOST_THREADS = 8
+"""Of `in_threads`: each has arrays of its own."""
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 SCRATCH = "HEADWAY_SCRATCH"
 """The environment variable that names the folder of a child's temporary files, which goes with the child."""
 _SCRATCH_PREFIX = "headway-scratch-"
@@ -68,6 +76,58 @@ def quiet_libraries() -> None:
         warnings.filterwarnings("ignore", module=rf"({_LIBRARIES})(\.|$)")
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # told of a library by our call
             warnings.filterwarnings("ignore", category=category, module=rf"({_OURS})(\.|$)")
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause the garbage collector within the block, for the import of TensorFlow: half a million objects that stay, through which
+    it looks again and again, and finds nothing."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def cores() -> int:
+    """The number of cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_threads(
+    function: Callable[[Item], Made],
+    items: Sequence[Item],
+    *,
+    most: int = MOST_THREADS,
+    check: Callable[[], None] = lambda: None,
+) -> list[Made]:
+    """`function` of each item, in as many threads as there are cores, or in this one alone. For work of NumPy and Arrow, which
+    let other threads run.
+
+    Args:
+        most: threads; 1 means this one.
+        check: called between items, in this thread; may raise to stop.
+    """
+    threads = min(cores(), most, len(items))
+    if threads < 2:
+        alone = []
+        for item in items:
+            check()
+            alone.append(function(item))
+        return alone
+    from concurrent.futures import ThreadPoolExecutor  # here: the command line imports this module for the rest
+
+    with ThreadPoolExecutor(threads) as pool:
+        waiting, found = [pool.submit(function, item) for item in items], []
+        try:
+            for each in waiting:
+                check()
+                found.append(each.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return found
 
 
 def lifeline() -> int | None:

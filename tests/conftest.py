@@ -27,7 +27,6 @@ import pytest
 from hypothesis import settings
 
 from flows.cli.app import main
-from headway.process_tuning import uncollected
 from headway.storage import filesystem
 from tests.chaos.table import FAULTS, TRUE_WITHIN
 from tests.fork_server import ForkServer
@@ -68,7 +67,6 @@ LONG = [
     "test_infra.py",
     "headway/records/test_encode.py",
     "flows/test_terminal_lines.py",
-    "headway/test_process_tuning.py",
     "beam_jobs/transforms/test_row_groups.py",
     "flows/tell/test_page.py",
     "headway/evaluation/results/test_intervals.py",
@@ -181,8 +179,12 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    with uncollected(keep=True):  # test files import TensorFlow
+    gc.disable()  # test files import TensorFlow
+    try:
         return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -280,8 +282,8 @@ class WarmChild:
     def __init__(self):
         self.listener, self.children = print, []
 
-    def lent(self, *, on_line, lean=False):
-        """In place of `Child`; never a lean one, whose Arrow knows no pandas: the next command may run a file of the user's."""
+    def lent(self, *, on_line):
+        """In place of `Child`."""
         self.listener = on_line
         place = ({**os.environ, "PYTEST_CURRENT_TEST": ""}, Path.cwd())
         child = next((child for other, child in self.children if other == place), None)

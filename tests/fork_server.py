@@ -13,6 +13,7 @@ Other commands, and those whose environment TensorFlow reads while it is importe
 import atexit
 import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -189,14 +190,13 @@ class Forked:
 def serve(kind, listener):
     """Import what processes of the kind begin with; then fork one for each message, until nobody can send any."""
     if kind == "worker":
-        from headway.process_tuning import uncollected
-        from tfcore.runtime.tf_import import lean_keras
+        gc.disable()
+        import keras  # noqa: F401 - it imports TensorFlow
 
-        with uncollected(keep=True), lean_keras():
-            import keras  # noqa: F401 - it imports TensorFlow
-
-            for module in STAGES:
-                importlib.import_module(module)
+        for module in STAGES:
+            importlib.import_module(module)
+        gc.freeze()
+        gc.enable()
         import numpy
         import pyarrow.parquet
 

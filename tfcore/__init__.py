@@ -2,22 +2,17 @@
 
     tfcore.deterministic_process()                              # for who wants the same bits in each run
 
-Importing the package itself imports none of it, and the configs need no TensorFlow at all. Once Keras is imported too, its
-`load_model` knows Headway's layers.
+Importing the package itself imports none of it, and the configs need no TensorFlow at all.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcore import keras_layers
-
 if TYPE_CHECKING:
     from tfcore.runtime.devices import deterministic_process
 
 __all__ = ["deterministic_process"]
-
-keras_layers.register_with_keras()
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,6 @@ from beam_jobs.runners.spans import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes
-from headway.process_tuning import give_back
 from headway.records.grouping import one_batch
 from headway.records.shard import Shard
 from headway.schema.columns import LABEL, UNIT, Column
@@ -72,10 +71,6 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
         raise _placed(error, request, piece) from None
     finally:
         work.close()
-        if (
-            len(names) >= WIDE
-        ):  # a range takes long, and leaves many small pieces behind; of narrow tables this costs more
-            give_back()
 
 
 class RangeRows:

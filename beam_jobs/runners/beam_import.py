@@ -16,27 +16,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from headway.process import owned
-from headway.process_tuning import arrow_without_pandas, for_all_threads, hidden, uncollected
-
 _LOGGERS = ("apache_beam", "grpc")
 _IMPORTING = threading.Lock()
-_OPTIONAL = ("apache_beam.io.gcp.bigquery", "boto3", "pandas", "pymongo")
-"""What Beam takes along, where it is installed, for BigQuery, S3, data frames and MongoDB: a third of its import. Headway's own
-pipelines have none of them, and read buckets without Beam."""
-_lean = False
 _RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner"
-_SAMPLE_MS = 10
-"""How often Beam looks which step a worker is in. The end of a bundle waits for the next look, which is 200 ms by default."""
-
-
-def leave_out_optional() -> None:
-    """Let Beam and Arrow do without data frames, and Beam without BigQuery, S3 and MongoDB, for good. For a process that runs no
-    Python file of the user's; without effect in one that is not Headway's own."""
-    global _lean
-    _lean = owned()
-    if _lean:
-        arrow_without_pandas()
+_SILENCING = threading.Lock()
 
 
 def begin_import() -> None:
@@ -60,23 +43,18 @@ def load_beam() -> Any:
 
         logging.getLogger().addFilter(of_others)  # Beam warns through logging.warning while it is imported
         try:
-            with silenced(), uncollected(), hidden(*(_OPTIONAL if _lean else ()), importer="apache_beam"):
+            with silenced():
                 beam = importlib.import_module("apache_beam")
                 importlib.import_module(_RUNNER)  # the first pipeline would do so
                 _suit_notebooks(beam)
-                sampler: Any = importlib.import_module("apache_beam.runners.worker.statesampler").StateSampler
-                sampler.__init__.__defaults__ = (_SAMPLE_MS,)
                 return beam
         finally:
             logging.getLogger().removeFilter(of_others)
 
 
 def _suit_notebooks(beam: Any) -> None:
-    """Keep Beam 2.77 from importing IPython to find out that it is not in a notebook, and let pipelines be made in one without
-    the package that it then labels transforms with, where it cannot be imported: with pandas 3."""
-    utils: Any = importlib.import_module("apache_beam.utils.interactive_utils")
-    asked = utils.is_in_ipython
-    utils.is_in_ipython = beam.pipeline.is_in_ipython = lambda: "IPython" in sys.modules and asked()
+    """Let pipelines be made in a notebook without the package that Beam 2.77 then labels transforms with, where it cannot be
+    imported: with pandas 3."""
     if "IPython" not in sys.modules:
         return
     try:
@@ -85,19 +63,32 @@ def _suit_notebooks(beam: Any) -> None:
         beam.pipeline.alter_label_if_ipython = lambda transform, pvalueish: None
 
 
-@for_all_threads
+_jobs = 0
+"""How many blocks keep Beam silent."""
+_levels: dict[str, int] = {}
+_silent = logging.NullHandler()
+
+
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, _LOGGERS)}
-    root, silent = logging.getLogger(), logging.NullHandler()
-    # a cluster's messages go there; without a handler `logging.warning` would install one for good
-    root.addHandler(silent)
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway. Of blocks in several threads
+    the last one ends it."""
+    global _jobs
+    root = logging.getLogger()
+    with _SILENCING:
+        _jobs += 1
+        if _jobs == 1:
+            # a cluster's messages go there; without a handler `logging.warning` would install one for good
+            root.addHandler(_silent)
+            _levels.update({name: logging.getLogger(name).level for name in _LOGGERS})
+            for name in _LOGGERS:
+                logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        root.removeHandler(silent)
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        with _SILENCING:
+            _jobs -= 1
+            if not _jobs:
+                root.removeHandler(_silent)
+                for name, level in _levels.items():
+                    logging.getLogger(name).setLevel(level)

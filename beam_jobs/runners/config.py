@@ -17,7 +17,7 @@ from beam_jobs.runners.beam_import import load_beam
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.messages import did_you_mean
-from headway.process_tuning import cores
+from headway.process import cores
 from headway.schema.columns import suggest
 
 _BEAM_NAMES = {

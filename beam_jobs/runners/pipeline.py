@@ -25,7 +25,7 @@ from beam_jobs.runners.beam_import import load_beam, silenced
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
 from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish, run_range
-from beam_jobs.runners.watch import Watch, worker_threads
+from beam_jobs.runners.watch import Watch
 from headway.errors import ConfigError, HeadwayError
 from headway.process import own
 from headway.sources.base import Range
@@ -222,8 +222,7 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
         pipeline = make_pipeline(config)
         pipeline | Spans(jobs, watch.name)
         if config.name == "direct":
-            with worker_threads():
-                pipeline.run().wait_until_finish()
+            pipeline.run().wait_until_finish()
             return
         try:
             result = pipeline.run()

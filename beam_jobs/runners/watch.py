@@ -9,15 +9,10 @@ On a cluster the workers find none: rows are Beam's metrics there, and a stop is
 from __future__ import annotations
 
 import contextlib
-import gc
-import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-
-from headway.process_tuning import NEW_OBJECTS, for_all_threads
 from headway.sources.base import Range
 
 _WATCHES: dict[str, Watch] = {}
@@ -88,25 +83,3 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         """The rows of so many spans; None unless all are cut and their files tell."""
         totals = [*self._totals.values()]
         return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]
-
-
-@for_all_threads
-@contextlib.contextmanager
-def worker_threads() -> Iterator[None]:
-    """Set process-wide settings that suit several worker threads.
-
-    The workers are the parallelism: Arrow's own pool on top of them only costs memory. They leave the interpreter's
-    lock for some hundred microseconds at a time, and the usual 5 ms to get it back made two workers a fifth slower.
-    A batch of a wide table is thousands of objects and no cycles: looking for those after every 700 of them took a tenth
-    of the time.
-    """
-    collect, cores, switch = gc.get_threshold(), pa.cpu_count(), sys.getswitchinterval()
-    gc.set_threshold(NEW_OBJECTS, *collect[1:])
-    pa.set_cpu_count(1)
-    sys.setswitchinterval(min(switch, 0.0005))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(switch)
-        pa.set_cpu_count(cores)
-        gc.set_threshold(*collect)

@@ -62,8 +62,6 @@ COMMANDS = {
     },
 }
 """Group, name, the module in which the function lies, and its help."""
-CALLING = ("serve", "predict")
-"""Commands that call a model in this process."""
 NOT_TRAINING = ("ingest", "statistics", "validate")
 """What `headway run --to` names where it trains nothing."""
 
@@ -95,6 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # else pydantic looks through every package that is installed for its plugins
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if arguments is None:
+        # threads of OpenBLAS wait for each other in a loop, and the last digits of a sum depend on their number
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with early_start.begun() if arguments is None and surely_trains(sys.argv[1:]) else contextlib.nullcontext():
         return _run(arguments)
 
@@ -125,7 +126,6 @@ def _run(arguments: Sequence[str] | None) -> int:
 
     from headway.errors import Cancelled, HeadwayError
     from headway.process import own, quiet_libraries
-    from headway.process_tuning import collect_rarely, one_blas_thread
     from headway.redaction import protect
 
     protect()
@@ -133,9 +133,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     if arguments is None:  # this process is ours
         own()
         quiet_libraries()
-        one_blas_thread(one_heap=command not in CALLING)
-        if "serve" not in own_tokens:
-            collect_rarely()
     app = application()
     if wants_json_log(own_tokens):
         from flows.progress.json_log import log_as_json

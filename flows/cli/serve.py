@@ -47,16 +47,11 @@ def serve(
 
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # on the CPU, as the replay predicted
     with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
-        from headway.process_tuning import give_back_large, uncollected
-
-        give_back_large()
         _say(f"loading {loaded.pipeline.name}")
-        with uncollected(keep=True):
-            from tfcore.serving.app import ServeOptions, make_app
-            from tfcore.serving.champion_watch import ChampionWatch
-            from tfcore.serving.refusals import RequestLimits
-
         from headway.registry.registry import Registry
+        from tfcore.serving.app import ServeOptions, make_app
+        from tfcore.serving.champion_watch import ChampionWatch
+        from tfcore.serving.refusals import RequestLimits
 
         watch = ChampionWatch(Registry(store, loaded.pipeline.name), version=version, say=_say)
         limits = ServeOptions(

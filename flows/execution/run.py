@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
-from beam_jobs.runners.beam_import import begin_import, leave_out_optional
+from beam_jobs.runners.beam_import import begin_import
 from flows.dag.dag import run_dag
 from flows.dag.resolved_window import Window
 from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec, need_tensorflow, stages_of
@@ -132,7 +132,7 @@ class _Run:
     def go(self, wrap: Callable[[Executor], Executor]) -> RunRecord:
         try:
             self._tidy()
-            with Child(on_line=self.report.relay, lean=not self.run_spec.loaded.user_files) as child:
+            with Child(on_line=self.report.relay) as child:
                 window = self._begin(child)
                 engine = Engine(
                     self.run_spec.store,
@@ -167,8 +167,6 @@ class _Run:
 
     def _begin(self, child: Child) -> Window:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
-        if not self.run_spec.loaded.user_files:
-            leave_out_optional()
         if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
             # while the plan reads the raw files: whatever it finds, none of it is ingested yet
             begin_import()

@@ -1,5 +1,6 @@
 """Warnings of libraries stay with their developers; a child's temporary files go with it."""
 
+import gc
 import os
 import queue
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.process import SCRATCH, ChildProcess, Forked, Scratch, remove_abandoned
+from headway.process import SCRATCH, ChildProcess, Forked, Scratch, in_threads, remove_abandoned, uncollected
 
 CODE = """
 import warnings
@@ -122,3 +123,61 @@ def test_a_folder_is_unlocked_when_it_is_removed(place):
             pass
         Scratch("test").cleanup()
     assert len(list(Path("/proc/self/fd").iterdir())) == before and not list(place.iterdir())
+
+
+def test_the_collector_is_off_meanwhile_and_as_before_then():
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ImportError), uncollected():
+        raise ImportError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_answer_in_order_and_the_first_error_is_raised_and_ends_the_rest(monkeypatch, cores):
+    monkeypatch.setattr("headway.process.cores", lambda: cores)
+    assert (
+        in_threads(lambda number: number**2, range(20)) == [number**2 for number in range(20)]
+        and in_threads(str, []) == []
+    )
+    began = []
+
+    def failing(number):
+        began.append(number)
+        if number in (3, 4):
+            raise ValueError(number)
+
+    with pytest.raises(ValueError, match="3"):
+        in_threads(failing, range(10_000))
+    assert len(began) < 10_000
+
+    def check():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(str, range(5), check=check)
+
+
+def test_a_command_multiplies_in_one_thread_unless_the_user_says_another_number(monkeypatch):
+    program = "import os; from flows.cli.app import main; main(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    for before, number in ((None, "1"), ("2", "2")):
+        if before:
+            monkeypatch.setenv("OPENBLAS_NUM_THREADS", before)
+        else:
+            monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program, "runs", "nowhere"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [number], done.stderr

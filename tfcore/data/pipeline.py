@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
-from headway.process_tuning import cores
+from headway.process import cores
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from tfcore.augment.rows import Augment

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from headway.errors import StoreError
 from headway.process import owned
-from headway.process_tuning import uncollected
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
 from headway.tasks.table import task_of
@@ -69,8 +68,7 @@ class Predictor:
             if len(self._described.columns) > WIDE:
                 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
-            with uncollected():
-                self._model = tf.saved_model.load(str(path))
+            self._model = tf.saved_model.load(str(path))
             self._signature = self._model.signatures[NULLABLE]
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.process import owned
-from headway.process_tuning import cores
+from headway.process import cores, owned
 from tfcore.private_api import op_determinism, set_op_determinism
 
 

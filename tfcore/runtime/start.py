@@ -2,7 +2,7 @@
 
     python -P -u tfcore/runtime/start.py --replay tensorflow keras      # the modules to import before the first request
 
-A replay has TensorFlow and NumPy, and nothing of Keras or Headway. Importing TensorFlow takes most of two seconds of a
+A replay has TensorFlow and NumPy, and nothing of Headway; importing Keras fails there. Importing TensorFlow takes seconds of a
 processor, so both processes get one import: it comes first and alone, and then the process forks, before an op has run and
 a thread of Headway has begun. The fork waits for the request of `tfcore.export.replay.replay_process`.
 """
@@ -14,76 +14,18 @@ import runpy
 import signal
 import sys
 import tempfile
-import threading
 import warnings
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
-from typing import IO, Any
+from typing import IO
 
-LATER = ("keras", "tf_keras")
-"""TensorFlow finds them, for the names that it has of theirs, and takes them along only if they can be imported."""
-OPTIONAL = ("h5py", "pandas", "scipy")
-"""What TensorFlow's own old Keras imports where it is installed."""
 CUBLAS, DRIVER = "--xla_gpu_enable_triton_gemm=false", Path("/dev/nvidiactl")
 """With XLA's own kernels for products a step in TF32 took 6 to 20 times as long as with cuBLAS's, on one H100. The flag is read
 when TensorFlow is imported."""
-UNUSED = "tensorflow._api.v2.compat"
-"""The names of TensorFlow 1, 240 modules: imported by the first use of `tf.compat`."""
-
-
-class _AtFirstUse(Loader):
-    """Executes a module when somebody asks for a name that it does not have yet. `importlib.util.LazyLoader` does so for any
-    name, and autograph asks each module for its file."""
-
-    def __init__(self, loader: Any):
-        self._loader, self._lock, self._ran = loader, threading.RLock(), False
-
-    def exec_module(self, module: ModuleType) -> None:
-        def found(name: str) -> Any:
-            with self._lock:
-                if not self._ran and not name.startswith("__"):
-                    self._ran = True
-                    self._loader.exec_module(module)
-            try:
-                return vars(module)[name]
-            except KeyError:
-                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name) from None
-
-        vars(module)["__getattr__"] = found
-
-
-class _Later(MetaPathFinder, Loader):
-    """Keeps packages from being imported, for a while."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname in OPTIONAL:
-            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-        if fullname == UNUSED and (spec := PathFinder.find_spec(fullname, path, target)) is not None:
-            assert spec.loader is not None
-            spec.loader = _AtFirstUse(spec.loader)
-            return spec
-        if fullname not in LATER or (spec := PathFinder.find_spec(fullname, path, target)) is None:
-            return None
-        spec.loader = self
-        return spec
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        raise ModuleNotFoundError(f"No module named {spec.name!r}", name=spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Is never called, since `create_module` raises."""
 
 
 def import_tensorflow() -> bool:
-    """Import TensorFlow without Keras; whether it could be imported."""
+    """Import TensorFlow; whether it could be imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    later = _Later()
-    sys.meta_path.insert(0, later)
     gc.disable()  # it would look through half a million objects again and again, and find nothing
     try:
         with warnings.catch_warnings():
@@ -94,9 +36,7 @@ def import_tensorflow() -> bool:
     except Exception:  # the worker meets it again, and answers with it
         return False
     finally:
-        gc.freeze()
         gc.enable()
-        sys.meta_path.remove(later)
 
 
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:

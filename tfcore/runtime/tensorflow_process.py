@@ -63,7 +63,6 @@ class Child:
         preload: modules the child imports right after its start.
         environment: variables set for the child on top of this process's.
         title: what errors call it.
-        lean: whether its stages run no Python file of the user's, and Arrow can do without pandas.
     """
 
     def __init__(
@@ -73,12 +72,10 @@ class Child:
         preload: Sequence[str] = PRELOAD,
         environment: Mapping[str, str] | None = None,
         title: str = "the TensorFlow process",
-        lean: bool = False,
     ):
         self._title = title
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
-        self._lean = lean
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
         self._calls = itertools.count(1)
         self._one_call, self._state = threading.RLock(), threading.RLock()
@@ -115,8 +112,6 @@ class Child:
                 environment=self._environment,
                 process=waiting.pop() if usual and waiting else None,
             )
-            if self._lean:
-                self._process.send({"lean": True})
 
     def call(
         self,

@@ -9,23 +9,8 @@ import os
 import sys
 from collections.abc import Iterator
 
-from headway.process import owned
-from headway.process_tuning import hidden, uncollected
+from headway.process import owned, uncollected
 from headway.user_code.quiet_stderr import without_tensorflows_lines
-
-_OPTIONAL = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
-
-
-@contextlib.contextmanager
-def lean_keras() -> Iterator[None]:
-    """Import Keras within the block without what it imports for wrappers, plots and data frames where that is installed, such as
-    scikit-learn, Matplotlib and pandas: half a processor second and 90 MB. Whoever else imports them in the block gets them.
-
-    Keras then lacks its wrappers for scikit-learn and its plots; layers that need SciPy find it, and data frames are arrays.
-    """
-    # "keras" is also in the names of what TensorFlow keeps for itself
-    with hidden(*_OPTIONAL, importer="keras"):
-        yield
 
 
 @contextlib.contextmanager
@@ -41,7 +26,7 @@ def startup() -> Iterator[None]:
     if "tensorflow" in sys.modules or os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") in ("0", "1"):
         yield
         return
-    with without_tensorflows_lines(), uncollected(), lean_keras():
+    with without_tensorflows_lines(), uncollected():
         yield
         if "tensorflow" in sys.modules:  # a user's module may do without
             sys.modules["tensorflow"].config.list_physical_devices()

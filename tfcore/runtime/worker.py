@@ -7,7 +7,6 @@ Requests come on stdin and answers go to stdout, JSON lines both; whatever else 
     {"id": 1, "call": "tfcore.train.stage:train", "request": {...}, "out": "/path", "runtime": {}}
     {"id": 2, "call": "beam_jobs.ingest.stage:ingest_many", "request": [{...}, {...}], "out": ["/a", "/b"]}
     {"stop": true}                          the running call's monitor.check() raises Cancelled
-    {"lean": true}                          no call runs a Python file of the user's: Arrow can do without pandas
 
 Out: {"event": "ready"} once everything is imported, then for each call any number of
 {"id": 1, "event": "progress" | "log" | "warn", ...} and one {"id": 1, "result": {...}} or
@@ -38,15 +37,11 @@ from pydantic import BaseModel, TypeAdapter
 from headway.config import load
 from headway.errors import KINDS, HeadwayError
 from headway.monitor import Monitor
-from headway.process import leave, own, quiet_libraries
-from headway.process_tuning import arrow_without_pandas, collect_rarely, uncollected
+from headway.process import leave, own, quiet_libraries, uncollected
 from headway.storage.atomic_io import storage_error
-from tfcore.runtime.tf_import import lean_keras
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
-NEW_OBJECTS = 10_000
-"""A traced graph is so many objects, and next to none of them garbage; garbage may hold tensors, so there are not more."""
 
 
 class Answers:
@@ -126,9 +121,7 @@ def resolve(call: str) -> Callable[..., Any]:
     """The function that "package.module:function" names; HeadwayError when it does not exist."""
     module, _, name = call.partition(":")
     try:
-        with uncollected():
-            imported = importlib.import_module(module)
-        return getattr(imported, name)
+        return getattr(importlib.import_module(module), name)
     except AttributeError:
         raise HeadwayError(f"module {module} has no function {name!r}", where=call) from None
     except ModuleNotFoundError as error:
@@ -182,7 +175,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 def preload(modules: list[str]) -> dict[str, Any] | None:
     """Import `modules`; the error that answers every call if that fails, or None."""
     try:
-        with uncollected(keep=True), lean_keras():
+        with uncollected():
             for module in modules:
                 importlib.import_module(module)
             if "tensorflow" in sys.modules:
@@ -212,7 +205,6 @@ def main() -> None:
     os.dup2(2, 1)
     own(requests_fd)
     quiet_libraries()
-    collect_rarely(NEW_OBJECTS)
     faulthandler.enable()  # a crash in native code then prints where Python was
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever the user's ~/.keras/keras.json prefers
@@ -222,9 +214,6 @@ def main() -> None:
     answers.send(event="ready")
     while True:
         request, stop = requests.queue.get()
-        if "lean" in request:
-            arrow_without_pandas()
-            continue
         call = request["id"]
         if broken:
             answers.send(id=call, error=broken)

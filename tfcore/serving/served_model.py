@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from headway.errors import StoreError
 from headway.process import owned
-from headway.process_tuning import uncollected
 from tfcore.export.metadata import ModelMetadata, describe_model
 from tfcore.export.predictor import WIDE
 from tfcore.export.signatures import DEFAULT, Signature, Tensor
@@ -52,8 +51,7 @@ class ServedModel:
         if owned() and len(self.metadata.columns) > WIDE:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
-            with uncollected():
-                self._model = tf.saved_model.load(str(path))
+            self._model = tf.saved_model.load(str(path))
             self._functions = {signature: self._model.signatures[signature] for signature in self.signatures}
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None

@@ -17,7 +17,7 @@ from typing import Literal
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.process_tuning import cores
+from headway.process import cores
 from tfcore.data.source import Feed
 from tfcore.distribute.placement import Choice, given_cluster
 from tfcore.models.config import STACKED, ModelConfig

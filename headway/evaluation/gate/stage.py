@@ -42,7 +42,6 @@ from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Re
 from headway.messages import number
 from headway.metrics.base import Floats, Metric
 from headway.monitor import Monitor
-from headway.process_tuning import freed_kept
 from headway.tasks.base import LabelFacts
 
 LINEAR = "linear"
@@ -51,8 +50,7 @@ LINEAR = "linear"
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """The stage: decide, and write out/verdict.json. Returns the verdict as JSON."""
-    with freed_kept():
-        verdict = decide(request, monitor)
+    verdict = decide(request, monitor)
     (out / "verdict.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return verdict.model_dump(mode="json")
 

@@ -29,7 +29,7 @@ from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.tables import CONFUSION, Table
 from headway.monitor import Monitor
-from headway.process_tuning import MOST_THREADS, freed_kept, in_threads
+from headway.process import MOST_THREADS, in_threads
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -54,12 +54,10 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
         ConfigError: a metric of the user's own fails.
     """
-    with freed_kept():
-        table = read_predictions(request.predictions.file, request.columns, group=request.group)
-        result = results(table, request, monitor)
-        if (rows := sample_of(table)) is not None:
-            result["sample_of"] = rows
-        del table  # before memory is given back
+    table = read_predictions(request.predictions.file, request.columns, group=request.group)
+    result = results(table, request, monitor)
+    if (rows := sample_of(table)) is not None:
+        result["sample_of"] = rows
     (out / METRICS).write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return result
 

@@ -28,7 +28,7 @@ from headway.evaluation.results.slice_losses import Cut, LossBySlice, Means
 from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
-from headway.process_tuning import in_threads
+from headway.process import in_threads
 
 MOST_COLUMNS, MOST_PAIRED, BINS = 20, 6, 5
 """So many columns are looked at, so many of them in pairs, and numbers in so many bins."""

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from headway.errors import DataError
 from headway.process import Scratch
-from headway.process_tuning import give_back
 from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.columnar import Way, first_rows, leaves, not_whole, pick, runs
@@ -51,8 +50,6 @@ class ParquetSource:
             most = rows_of_range(FORMATS["parquet"].range_size, columns, sum(rows))
             for start, end, in_range in runs(rows, most):
                 ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": in_range}))
-            if columns >= WIDE:
-                give_back()  # what the footer took: workers read it in threads of their own
         return ranges
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from beam_jobs.runners.beam_import import load_beam, silenced
+from beam_jobs.runners.beam_import import silenced
 
 PROGRAM = """
 import logging, threading
@@ -27,28 +27,6 @@ assert len(heard) > 10 and set(heard) == {"mine"}, set(heard)
 def test_lines_of_others_are_heard_while_beam_is_imported_and_none_of_beams():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_pipeline_imports_no_ipython_to_find_out_that_it_is_not_in_one():
-    program = """
-import sys
-from beam_jobs.runners import beam_import, config
-beam = beam_import.load_beam()
-before = {*sys.modules}
-with config.make_pipeline(config.RunnerConfig()) as pipeline:
-    pipeline | beam.Create([1])
-print("IPython" in sys.modules, "apache_beam.runners.portability.fn_api_runner" in before)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False True\n"
-
-
-def test_the_end_of_a_bundle_waits_milliseconds_for_beams_sampler():
-    load_beam()
-    from apache_beam.runners.worker import bundle_processor
-    from apache_beam.utils.counters import CounterFactory
-
-    assert bundle_processor.statesampler.StateSampler("stage", CounterFactory()).sampling_period_ms <= 10
 
 
 def test_beam_speaks_again_when_the_last_of_several_jobs_has_ended():

@@ -1,18 +1,15 @@
 """Which runner a pipeline gets, and that Beam stays out of the way until then."""
 
-import contextlib
 import subprocess
 import sys
 
-import pyarrow as pa
 import pytest
 
 from beam_jobs.runners import config
 from beam_jobs.runners.config import RunnerConfig, make_pipeline
-from beam_jobs.runners.watch import worker_threads
 from headway.config import load
 from headway.errors import ConfigError
-from headway.process_tuning import cores
+from headway.process import cores
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -94,13 +91,3 @@ assert logging.root.manager.disable == 0
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "")
-
-
-def test_pipelines_that_overlap_leave_the_process_as_it_was():
-    before = pa.cpu_count(), sys.getswitchinterval()
-    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        first.enter_context(worker_threads())
-        second.enter_context(worker_threads())
-        first.close()
-        assert pa.cpu_count() == 1
-    assert (pa.cpu_count(), sys.getswitchinterval()) == before

@@ -1,4 +1,4 @@
-"""What a run imports before it has looked at the data, and what it lets Beam, Arrow and the TensorFlow process leave out."""
+"""What a run imports before it has looked at the data."""
 
 import pytest
 
@@ -6,26 +6,6 @@ from flows.cli.app import main
 from tfcore.runtime.tensorflow_process import Child
 
 PIPELINE = "name: toy\nsource: {format: csv, path: a.csv}\nlabel: y\n"
-
-
-@pytest.mark.parametrize(("more", "lean"), [("", True), ('evaluation: {metrics: {"judge:cost": lower}}\n', False)])
-def test_beam_and_arrow_are_whole_where_a_file_of_the_users_may_need_data_frames(more, lean, tmp_path, monkeypatch):
-    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
-    (tmp_path / "judge.py").write_text("def cost(label, prediction):\n    return 0.0\n")
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE + more)
-    said = []
-
-    class Began(BaseException): ...
-
-    def begin():
-        raise Began
-
-    monkeypatch.setattr("flows.execution.run.leave_out_optional", lambda: said.append("lean"))
-    monkeypatch.setattr("flows.execution.run.begin_import", begin)
-    monkeypatch.setattr("flows.execution.run.Child", lambda **kinds: said.append(kinds["lean"]) or Child(**kinds))
-    with pytest.raises(Began):
-        main(["run", str(tmp_path)])
-    assert said == [lean, *(["lean"] if lean else [])]
 
 
 @pytest.mark.parametrize(("options", "begins"), [([], ["Beam", "TensorFlow"]), (["--to", "ingest"], ["Beam"])])

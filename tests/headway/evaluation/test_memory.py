@@ -34,7 +34,7 @@ def models(tmp_path):
 
 
 def test_measuring_holds_few_numbers_of_each_row(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("headway.process_tuning.cores", lambda: 1)
+    monkeypatch.setattr("headway.process.cores", lambda: 1)
     request = MeasureRequest(
         task="binary",
         predictions=models["candidate"],

@@ -16,7 +16,7 @@ from tfcore.models.config import ModelConfig
 
 LOADS = """
 import os, sys
-import tensorflow  # once for all, and with it keras: what tfcore does before that is in tests/headway/test_process_tuning.py
+import tensorflow  # once for all, and with it keras
 for imports in sys.argv[2:]:
     if not os.fork():
         exec(imports)
@@ -39,8 +39,8 @@ def model(tmp_path):
 
 
 @pytest.mark.long
-def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcore(model, tmp_path):
-    orders = "import keras; import tfcore", "import tfcore; from keras import saving; import keras"
+def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcores_models(model, tmp_path):
+    orders = "import keras; import tfcore.models.build", "import tfcore.models.build; import keras"
     model.save(tmp_path / "model.keras")
     command = [sys.executable, "-c", LOADS, str(tmp_path / "model.keras"), *orders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

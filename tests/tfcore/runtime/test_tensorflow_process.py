@@ -42,10 +42,6 @@ def echo(request: Request, out: Path, monitor: Monitor, *, extra: int = 0, folde
 def untyped(request, out, monitor):
     return {"request": request}
 
-def arrow(request, out, monitor):
-    import pyarrow as pa
-    return {"rows": len(pa.array([1.5], from_pandas=True)), "pandas": "pandas" in sys.modules}
-
 def data_error(request: Request, out, monitor):
     raise DataError("record 7 is cut off", where="train-0.tfrecord", fix="run headway verify")
 
@@ -295,12 +291,6 @@ def test_a_child_that_is_not_called_is_let_go_at_once_while_it_imports(stages):
         pid, began = child.pid, time.monotonic()
     assert time.monotonic() - began < 4.0, "it gets five seconds where it works"
     assert gone(pid)
-
-
-@pytest.mark.parametrize("lean", [False, True])
-def test_a_process_without_a_file_of_the_users_makes_arrays_without_pandas(lean, stages, tmp_path):
-    with Child(preload=(), environment=stages, lean=lean) as child:
-        assert child.call("my_stages:arrow", {}, tmp_path) == {"rows": 1, "pandas": not lean}
 
 
 def test_a_module_that_cannot_be_imported_is_reported_at_the_first_call(stages, tmp_path):

@@ -31,8 +31,8 @@ COLUMNS = (
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from headway.process_tuning import uncollected
-with uncollected(keep=True):
+from headway.process import uncollected
+with uncollected():
     from headway.monitor import Monitor
     from headway.process import own
     from tfcore.train.request import TrainRequest

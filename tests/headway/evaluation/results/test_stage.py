@@ -145,7 +145,7 @@ def test_baselines_of_other_rows_are_refused(measured):
 @pytest.mark.parametrize("threads", [2, 5])
 def test_the_result_is_the_same_in_any_number_of_threads(measured, monkeypatch, threads):
     def run(cores):
-        monkeypatch.setattr("headway.process_tuning.cores", lambda: cores)
+        monkeypatch.setattr("headway.process.cores", lambda: cores)
         return measured(
             slices=("carrier", "carrier x distance: 3"),
             searched=("carrier", "distance: 5", "user: 4"),
@@ -163,7 +163,7 @@ def test_a_metric_of_the_users_own_runs_in_one_thread(measured, tmp_path, monkey
     own = "import threading\n\nSEEN = set()\n\n\n"
     own += "def only(label, prediction, columns):\n    SEEN.add(threading.get_ident())\n    return len(SEEN)\n"
     (tmp_path / "own.py").write_text(own)
-    monkeypatch.setattr("headway.process_tuning.cores", lambda: 4)
+    monkeypatch.setattr("headway.process.cores", lambda: 4)
     spec = {"name": "own:only", "file": tmp_path / "own.py"}
     result = measured(slices=("carrier",), metrics=(spec,), baselines={"linear": measured.folder / "linear.parquet"})
     assert [facts["own:only"] for facts in result["by_slice"]["carrier"].values()] == [1, 1, 1]
