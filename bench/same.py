@@ -46,6 +46,8 @@ BAD_USAGE, NOT_PROMOTED = 2, 4
 
 EXACT, CLOSE = 1e-9, 1e-5
 """The same values may be added in another order; predictions, and the metrics of them, pass through TensorFlow."""
+TOLD = 20
+"""Differences of one aspect that are told with an example; another split, say, changes nearly every statistic."""
 KNOWN_AS = ("split", "id", "path", "source_file", "source_row", "file", "row")
 """Columns that say which row it is, where a table has them: of export-rows, of predict, of quarantine."""
 
@@ -332,7 +334,9 @@ def report(differences: dict[str, dict[str, list[Difference]]]) -> str:
             all_of_it = found.get(aspect)
             more = f"; {len(all_of_it) - 1} more" if all_of_it and len(all_of_it) > 1 else ""
             cells[-1].append("-" if all_of_it is None else all_of_it[0].what + more if all_of_it else "same")
-            lines += [f"{name}, {aspect}: {'; '.join(filter(None, one))}" for one in all_of_it or []]
+            lines += [f"{name}, {aspect}: {'; '.join(filter(None, one))}" for one in (all_of_it or [])[:TOLD]]
+            if all_of_it and len(all_of_it) > TOLD:
+                lines.append(f"{name}, {aspect}: {len(all_of_it) - TOLD} more")
     widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
     cells.insert(1, ["-" * width for width in widths])
     table = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]

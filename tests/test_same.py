@@ -155,6 +155,13 @@ def test_what_is_equal_within_the_tolerance_or_absent_on_both_sides_is_the_same(
     assert same.equal([1, nan], [1, nan], 0.0) and not same.equal(nan, 1.0, 0.0) and not same.equal(True, 1, 0.0)
 
 
+def test_of_many_differences_the_first_are_told_and_the_others_counted(same):
+    many = [same.Difference(f"train[x{number}].mean") for number in range(100)]
+    table = same.report({"one": {"statistics": many}})
+    assert "train[x0].mean; 99 more" in table and "train[x19].mean\n" in table and "train[x20].mean" not in table
+    assert table.endswith("one, statistics: 80 more")
+
+
 def test_a_pipeline_that_fails_is_told_with_its_message(same):
     table = same.report({"one": same.compare({"error": "headway run ended with 3\nno such file"}, result())})
     row = table.splitlines()[2]
