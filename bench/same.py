@@ -126,7 +126,7 @@ def different_splits(old: pa.Table, new: pa.Table) -> list[Difference]:
 
 
 def different_values(old: Any, new: Any, tolerance: float = EXACT) -> list[Difference]:
-    """Leaves of two JSON values that differ; one that is null or empty is as one that is not there."""
+    """Leaves of two JSON values that differ; one that is null, false or empty is as one that is not there."""
     before, after = dict(leaves(old)), dict(leaves(new))
     found = []
     for path in before | after:
@@ -169,7 +169,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for number, item in enumerate(value):
             name = item.get("column", item.get("name", number))
             yield from leaves(item, f"{path}[{name.get('name', number) if isinstance(name, dict) else name}]")
-    elif value not in (None, [], ""):
+    elif value is not False and value not in (None, [], ""):
         yield path, value
 
 

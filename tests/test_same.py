@@ -144,11 +144,12 @@ def test_a_planted_change_is_found_where_it_is_and_nowhere_else(same, plant, asp
 def test_what_is_equal_within_the_tolerance_or_absent_on_both_sides_is_the_same(same):
     assert not any(same.compare(result(), result()).values())
     new = result()
-    new["statistics"]["train"][0] |= {"mean": 1.5 * (1 + 1e-12), "new_and_empty": []}
+    new["statistics"]["train"][0] |= {"mean": 1.5 * (1 + 1e-12), "new_and_empty": [], "new_and_false": False}
     new["predictions"][1] = pa.table({"p": [0.500009]})
     new["metrics"]["metrics"]["auc"] = 0.750004
     assert not any(same.compare(result(), new).values())
     assert same.different_values({"mean": 1.5}, {"mean": 1.5000001}), "statistics are of the same values"
+    assert same.different_values({"raw": True}, {"raw": False}) and same.different_values({"zeros": 0}, {})
     nan = float("nan")
     alike = pa.table({"id": [1, 1], "x": [1, 2]})
     assert same.different_rows(alike, changed(alike, "x", [1, 3])), "the second row with this id"
