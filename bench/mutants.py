@@ -66,7 +66,6 @@ BEYOND = r"([\w.]*\.)?(kill|killpg|rmtree|remove|unlink|sleep)"
 """Calls that stay as they are: of words for people and types; where a fault would reach beyond the copy, or only take time."""
 PLUGIN = """
 import contextlib, resource, sys
-
 def pytest_configure():
     for limit, most in ((resource.RLIMIT_DATA, 8 << 30), (resource.RLIMIT_FSIZE, 4 << 30)):  # of what grows without end
         with contextlib.suppress(ValueError, OSError):
@@ -247,15 +246,15 @@ class Copy:
             stale.unlink()
 
     def fails(self, area: str, module: str = "", *, limit: float = 3600, runner: Sequence[str] = ()) -> str | None:
-        """Run an area's tests until one fails that fails again alone: its name, or None."""
+        """Run an area's tests until one fails that fails again, alone: its name, or None."""
         named, imported = f"test_{Path(module).stem}.py", module.removesuffix(".py").replace("/", ".")
         tests = files(self.root, AREAS[area][1], "test_*.py")
         tests.sort(key=lambda path: (path.name != named, imported not in path.read_text(encoding="utf-8")))
-        left_out: list[str] = []
-        while failed := self._pytest([*map(str, tests), *left_out], limit, runner):
-            if "::" not in failed or self._pytest([failed], limit, runner):
+        every = [*map(str, tests)]
+        while failed := self._pytest(every, limit, runner):  # or ended by a signal of somebody else's
+            if failed == "the time limit" or self._pytest([failed] if "::" in failed else every, limit, runner):
                 return failed
-            left_out += ["--deselect", failed]
+            every += ["--deselect", failed]
         return None
 
     def _pytest(self, tests: Sequence[str], limit: float, runner: Sequence[str]) -> str | None:
@@ -276,7 +275,7 @@ class Copy:
         shutil.rmtree(temporary, ignore_errors=True)
         if code in INVALID:
             raise RuntimeError(f"{INVALID[code]}: {said[-2000:]}")
-        failed = [*re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE), said[-2000:]]
+        failed = [*re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE), f"{said[-2000:]} (exit {code})"]
         return {0: None, -signal.SIGKILL: "the time limit"}.get(code, failed[0])
 
 
