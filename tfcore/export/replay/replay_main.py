@@ -48,8 +48,9 @@ from typing import Any
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
 
 if __name__ == "__main__":
-    for _name in FOREIGN:
-        sys.modules[_name] = None  # type: ignore[assignment]  # importing one fails: TensorFlow takes Keras along when it is there
+    # importing one fails; TensorFlow takes Keras along where it is there, and has done so where this process is a fork
+    for _name in {*FOREIGN, *(name for name in sys.modules if name.split(".")[0] in FOREIGN)}:
+        sys.modules[_name] = None  # type: ignore[assignment]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the bound holds on a CPU; an accelerator rounds otherwise
     gc.disable()  # it would look for seconds through what an import and a loaded model are made of, and find nothing
