@@ -57,7 +57,7 @@ columns:
   origin: vocabulary
 split: {mode: time}
 model: {hidden: [32, 16], embedding: 4}
-training: {steps: 500, batch_size: 256, learning_rate: {name: cosine, initial: 0.005, warmup_steps: 50}}
+training: {steps: 500, batch_size: 256, learning_rate: {name: cosine, settings: {initial: 0.005, warmup_steps: 50}}}
 evaluation: {slices: [origin, {dep_delay: 4}]}
 store: STORE
 """

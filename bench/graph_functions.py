@@ -110,25 +110,25 @@ def tf_function(rounds: int) -> None:
 
 
 def runtime_data(rounds: int) -> None:
-    x, knob = tf.ones([256, 50]), tf.Variable(0.9)
+    x, held = tf.ones([256, 50]), tf.Variable(0.9)
     by_argument = tf.function(layers)
-    by_variable = tf.function(lambda x: layers(x, knob))
+    by_variable = tf.function(lambda x: layers(x, held))
     by_python = tf.function(layers)
     values: Iterator[float] = (i / 1e6 for i in itertools.count(1))
 
     def assigned() -> None:
-        knob.assign(next(values))
+        held.assign(next(values))
         by_variable(x)
 
-    names = [f"knob_{i}" for i in range(12)]
+    names = [f"number_{i}" for i in range(12)]
     specs = {name: tf.TensorSpec([], tf.float32) for name in names}
-    many = GraphFunction(lambda knobs: layers(x, tf.add_n(list(knobs.values()))), {"knobs": specs})
+    many = GraphFunction(lambda numbers: layers(x, tf.add_n(list(numbers.values()))), {"numbers": specs})
     cases = {
-        "the same value each time, as a tensor": lambda: by_argument(x, knob),
+        "the same value each time, as a tensor": lambda: by_argument(x, held),
         "a new one as an argument": lambda: by_argument(x, tf.constant(next(values))),
         "a new one assigned to a variable": assigned,
         "twelve new ones, as arguments of a graph_function": lambda: many(
-            knobs={name: np.float32(next(values)) for name in names}
+            numbers={name: np.float32(next(values)) for name in names}
         ),
     }
     found = best(cases, 200, rounds)

@@ -167,7 +167,7 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     request = TrainRequest(
         examples=[{"path": folder, "split": "train", "result": manifest.result["result"]}],
         transform=manifest.result["transform"],
-        training=TrainingConfig(epochs=1, batch_size=256, steps_per_call=8),
+        training=TrainingConfig(epochs=1, batch_size=256),
     )
     monitor = FirstStep()
     began = time.perf_counter()

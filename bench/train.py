@@ -5,8 +5,8 @@
     python bench/train.py --auc               # AUC on flights against a plain fit, three seeds each
 
 All train embeddings of 8 and layers of 100-70-50-25 with Adam. `loop`, `fit` (Keras' default), `fast` (its fastest: 32
-steps a call, XLA) and `full` are fed from memory. `full` is the loop as a training runs it: knobs turned by hand between
-calls, a RetraceGuard, the recorder's metrics and TensorBoard summaries. `limit` is the matrix products of a step alone,
+steps a call, XLA) and `full` are fed from memory. `full` is the loop as a training runs it: a schedule, a
+RetraceGuard, the recorder's metrics and TensorBoard summaries. `limit` is the matrix products of a step alone,
 forward and backward, over the same stacks in one tf.function. `road` reads row groups, transforms, shuffles and trains;
 `naive` is TFRecordDataset.map(parse_single_example).shuffle.batch and model.fit on classic Examples of the same rows.
 With --auc both sides have the same features, model and number of steps; required are means within 0.002.
@@ -64,7 +64,7 @@ TITLES = {
     "fast": "model.fit(steps_per_execution=32, jit_compile=True)",
     "limit": "the step's matrix products alone",
     "loop": "Headway's loop, fed from memory",
-    "full": "the same with knobs turned, guard, metrics and summaries",
+    "full": "the same with a schedule, guard, metrics and summaries",
     "naive": "TFRecordDataset.map(parse_single_example).shuffle.batch + model.fit",
     "road": "Headway's reader and loop",
 }
@@ -270,10 +270,10 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
 
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
-    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.session import STEPS_PER_CALL
     from tfcore.train.training_data import STACK_ROWS
 
-    return max(1, min(TrainingConfig().steps_per_call, STACK_ROWS // batch))
+    return max(1, min(STEPS_PER_CALL, STACK_ROWS // batch))
 
 
 def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
@@ -336,28 +336,22 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
     from tfcore.runtime.devices import prepare
     from tfcore.train.callbacks.history import Recorder
     from tfcore.train.callbacks.summaries import Summaries
-    from tfcore.train.settings.control_file import ControlFile
-    from tfcore.train.settings.knob_values import Knobs
-    from tfcore.train.settings.schedule import ConstantRate, CosineRate
+    from tfcore.train.settings.schedule import Schedule
     from tfcore.train.steps.loop import PeriodicAction, run
+    from tfcore.train.steps.step_values import StepValues
 
-    prepare(None)
+    prepare()
     total, stack = 1 << 24, stack_of(batch)
-    # those that a training turns most; the schedule gives every step a rate of its own
-    schedules = {"learning_rate": CosineRate(name="cosine", initial=RATE), "clip_norm": ConstantRate(initial=1e3)}
-    knobs = Knobs(schedules, total)
-    learner = _learner(data, training_data(data, batch).specs(stack), knobs=list(schedules), ending=True)
+    # every step has a rate of its own
+    values = StepValues({"learning_rate": Schedule(name="cosine", settings={"initial": RATE})}, total)
+    learner = _learner(data, training_data(data, batch).specs(stack), full=True)
     memory, guard = stacks_in_memory(data, batch), RetraceGuard(learner)
-    recorder = Recorder(total=total, batch=batch, monitor=Monitor(), non_finite_limit=10)
+    recorder = Recorder(total=total, batch=batch, monitor=Monitor())
     began, last, first = 0.0, 0, 17 * stack  # the first summary costs what none after it does
     windows = Windows()
 
     with tempfile.TemporaryDirectory() as folder:
-        control, summaries = ControlFile(Path(folder) / "knobs.json"), Summaries(Path(folder) / "summaries")
-
-        def values(step: int, count: int) -> dict[str, Any]:
-            knobs.change(step, control.news() or {})
-            return knobs.values(step, count)
+        summaries = Summaries(Path(folder) / "summaries")
 
         def report(step: int, outcome: Any) -> None:
             nonlocal began, last, windows
@@ -370,19 +364,16 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
             last = step
 
         def point(step: int) -> None:
-            values = {"loss": recorder.loss(), **knobs.at(step)}
-            recorder.point(step, **values)
-            summaries.recorded(SimpleNamespace(step=step), values)
-
-        def turn(step: int) -> None:
-            control.write({"clip_norm": 1e3 + step})
+            figures = {"loss": recorder.loss(), **values.at(step)}
+            recorder.point(step, **figures)
+            summaries.recorded(SimpleNamespace(step=step), figures)
 
         def over() -> bool:
             return windows.best > 0 and time.perf_counter() - began >= seconds
 
-        every = [PeriodicAction(16 * stack, point), PeriodicAction(64 * stack, turn)]
+        every = [PeriodicAction(16 * stack, point)]
         batches = lambda step: itertools.cycle(memory)  # noqa: E731
-        run(learner, batches, start=0, total=total, knobs=values, every=every, report=report, cancelled=over)
+        run(learner, batches, start=0, total=total, values=values, every=every, report=report, cancelled=over)
         summaries.close()
     return windows.best
 
@@ -407,15 +398,15 @@ def fit_case(data: Data, batch: int, seconds: float, **options: Any) -> float:
     return measure_calls(call, seconds)
 
 
-def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: bool = False) -> Any:
+def _learner(data: Data, specs: Any, *, full: bool = False) -> Any:
     import tensorflow as tf
 
-    from tfcore.graph.knobs import KnobVariables
     from tfcore.models import build
     from tfcore.models.config import ModelConfig
     from tfcore.train.settings.config import OptimizerConfig
     from tfcore.train.steps.learner import Learner
-    from tfcore.train.steps.stop_condition import StopCondition
+    from tfcore.train.steps.stop_condition import LIMIT, StopCondition
+    from tfcore.train.steps.train_step import StepConfig
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
     model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
@@ -425,18 +416,18 @@ def _learner(data: Data, specs: Any, *, knobs: list[str] | None = None, ending: 
         step=step,
         specs=specs,
         optimizer=OptimizerConfig(),
-        knobs=KnobVariables(knobs or ["learning_rate"]),
-        ending=StopCondition(non_finite_limit=10) if ending else None,
+        config=StepConfig(clip_norm=1e3 if full else None),
+        ending=StopCondition(LIMIT) if full else None,
         jit="auto",
         log=print,
     )
 
 
 def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
-    knobs = {"learning_rate": np.full(learner.stack, RATE, np.float32)}
+    values = {"learning_rate": np.full(learner.stack, RATE, np.float32)}
 
     def call() -> int:
-        learner.run(next(stacks), first=0, steps=learner.stack, knobs=knobs)
+        learner.run(next(stacks), first=0, steps=learner.stack, values=values)
         return learner.stack
 
     return call

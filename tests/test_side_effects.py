@@ -55,7 +55,7 @@ for name in names:
     gone = [other for other in ("headway", "tfcore", "flows", "keras") if sys.modules.get(other) is None]
     assert not gone, f"{name} takes {gone} out of sys.modules"
 from tfcore.runtime.devices import prepare
-prepare(1)
+prepare()
 with importlib.import_module("tfcore.runtime.tf_import").startup():
     pass
 import pyarrow as pa, tempfile

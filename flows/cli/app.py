@@ -52,7 +52,6 @@ COMMANDS = {
         "quarantine": "data: show the rows that the latest run rejected, and why",
         "export-rows": "data: write the rows of a window for other tools: Parquet or CSV with split, label and prediction, or "
         "classic tf.Examples",
-        "knobs": "knobs: show the settings that can be changed while a training runs; NAME=VALUE changes one",
     },
     "Maintain": {
         "verify": "store: read every byte of the store and compare checksums",

@@ -96,20 +96,15 @@ def _shown(store: Store, record: RunRecord) -> Iterator[str]:
 
 
 def _training_sentences(result: dict[str, Any]) -> list[str]:
-    """Return a training's start, early stop, loss scale and the like as lines of text."""
+    """Return a training's start and loss scale as lines of text."""
     lines = []
     if begun := result.get("warm_start"):
         lines.append(begun["says"])
-    if result.get("stopped") == "loss":
-        lines.append(f"stopped at step {result['steps']:,}: the training loss had fallen to training.stop_at_loss")
     if scale := result.get("loss_scale"):
         lines.append(
             f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
             "find it"
         )
-    for checkpoint in result.get("best_checkpoints", []):
-        loss = checkpoint["holdout_loss"]
-        lines.append(f"kept step {checkpoint['step']:,}: loss on the holdout {loss:.6g}, {checkpoint['weights']}")
     return lines
 
 

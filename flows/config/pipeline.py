@@ -299,11 +299,6 @@ class LoadedPipeline(Frozen):
         return open_store(where if "://" in where else self.folder / where)
 
     @property
-    def control_file(self) -> Path:
-        """The local file from which a running training of this pipeline reads knobs set by hand."""
-        return self.open_store().checkpoints.parent / "control" / f"{self.pipeline.name}.json"
-
-    @property
     def user_files(self) -> dict[str, Path]:
         """The user's Python files beside the pipeline, by what points at each: `model.name: module:function`."""
         pipeline = self.pipeline

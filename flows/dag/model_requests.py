@@ -45,8 +45,6 @@ def train_request(data: Data, seed: int) -> tuple[TrainRequest, Parent | None, l
         module=files.get("model.name"),
         preprocess=files.get("preprocess"),
         loss=files.get("training.loss"),
-        # a study's trials are compared in its table, and nobody turns their knobs
-        control=None if trial else run_spec.loaded.control_file,
     )
     parent, note = parent_of(run_spec, request, evaluation=window.parts["eval"], split=window.split_digest)
     if parent is not None:

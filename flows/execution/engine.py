@@ -151,7 +151,7 @@ class Engine:
             child = self.child if stage.tensorflow else None
             kept = stage.kept()
             if kept is not None:
-                stack.enter_context(self.store.checkpointing(kept.folder.name, keep_best=kept.keep_best))
+                stack.enter_context(self.store.checkpointing(kept.name))
             settings = self._runtime.get(stage.name, {})
             if stage.delivers and self.store.objects.remote:
                 settings = settings | {"places": [staging.place for staging in stagings]}
@@ -168,7 +168,7 @@ class Engine:
                 for staging, result, n in zip(stagings, results, rows, strict=True)
             ]
         if kept is not None:  # the output is in the store: nothing resumes from what was kept any more
-            self.store.discard(kept.folder)
+            self.store.discard(kept)
         return manifests
 
 

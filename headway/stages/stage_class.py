@@ -43,14 +43,6 @@ class Key:
         self.place, self.of, self.always, self.spread = place, of, always, spread
 
 
-class Kept(Frozen):
-    """What a stage keeps while it runs, so that one that was killed goes on from there."""
-
-    folder: Path
-    keep_best: int = 0
-    """So many of the best by their measure are kept beside the newest."""
-
-
 class Stage(Frozen, Generic[Answer]):
     """One unit of work: its inputs and its config are fields."""
 
@@ -119,8 +111,8 @@ class Stage(Frozen, Generic[Answer]):
         """The bytes that it reads from outside of the store, by which stages are run as one or in turn."""
         return 0
 
-    def kept(self) -> Kept | None:
-        """What it keeps while it runs; None: it begins anew."""
+    def kept(self) -> Path | None:
+        """The folder of what it keeps while it runs, so that one that was killed goes on from there; None: it begins anew."""
         return None
 
 

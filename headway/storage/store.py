@@ -314,13 +314,12 @@ class Store:
         return Lock(self.objects, f"locks/{name}.json", facts=facts, once=once, on_taken=self.refresh)
 
     @contextlib.contextmanager
-    def checkpointing(self, fingerprint: str, *, keep_best: int = 0) -> Iterator[None]:
-        """The context of a training that writes to and resumes from checkpoints/<fingerprint>/, the newest and so many
-        best."""
+    def checkpointing(self, fingerprint: str) -> Iterator[None]:
+        """The context of a training that writes to and resumes from checkpoints/<fingerprint>/."""
         if self._copy is None:
             yield
         else:
-            with self._copy.checkpointing(self.checkpoints / fingerprint, keep_best):
+            with self._copy.checkpointing(self.checkpoints / fingerprint):
                 yield
 
     @contextlib.contextmanager

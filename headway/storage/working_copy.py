@@ -9,9 +9,8 @@ with copy.checkpointing(folder, 3):      # a training here, which another machin
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from headway.errors import StoreError
@@ -106,9 +105,9 @@ class WorkingCopy:
         remove(old)
 
     @contextlib.contextmanager
-    def checkpointing(self, folder: Path, keep_best: int) -> Iterator[None]:
+    def checkpointing(self, folder: Path) -> Iterator[None]:
         """As `Store.checkpointing`."""
-        self._get_checkpoints(folder, keep_best)
+        self._get_newest(folder)
         stop = threading.Event()
 
         def put() -> None:
@@ -137,34 +136,18 @@ class WorkingCopy:
                 if step.name.isdigit() and done not in listing:
                     self.bucket.publish_plain(step, self._key(step))
 
-    def _get_checkpoints(self, folder: Path, keep_best: int) -> None:
-        """Fetch the newest whole checkpoint and the best ones unless they are here; the training checks their crc32c
-        itself."""
+    def _get_newest(self, folder: Path) -> None:
+        """Fetch the newest whole checkpoint unless it is here; the training checks its crc32c itself."""
         key = self._key(folder)
         listing = self.bucket.listing(key)
         whole = [name.split("/")[-2] for name in listing if name.endswith("/" + LAST[1])]
-        steps = sorted(int(step) for step in whole if step.isdigit())
-        needed = {*steps[-1:], *self._best(key, steps, keep_best)}
-        missing = [step for step in needed if not (folder / str(step)).is_dir()]
-        temporaries = {step: self.staging / mark(f"get-{step}") for step in missing}
+        newest = max((int(step) for step in whole if step.isdigit()), default=None)
+        if newest is None or (folder / str(newest)).is_dir():
+            return
+        temporary, inside = self.staging / mark(f"get-{newest}"), f"{key}/{newest}/"
 
-        def fetch(item: tuple[int, str]) -> None:
-            step, name = item
-            self.bucket.copy(name, temporaries[step] / name.removeprefix(f"{key}/{step}/"))
+        def fetch(name: str) -> None:
+            self.bucket.copy(name, temporary / name.removeprefix(inside))
 
-        each(fetch, [(step, name) for step in missing for name in listing if name.startswith(f"{key}/{step}/")])
-        for step, temporary in temporaries.items():
-            self.swap(temporary, folder / str(step))
-
-    def _best(self, key: str, steps: Sequence[int], most: int) -> list[int]:
-        """The steps of the lowest losses. The disk may hold more checkpoints than the training keeps; the best ones are
-        kept."""
-
-        def loss(step: int) -> tuple[float, int] | None:
-            try:
-                return float(json.loads(self.bucket.read(f"{key}/{step}/{LAST[1]}") or b"")["loss"]), step
-            except (ValueError, KeyError, TypeError):  # none was looked at there, or it is torn
-                return None
-
-        losses = [pair for pair in each(loss, steps) if pair is not None] if most else []
-        return [step for _, step in sorted(losses)[:most]]
+        each(fetch, [name for name in listing if name.startswith(inside)])
+        self.swap(temporary, folder / str(newest))

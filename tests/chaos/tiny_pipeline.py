@@ -35,7 +35,6 @@ model: {{hidden: [4]}}
 training:
   steps: {STEPS}
   batch_size: 32
-  steps_per_call: 2
   checkpoint_every_steps: {CHECKPOINT_EVERY}
   jit: off
   loss: "pace:loss"

@@ -161,7 +161,7 @@ def base(flights, made_once):
         left_out = shutil.ignore_patterns("data", "store", "generated")
         shutil.copytree(ROOT / "examples", folder / "clone" / "examples", ignore=left_out)
         config = yaml.safe_load((example / "pipeline.yaml").read_text())
-        config["training"] = {"steps": 60, "batch_size": 128, "learning_rate": 0.01, "steps_per_call": 20}
+        config["training"] = {"steps": 60, "batch_size": 128, "learning_rate": 0.01}
         config["gate"] = {
             "thresholds": {"auc": {"min": 0.5}},
             "tolerance": {"auc": 0.5, "loss": 0.5},

@@ -8,7 +8,7 @@ label: y
 columns: {{id: {{role: key}}, x: standardize, c: vocabulary}}
 split: {{mode: time}}
 model: {{hidden: [4]}}
-training: {{steps: 24, batch_size: 64, steps_per_call: 8, learning_rate: 0.01}}
+training: {{steps: 24, batch_size: 64, learning_rate: 0.01}}
 evaluation: {{slices: []}}
 gate: {{baseline: false, tolerance: {TOLERANCE}}}
 arrival: {{quiet_minutes: 0}}

@@ -29,7 +29,7 @@ label: y
 columns: {id: {role: key}, x: standardize, c: vocabulary}
 split: {mode: time}
 model: {hidden: [4]}
-training: {steps: 16, batch_size: 64, steps_per_call: 8}
+training: {steps: 16, batch_size: 64}
 gate: {baseline: false}
 schedule: "0 5 2 * *"
 alarms: {notify: custom-webhook/ops, when: [failed]}

@@ -13,7 +13,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import TransformParameters
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("forked")]
-QUICK = {"steps": 40, "jit": "off", "steps_per_call": 10, "summaries": False}
+QUICK = {"steps": 40, "jit": "off", "summaries": False}
 
 
 def made(rows=400, seed=0):
@@ -77,7 +77,7 @@ def test_stacked_finds_an_interaction_and_of_noise_learns_next_to_nothing():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(900, 4)).astype(np.float32)
     product, noise = x[:, 0] * x[:, 1], rng.normal(size=900)
-    training = {"steps": 400, "jit": "off", "learning_rate": {"name": "cosine", "initial": 0.005}}
+    training = {"steps": 400, "jit": "off", "learning_rate": {"name": "cosine", "settings": {"initial": 0.005}}}
 
     def r2(label):
         rows = {f"x{place}": x[:, place] for place in range(4)} | {"y": label.astype(np.float32)}
@@ -109,7 +109,7 @@ def test_what_stacked_knows_of_people_does_not_count_where_the_split_keeps_peopl
     rows = {f"x{place}": x[:, place].astype(np.float32) for place in range(4)} | {"who": who, "y": label.astype("f")}
     keys = {
         "model": {"name": "stacked", "hidden": [16]},
-        "training": {"steps": 200, "jit": "off", "learning_rate": {"name": "cosine", "initial": 0.005}},
+        "training": {"steps": 200, "jit": "off", "learning_rate": {"name": "cosine", "settings": {"initial": 0.005}}},
         "columns": {"who": {"role": "key"}, "*": "auto"},
         "split": {"key": "who"},
     }

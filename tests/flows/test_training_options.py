@@ -7,10 +7,12 @@ import pytest
 OPTIONS = {
     "training.precision": "float16",
     "training.micro_batches": "2",
-    "training.keep_best": "2",
     "training.early_stopping": "{every_steps: 20, patience: 9}",
-    "training.stop_at_loss": "0.6",
-    "training.steps": "400",
+    "training.optimizer": "{name: adamw, settings: {weight_decay: 0.01}}",
+    "training.learning_rate": "cosine",
+    "training.schedules": "{label_smoothing: 0.05, temperature: {name: PolynomialDecay, settings: "
+    "{initial_learning_rate: 2.0, decay_steps: 100, end_learning_rate: 1.0}}}",
+    "training.steps": "200",
 }
 
 
@@ -22,13 +24,7 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed,
     assert record["state"] == "promoted" and record["verdict"]["promote"], record.get("verdict")
     assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
     shown = typed("show", project, check=0).stdout
-    assert "the training loss had fallen to training.stop_at_loss" in shown
     assert "the loss scale ended at" in shown
-    assert shown.count("loss on the holdout") == 2
-    (folder,) = {line.strip() for line in shown.splitlines() if "/stages/train/" in line}
-    kept = [line.split()[-1] for line in shown.splitlines() if "loss on the holdout" in line]
-    for weights in kept:
-        assert (project / folder / f"{weights}.index").exists(), weights
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_a_gpu_trains_the_model_that_a_cpu_trains(examples, tmp_path, jit):
 @pytest.mark.parametrize("jit", ["off", "on"])
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_a_stopped_training_ends_at_the_bits_of_one_that_was_not(examples, tmp_path, jit, precision):
-    settings = {"jit": jit, "precision": precision, "steps_per_call": 8}
+    settings = {"jit": jit, "precision": precision}
     train(request(examples, **settings), tmp_path / "whole", Lines())
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Cancelled):
         patch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)

@@ -57,7 +57,7 @@ def importance(
         StoreError: the model's files are missing or of another model.
     """
     with staged(remote, monitor) as stager:
-        prepare(None)
+        prepare()
         shards = shards_of(request.examples, stager)
         shards.ahead()
         if not shards.total:

@@ -61,8 +61,6 @@ PREDICTION = "prediction"
 BASELINES = (NAME, *ITEM_BASELINES)
 EXPECTED_ROWS = 2000
 PARQUET_ROWS = 131_072
-MOST_REFUSED = 100
-"""Images that TensorFlow refuses, of all rows evaluated; they count for nothing."""
 
 
 def predict(
@@ -95,7 +93,7 @@ def _predict(
     request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, feed: Feed | None
 ) -> dict[str, Any]:
     began = time.monotonic()
-    prepare(None)
+    prepare()
     if feed is None and not request.examples:
         raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
     shards = feed.shards if feed is not None else shards_of(request.examples, stager)
@@ -243,7 +241,7 @@ def _write(
     """Write the predictions; (rows, the first predictions as the model gave them, what a quick study tells)"""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
-        transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(MOST_REFUSED))
+        transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(shards.total))
     kept = (*request.columns, UNIT) if shards.unit else request.columns
     raw = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*scorer.raw, *kept])))
     size = min(request.batch_size, shards.total)

@@ -1,1 +1,1 @@
-"""Tools for tf.function that stand alone: signatures, retracing, Python ops, knobs, shared state."""
+"""Tools for tf.function that stand alone: signatures, retracing, Python ops, scheduled numbers, shared state."""

@@ -98,10 +98,6 @@ class SharedState(tf.Module):
         """Make an int64 scalar that functions increase with assign_add."""
         return self.hold(name, tf.Variable(initial, dtype=tf.int64, trainable=False, name=name.replace("/", "_")))
 
-    def knob(self, name: str, initial: float) -> tf.Variable:
-        """Make a float32 scalar that is set from outside and read in graphs."""
-        return self.hold(name, tf.Variable(initial, dtype=tf.float32, trainable=False, name=name.replace("/", "_")))
-
     def hold(self, name: str, thing: Any) -> Any:
         """Share the object `thing` under `name`, and return it.
 

@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from headway.process import owned
-from tfcore.graph.knobs import KnobVariables, knob
 from tfcore.heads.table import label_head
 from tfcore.models.config import DECAYS, FOLDS, STACKED, ModelConfig
 from tfcore.models.inputs import Layout, features, inputs_of, l2
@@ -47,7 +46,6 @@ def build(
     seed: int,
     step: tf.Variable | None = None,
     module: Path | None = None,
-    knobs: KnobVariables | None = None,
     precision: str = "float32",
 ) -> keras.Model:
     """The untrained model of `config`.
@@ -57,15 +55,13 @@ def build(
         seed: decides the initial weights, and the dropout masks.
         step: int64 variable the training loop counts up; without one the model can only predict.
         module: the Python file that `module:function` lies in.
-        knobs: of a training; a user's function gets them by `tfcore.graph.knobs.knob`, a built-in model reads "dropout".
         precision: what the layers compute in while training; the variables are float32, and a model that is evaluated
             or exported computes in it too. What a built-in model gives out is float32 always.
 
     Raises:
         ConfigError: a user's function fails, or what it returns is not a model of the right shape.
     """
-    knobs = knobs or KnobVariables()
-    with seeded(seed), knobs.offered(), computing_in(precision):
+    with seeded(seed), computing_in(precision):
         if config.user_defined:
             return user_model(config, layout, module, label_head(layout.label))
         return _built_in(config, layout, seed, step)
@@ -127,10 +123,8 @@ def _hidden(
                 kernel_regularizer=penalty,
                 name=f"hidden_{number}",
             )(x)
-        rate = knob("dropout", config.dropout)
-        rate = rate if isinstance(rate, tf.Variable) else config.dropout
-        if isinstance(rate, tf.Variable) or rate:
-            x = HashDropout(rate, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+        if config.dropout:
+            x = HashDropout(config.dropout, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
     outputs = label_head(layout.label).outputs
     if stacked:
         last = {"kernel_initializer": "zeros"} if config.linear else {}

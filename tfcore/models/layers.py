@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfcore.graph.scheduled import scheduled
 from tfcore.graph.xla import compiling_for_gpu
 
 MOST_ONE_HOT = 2**22
@@ -143,35 +144,27 @@ class HashDropout(Configured):
     many times slower there. A uint32 hash is the same everywhere and needs no state besides the training step.
 
     Args:
-        rate: share of the units dropped; the others are scaled by 1 / (1 - rate). A number, or a knob's variable.
+        rate: share of the units dropped, unless the training schedules "dropout"; the others are scaled by 1 / (1 - rate).
         seed: the config's seed.
         salt: the layer's number within the model.
         step: int64 variable that the training loop counts up; None in a model that only predicts, as one that was loaded.
     """
 
-    def __init__(
-        self, rate: float | tf.Variable, *, seed: int, salt: int, step: tf.Variable | None = None, **keywords: Any
-    ):
-        super().__init__({"seed": seed, "salt": salt}, **keywords)
-        self.seed, self.salt = seed, salt
-        self._step, self._rate = [step], [rate]  # in a list Keras does not take them for weights of the model
+    def __init__(self, rate: float, *, seed: int, salt: int, step: tf.Variable | None = None, **keywords: Any):
+        super().__init__({"rate": rate, "seed": seed, "salt": salt}, **keywords)
+        self.rate, self.seed, self.salt = rate, seed, salt
+        self._step = [step]  # in a list Keras does not take it for a weight of the model
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        if not training or (isinstance(self._rate[0], float) and not self._rate[0]):
+        if not training:
             return inputs
-        rate = tf.cast(self._rate[0], tf.float32)
+        rate = scheduled("dropout", self.rate)
         step = self._step[0]
         if step is None:
             raise ValueError("this model was built to predict: it has no step to draw dropout masks from")
         keep = hash_uniform(tf.shape(inputs), self.seed, step, self.salt, first=_FIRST_ROW.get()) >= rate
         return tf.where(keep, inputs * tf.cast(1.0 / (1.0 - rate), inputs.dtype), tf.zeros_like(inputs))
-
-    def get_config(self) -> dict[str, Any]:
-        rate = self._rate[0]
-        if isinstance(rate, tf.Variable):  # a knob, as it is set now; before its first step it is not
-            rate = float(np.nan_to_num(rate.read_value().numpy()))
-        return super().get_config() | {"rate": rate}
 
 
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:

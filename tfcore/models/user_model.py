@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.user_code.loading import line_of, load_function
-from tfcore.graph.knobs import is_knob
 from tfcore.graph.python_errors import PythonOpError
+from tfcore.graph.scheduled import making_a_model
 from tfcore.heads.base import Head
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import flat_layers
@@ -54,7 +54,8 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
         raise ConfigError(f"{name} needs the file its module lies in", where="model.name")
     function = load_function(module, name.partition(":")[2])
     try:
-        model = function(layout, dict(config.options))
+        with making_a_model():
+            model = function(layout, dict(config.options))
     except ConfigError:
         raise
     except Exception as error:
@@ -156,7 +157,7 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
                     where=where,
                     fix="use a tf.lookup.StaticHashTable for entries that do not change, or self.add_weight for numbers that do",
                 )
-            if id(member) not in counted and not is_knob(member):
+            if id(member) not in counted:
                 raise ConfigError(
                     f"layer {layer.name!r} ({type(layer).__name__}) holds a tf.Variable as {attribute}, which Keras does not "
                     "count among the model's variables: it would not be trained, and checkpoints and the exported model "

@@ -63,7 +63,7 @@ def analyse(
 
 @tf.autograph.experimental.do_not_convert  # the user's function is converted by itself
 def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stager | None) -> dict[str, Any]:
-    prepare(None)
+    prepare()
     function = load_preprocess(request.file, request.function)
     shards = shards_of(request.examples, stager)
     shards.ahead()

@@ -1,11 +1,11 @@
 """TensorFlow's threads, determinism and precision, set once per process before any op runs, only in Headway's own processes.
 
-own()                         # headway.process: in the process's entry point
-threads = prepare(2)          # 2, or what this process was already running with
+own()                        # headway.process: in the process's entry point
+threads = prepare()          # as many as there are cores, or what this process was already running with
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -14,19 +14,14 @@ from headway.process import cores, owned
 from tfcore.private_api import op_determinism, set_op_determinism
 
 
-def prepare(threads: int | None, *, log: Callable[[str], None] = lambda line: None) -> int:
-    """Make ops deterministic and float32 products exact, and set the thread counts; return the number of threads that compute.
+def prepare() -> int:
+    """Make ops deterministic and float32 products exact; return the number of threads that compute: as many as there are cores,
+    or what this process was already running with.
 
-    TensorFlow fixes its threads when it first computes something: a later wish for others is logged, not met. In a process
-    that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
+    In a process that is not Headway's own nothing is changed, and a training there resumes exactly only if the caller makes ops
     deterministic.
     """
-    if not owned():
-        return _threads_there_are(threads, log)
-    try:
-        return deterministic_process(threads)
-    except ConfigError:
-        return _threads_there_are(threads, log)
+    return deterministic_process() if owned() else _threads_there_are()
 
 
 def deterministic_process(threads: int | None = None) -> int:
@@ -52,7 +47,7 @@ def deterministic_process(threads: int | None = None) -> int:
         tf.config.threading.set_intra_op_parallelism_threads(count)
         tf.config.threading.set_inter_op_parallelism_threads(count)
     except RuntimeError:
-        actual = _threads_there_are(None, lambda line: None)
+        actual = _threads_there_are()
         if threads not in (None, actual):
             problem = f"TensorFlow computes with {actual} threads already, so {threads} cannot be set"
             fix = "call deterministic_process before anything else of TensorFlow"
@@ -61,11 +56,8 @@ def deterministic_process(threads: int | None = None) -> int:
     return count
 
 
-def _threads_there_are(threads: int | None, log: Callable[[str], None]) -> int:
-    actual = tf.config.threading.get_intra_op_parallelism_threads() or cores()
-    if threads and actual != threads:
-        log(f"this process already computes with {actual} threads, so {threads} cannot be set")
-    return actual
+def _threads_there_are() -> int:
+    return tf.config.threading.get_intra_op_parallelism_threads() or cores()
 
 
 @contextlib.contextmanager

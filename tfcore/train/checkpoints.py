@@ -8,19 +8,9 @@
 `<folder>/<step>/` holds the variables as a TensorFlow checkpoint and `checkpoint.json`: size and crc32c of every file,
 the shapes, and a small state of plain JSON. It is written aside, synced, and renamed; one that is torn or altered is
 named in a warning and passed over for the one before.
-
-With `keep_best`, those with the lowest `loss` stay as well, however old they are:
-
-    checkpoints = Checkpoints(folder, keep=2, keep_best=3)
-    if checkpoints.among_best(0.41):
-        checkpoints.save(1000, variables, state, loss=0.41)
-    [(found.step, found.loss) for found in checkpoints.best()]
 """
 
-import contextlib
-import itertools
 import json
-import math
 import re
 import shutil
 import uuid
@@ -38,6 +28,8 @@ from tfcore.graph.op_errors import why
 from tfcore.graph.save_errors import saving
 from tfcore.graph.specs import dims
 
+KEPT = 2
+"""The newest, and the one before: a checkpoint that turns out to be damaged costs the steps between the two."""
 MANIFEST, VARIABLES = "checkpoint.json", "variables"
 Variables = Mapping[str, Sequence[tf.Variable]]
 
@@ -50,18 +42,16 @@ class Found:
     path: Path
     state: dict[str, Any]
     shapes: dict[str, list[str]]
-    loss: float | None = None
-    """Of the holdout at that step, where it was looked at."""
 
 
 class Checkpoints:
-    """The checkpoints of one training in `folder`; the newest `keep` of them stay, and the `keep_best` best."""
+    """The checkpoints of one training in `folder`; the newest `KEPT` of them stay."""
 
-    def __init__(self, folder: Path, *, keep: int = 2, keep_best: int = 0, log: Callable[[str], None] | None = None):
-        self.folder, self._keep, self._keep_best, self._log = folder, keep, keep_best, log or (lambda line: None)
+    def __init__(self, folder: Path, *, log: Callable[[str], None] | None = None):
+        self.folder, self._log = folder, log or (lambda line: None)
 
-    def save(self, step: int, variables: Variables, state: Mapping[str, Any], *, loss: float | None = None) -> Path:
-        """Write a checkpoint of `variables` and `state` for `step`; older ones that are neither new nor good go.
+    def save(self, step: int, variables: Variables, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint of `variables` and `state` for `step`; older ones go.
 
         Raises:
             StoreError: it cannot be written; those that are there stay, and nothing is left aside.
@@ -69,42 +59,26 @@ class Checkpoints:
         staged = self.folder / f".staged-{uuid.uuid4().hex}"
         try:
             with saving(self.folder, f"the checkpoint of step {step}"):
-                self._stage(staged, step, variables, state, loss)
+                self._stage(staged, step, variables, state)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
-        steps = self._steps()
-        best = self._losses(steps)[: self._keep_best]
-        for old in {*steps[self._keep :]} - {good for _, good in best}:
+        for old in self._steps()[KEPT:]:
             self._discard(self.folder / str(old))
         return self.folder / str(step)
 
-    def _stage(
-        self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any], loss: float | None
-    ) -> None:
+    def _stage(self, staged: Path, step: int, variables: Variables, state: Mapping[str, Any]) -> None:
         """Write the checkpoint into `staged`, then rename that."""
         staged.mkdir(parents=True)
         tf.train.Checkpoint(**{name: list(group) for name, group in variables.items()}).write(str(staged / VARIABLES))
         files = {path.name: _facts(path) for path in sorted(staged.iterdir())}
         manifest = {"format": FORMAT, "step": step, "files": files, "shapes": _shapes(variables), "state": state}
-        if loss is not None and math.isfinite(loss):
-            manifest["loss"] = loss
         write_synced(staged / MANIFEST, json.dumps(manifest, indent=1))
         sync_path(staged)
         final = self.folder / str(step)
         self._discard(final)
         staged.rename(final)
         sync_path(self.folder)
-
-    def among_best(self, loss: float) -> bool:
-        """Whether a checkpoint with this loss would be kept as one of the best; of equal ones the earlier is better."""
-        kept = self._losses(self._steps())[: self._keep_best]
-        return math.isfinite(loss) and self._keep_best > 0 and (len(kept) < self._keep_best or loss < kept[-1][0])
-
-    def best(self) -> list[Found]:
-        """Return the `keep_best` best valid checkpoints, best first; warns of each invalid one."""
-        stored = (self._read(step) for _, step in self._losses(self._steps()))
-        return list(itertools.islice((checkpoint for checkpoint in stored if checkpoint is not None), self._keep_best))
 
     def newest(self) -> Found | None:
         """Return the newest valid checkpoint; warns of newer invalid ones. Sweeps what a killed process left behind."""
@@ -137,16 +111,6 @@ class Checkpoints:
             self._log(f"the checkpoint {path} is skipped: {error}")
             return None
 
-    def _losses(self, steps: Sequence[int]) -> list[tuple[float, int]]:
-        """Return (loss, step) of the checkpoints that have a loss, best first."""
-        if not self._keep_best:
-            return []
-        losses = []
-        for step in steps:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # torn: who wants to restore it is told
-                losses.append((float(json.loads((self.folder / str(step) / MANIFEST).read_bytes())["loss"]), step))
-        return sorted(losses)
-
     def _steps(self) -> list[int]:
         """Return the steps that have folders, newest first."""
         if not self.folder.is_dir():
@@ -171,7 +135,7 @@ def _read(path: Path) -> Found:
             raise ValueError(f"{name} has {size} bytes, not {facts['bytes']}")
         if crc != facts["crc32c"]:
             raise ValueError(f"{name} has changed (crc32c)")
-    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"], manifest.get("loss"))
+    return Found(int(manifest["step"]), path, manifest["state"], manifest["shapes"])
 
 
 def _shapes(variables: Variables) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from headway.config import Frozen, Result
 from headway.stages.refs import Examples, Ref
-from headway.stages.stage_class import Kept, Key
+from headway.stages.stage_class import Key
 from headway.tabular.splits import SplitConfig
 from tfcore.models.config import ModelConfig
 from tfcore.train.settings.config import TrainingConfig
@@ -124,7 +124,6 @@ class TrainRequest(OfTransform[Trained]):
     preprocess: Path | None = Field(default=None, description="the user's Python file, for a preprocess function")
     checkpoints: Path | None = Field(default=None, description="a folder that outlives a killed run; None: no resume")
     summaries: Path | None = Field(default=None, description="a folder for TensorBoard; None: none")
-    control: Path | None = Field(default=None, description="a file that may change knobs while training runs")
 
     def key(self) -> dict[str, Any]:
         key = super().key()
@@ -142,5 +141,5 @@ class TrainRequest(OfTransform[Trained]):
         # a worker joins its cluster before it computes anything, and TensorFlow ends it some time after the others left
         return self.training.strategy == "multi_worker"
 
-    def kept(self) -> Kept | None:
-        return None if self.checkpoints is None else Kept(folder=self.checkpoints, keep_best=self.training.keep_best)
+    def kept(self) -> Path | None:
+        return self.checkpoints

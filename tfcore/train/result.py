@@ -1,7 +1,7 @@
 """Computes a training's result and writes its output.
 
 facts(session)               # {"steps": 2000, "final_loss": 0.41, ...}
-write(session, out)          # the same; weights, model.json, history.json, best/;
+write(session, out)          # the same; weights, model.json, history.json;
                              # and linear.npz, the linear baseline of the same rows, where that is cheap;
                              # of two towers items.npz, the items of the train rows
 """
@@ -20,7 +20,6 @@ from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.train.callbacks.early_stopping import EarlyStopping
 from tfcore.train.callbacks.history import History, Recorder
 from tfcore.train.callbacks.trial import Trial
-from tfcore.train.checkpoints import VARIABLES, Found
 from tfcore.train.session import TrainingSession
 
 
@@ -30,8 +29,6 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     build.save_weights(session.model, out / build.WEIGHTS)
     result = facts(session)
-    if request.training.keep_best and session.checkpoints:
-        result["best_checkpoints"] = [_keep(checkpoint, out) for checkpoint in session.checkpoints.best()]
     if request.trial is None and (linear := session.data.linear_baseline()) is not None:
         linear.save(out / LINEAR)
     if (items := session.data.items(request.model)) is not None:
@@ -87,7 +84,6 @@ def facts(session: TrainingSession) -> dict[str, Any]:
         **session.data.facts(session.model),
         "parameters": int(sum(math.prod(v.shape) for v in session.model.trainable_variables)),
         "resumed_from": session.start or None,
-        "knob_changes": session.knobs.changes,
     }
     if (scale := session.learner.train_step.scale) is not None:
         result["loss_scale"] = {"value": float(scale.value.numpy()), "skipped": recorder.retryable}
@@ -100,14 +96,6 @@ def facts(session: TrainingSession) -> dict[str, Any]:
 
 def _recorder(session: TrainingSession) -> Recorder:
     return next(callback.recorder for callback in session.callbacks if isinstance(callback, History))
-
-
-def _keep(checkpoint: Found, out: Path) -> dict[str, Any]:
-    """Copy the model's weights of a checkpoint to the output, since checkpoints are deleted after a training."""
-    prefix = Path("best") / str(checkpoint.step) / build.WEIGHTS
-    (out / prefix).parent.mkdir(parents=True, exist_ok=True)
-    build.extract_weights(checkpoint.path / VARIABLES, out / prefix)
-    return {"step": checkpoint.step, "holdout_loss": checkpoint.loss, "weights": str(prefix)}
 
 
 def _write(path: Path, value: Any) -> None:

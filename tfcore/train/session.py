@@ -1,4 +1,4 @@
-"""A training in this process: rows, model, learner and knobs, and callbacks that act between calls of the compiled steps.
+"""A training in this process: rows, model, learner, scheduled numbers, and callbacks that act between calls of the steps.
 
     class Bell(Callback):
         def actions(self, session):
@@ -20,16 +20,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from headway.errors import Cancelled, ConfigError
+from headway.errors import Cancelled, ConfigError, DataError
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
+from headway.tasks.user_task import UserTask
 from tfcore.data.source import Feed
 from tfcore.distribute.placement import Choice, Placement
 from tfcore.graph.function import Jit
-from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
 from tfcore.heads.table import label_head, label_task
@@ -39,17 +38,23 @@ from tfcore.models.precision import LossScale
 from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.knob_values import Knobs, check_knobs
 from tfcore.train.settings.ranking import LARGE_BATCH
 from tfcore.train.settings.sampling import logit_offsets
+from tfcore.train.settings.schedule import check_schedules
 from tfcore.train.steps.item_choice import RetrievalPart
 from tfcore.train.steps.learner import Learner, Outcome
 from tfcore.train.steps.loop import PeriodicAction, run
 from tfcore.train.steps.replicated import DistributedLearner, agreement, same_start
-from tfcore.train.steps.stop_condition import StopCondition
+from tfcore.train.steps.step_values import StepValues
+from tfcore.train.steps.stop_condition import LIMIT, StopCondition
+from tfcore.train.steps.train_step import StepConfig
 from tfcore.train.steps.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 from tfcore.train.training_data import TrainingData, class_counts, class_names
 from tfcore.train.warm_start import warm_start
+
+STEPS_PER_CALL = 128
+"""The most steps in one call of the compiled loop: what a call costs beside them is then a hundredth; fewer if steps are slow, so
+that a stop is heard soon."""
 
 __all__ = ["Callback", "PeriodicAction", "TrainingSession"]
 
@@ -66,16 +71,10 @@ class Callback:
     def build(self, session: TrainingSession) -> None:
         """Make variables: the session has its data, model and learner, and nothing is restored yet."""
 
-    def begin(self, session: TrainingSession) -> None:
-        """Called when the training begins, anew or from a checkpoint."""
-
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
         """Return the actions to run after every so many steps, by the chief of several workers; a true result ends
         the training."""
         return ()
-
-    def before_call(self, session: TrainingSession) -> None:
-        """Called before each call of the compiled steps, by the chief of several workers."""
 
     def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
         """Called by every worker after each call of the compiled steps, which ended at `session.step`."""
@@ -119,7 +118,7 @@ class TrainingSession:
     Attributes:
         data: the rows; `data.stacks(stack)` are what the learner takes.
         model, learner: the Keras model, and what trains it in compiled steps.
-        knobs: numbers that the step reads anew each time.
+        values: the learning rate and the numbers of `training.schedules`, by step.
         total: steps of the whole training. start, step: where this process began, and how far it is.
         stack: steps of the batches that are handed to one call.
         checkpoints: those of the request's folder, or None.
@@ -137,24 +136,16 @@ class TrainingSession:
         feed: Feed | None = None,
         placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
     ):
-        self.request, self.monitor, self.callbacks, config = request, monitor, list(callbacks), request.training
-        self.threads = prepare(config.threads, log=monitor.log)
+        self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
+        self.threads = prepare()
         self.placement = placed()
         self.data = self._data(stager, feed)
         for note in self.data.notes:
             monitor.log(note)
         self.total = self.data.total_steps()
-        self.stack = self.data.stack(min(config.steps_per_call, self.total))
-        self.knobs = Knobs(config.all_knobs(request.model.dropout), self.total)
-        check_knobs(config.knobs, label_task(request.transform.label), user=request.model.user_defined)
-        if config.loss is not None and "label_smoothing" in config.knobs:
-            problem = f"the loss {config.loss} does not read label_smoothing"
-            raise ConfigError(problem, where="training.knobs.label_smoothing", fix="leave it out")
-        self.checkpoints = (
-            Checkpoints(request.checkpoints, keep=config.keep_checkpoints, keep_best=config.keep_best, log=monitor.warn)
-            if request.checkpoints
-            else None
-        )
+        self.stack = self.data.stack(min(STEPS_PER_CALL, self.total))
+        self.values = self._step_values()
+        self.checkpoints = Checkpoints(request.checkpoints, log=monitor.warn) if request.checkpoints else None
         self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
@@ -195,6 +186,18 @@ class TrainingSession:
             units=request.model.name == "stacked",
         )
 
+    def _step_values(self) -> StepValues:
+        request, config, task = self.request, self.request.training, label_task(self.request.transform.label)
+        own = request.model.user_defined or request.loss is not None or isinstance(task, UserTask)
+        check_schedules(config.schedules, task, user=own)
+        if config.loss is not None and "label_smoothing" in config.schedules:
+            problem = f"the loss {config.loss} does not read label_smoothing"
+            raise ConfigError(problem, where="training.schedules.label_smoothing", fix="leave it out")
+        if "dropout" in config.schedules and not request.model.dropout:
+            problem = "the model drops nothing"
+            raise ConfigError(problem, where="training.schedules.dropout", fix="set model.dropout, or leave it out")
+        return StepValues({"learning_rate": config.learning_rate} | config.schedules, self.total)
+
     def _learner(self) -> Learner:
         request, config, label = self.request, self.request.training, self.request.transform.label
         head = label_head(label)
@@ -204,14 +207,12 @@ class TrainingSession:
             problem = "a train_step of a task's own takes whole batches"
             raise ConfigError(problem, where="training", fix="leave out micro_batches, and train in one process")
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-        knobs = KnobVariables(self.knobs.names)
         self.model = build.build(
             request.model,
             request.transform,
             seed=request.seed,
             step=step,
             module=request.module,
-            knobs=knobs,
             precision=config.precision,
         )
         kind: Callable[..., Learner] = Learner
@@ -226,18 +227,21 @@ class TrainingSession:
             step=step,
             specs=self.data.specs(self.stack),
             optimizer=config.optimizer,
-            knobs=knobs,
-            label_std=head.units(label)[0],
-            offsets=self._offsets(),
-            micro_batches=config.micro_batches > 1,
-            scale=LossScale() if config.precision == "float16" else None,
-            scaled_penalties=request.model.scaled_penalties and head.degree == 2,
-            ending=StopCondition(non_finite_limit=config.non_finite_limit, stop_at_loss=config.stop_at_loss),
+            values=self.values.names,
+            config=StepConfig(
+                label_std=head.units(label)[0],
+                clip_norm=config.clip_norm,
+                offsets=self._offsets(),
+                ranking=config.ranking,
+                retrieval=None
+                if config.retrieval is None
+                else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
+                scale=LossScale() if config.precision == "float16" else None,
+                scaled_penalties=request.model.scaled_penalties and head.degree == 2,
+                micro_batches=config.micro_batches > 1,
+            ),
+            ending=StopCondition(LIMIT),
             jit=self.jit,
-            ranking=config.ranking,
-            retrieval=None
-            if config.retrieval is None
-            else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
             log=self.monitor.warn,
         )
 
@@ -309,8 +313,8 @@ class TrainingSession:
 
     @property
     def stopped(self) -> str:
-        """Why no further step is run: "end", "early" (a callback ended it), or what the stop condition says."""
-        return self.learner.ending.reason or ("early" if self.step < self.total else "end")
+        """Why no further step is run: "end", or "early" (a callback ended it)."""
+        return "early" if self.step < self.total else "end"
 
     def variables(self) -> Variables:
         """Return the variables that a checkpoint saves."""
@@ -327,7 +331,6 @@ class TrainingSession:
             "devices": self.placement.facts(),
             "seconds": self.seconds,
             "ending": self.learner.ending.state(),
-            "knobs": self.knobs.state(),
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
     def _restore(self, checkpoint: Found) -> None:
@@ -337,7 +340,6 @@ class TrainingSession:
             self.checkpoints.restore(checkpoint, self.variables())
         self.start = self.step = checkpoint.step
         self._seconds = checkpoint.state["seconds"]
-        self.knobs.restore(checkpoint.state["knobs"])
         self.learner.ending.restore(checkpoint.state["ending"])
         for callback in self.callbacks:
             if callback.name is not None:
@@ -389,8 +391,6 @@ class TrainingSession:
 
     def _train(self) -> None:
         chief, workers = self.placement.chief, self._workers
-        for callback in self.callbacks:
-            callback.begin(self)
         ended = any(callback.over() for callback in self.callbacks)
 
         def ending(act: Callable[[int], bool | None], step: int) -> bool | None:
@@ -410,14 +410,14 @@ class TrainingSession:
                 self.data.stacks(self.stack, self.model, self.total),
                 start=self.start,
                 total=self.total,
-                knobs=self.knob_values,
+                values=self.values,
                 every=[PeriodicAction(a.steps, functools.partial(ending, a.act), at_end=a.at_end) for a in actions],
                 report=self._after_call,
                 cancelled=self.monitor.cancelled,
                 micro_batches=self.request.training.micro_batches,
                 agreed=agreement(workers) if workers else lambda plan: plan,
             )
-        stopped = self.step < self.total and not ended and self.learner.ending.reason is None
+        stopped = self.step < self.total and not ended
         if stopped and chief:
             for callback in self.callbacks:
                 callback.stopping(self)
@@ -431,12 +431,11 @@ class TrainingSession:
         for callback in self.callbacks:
             callback.after_call(self, outcome)
         self._guard.check()
-        if self.learner.ending.reason == "loss":
-            self.monitor.log(f"stopped at step {step}: the training loss has fallen to training.stop_at_loss")
-
-    def knob_values(self, first: int, count: int) -> dict[str, NDArray[np.float32]]:
-        """The knobs' values at `count` steps from `first` on, float32 [count] each; asked before each call."""
-        if self.placement.chief:
-            for callback in self.callbacks:
-                callback.before_call(self)
-        return self.knobs.values(first, count)
+        if self.learner.ending.met:
+            raise DataError(
+                f"loss or gradients were not finite {LIMIT} steps in a row, up to step {step:,}, whose loss is "
+                f"{outcome.losses[-1]:g}",
+                where="training",
+                fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm; "
+                "training: {eager: true} names the first op that is not finite",
+            )

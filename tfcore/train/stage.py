@@ -21,7 +21,6 @@ from tfcore.runtime.remote_shards import staged
 from tfcore.train.callbacks.checkpointing import Checkpointing
 from tfcore.train.callbacks.early_stopping import EarlyStopping
 from tfcore.train.callbacks.history import History
-from tfcore.train.callbacks.knobs_by_hand import KnobsByHand
 from tfcore.train.callbacks.summaries import Summaries
 from tfcore.train.callbacks.trial import Trial, optuna_prune
 from tfcore.train.request import VERSION, Pruning, TrainRequest
@@ -50,11 +49,10 @@ def train(
 
     Returns:
         steps, rows (of one epoch), epochs, seconds, steps_per_second, final_loss, lowest_loss, best_loss and best_step
-        (on the holdout), stopped ("end", "early" or "loss"), skipped (steps that were not finite), traces, jit ("jit", "graph"
-        or "eager"), threads, strategy, replicas, workers,
-        parameters, resumed_from, knob_changes (what was set by hand: step, knob, value);
-        of float16 also loss_scale (its last value, and the steps skipped to find it); with keep_best best_checkpoints
-        (step, holdout_loss, and where in `out` the weights are; best first); of a trial holdout_loss and holdout_losses.
+        (on the holdout), stopped ("end" or "early"), skipped (steps that were not finite), refused_images (that TensorFlow
+        could not decode, each time they were read), traces, jit ("jit", "graph" or "eager"), threads, strategy, replicas,
+        workers, parameters, resumed_from; of float16 also loss_scale (its last value, and the steps skipped to find it); of a
+        trial holdout_loss and holdout_losses.
 
     Raises:
         Cancelled: on request, after a checkpoint was saved.
@@ -79,7 +77,7 @@ def train(
 
 
 def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> list[Callback]:
-    """Return the callbacks that the request enables: history, early stopping, summaries, control file, trial, checkpoints."""
+    """Return the callbacks that the request enables: history, early stopping, summaries, trial, checkpoints."""
     config = request.training
     callbacks: list[Callback] = [History()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None
@@ -87,9 +85,7 @@ def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> 
         callbacks.append(early)
     if request.summaries and config.summaries:
         callbacks.append(Summaries(request.summaries))
-    if request.control:
-        callbacks.append(KnobsByHand(request.control))
     if request.trial:
         prune = optuna_prune(pruning) if pruning else None
         callbacks.append(Trial(request.trial, stops_early=early is not None, prune=prune))
-    return [*callbacks, Checkpointing(early)]
+    return [*callbacks, Checkpointing()]

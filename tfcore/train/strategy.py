@@ -143,7 +143,7 @@ def choose(
         splits = not whole and not config.eager and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu"
         if gpus:
-            name, why = choose_device(work, gpus=gpus, cores=config.threads or cores(), splits=splits)
+            name, why = choose_device(work, gpus=gpus, cores=cores(), splits=splits)
             log(f"training.strategy: auto trains on {_DEVICES[name]}: {why}")
     if name == "gpu" and not gpus:
         raise ConfigError(

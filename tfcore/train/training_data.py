@@ -57,7 +57,8 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 
 SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
-"""The default shuffle window. Several are under way at once, so memory takes a few times that."""
+"""The shuffle window. Several are under way at once, so memory takes a few times that. With sorted data (by time, say) windows
+much smaller than an epoch cost accuracy, since the last rows weigh more."""
 MOST_SHUFFLE_BYTES = 192 * 2**20
 """Wide rows, such as images, are shuffled in smaller windows than those."""
 STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
@@ -105,7 +106,7 @@ class TrainingData:
             raise ConfigError("there is nothing to train on: neither examples nor a feed", where="training")
         self._parameters, self._seed, self._training = parameters, seed, training
         self._shards = feed.shards if feed is not None else shards_of(examples, stager)
-        self.images = Tolerant(training.max_refused_images)
+        self.images = Tolerant(self._shards.total)
         self._transform = transform_of(parameters, preprocess, tolerant=self.images)
         self._labeler = labeler(self._shards, parameters, class_weights)
         early, needed = training.early_stopping, holdout is not None
@@ -229,7 +230,7 @@ class TrainingData:
     def window_rows(self) -> int:
         """Rows that are shuffled together."""
         few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // self._row_bytes))
-        return self._training.shuffle_rows or max(few, SHUFFLE_BYTES // self._row_bytes)
+        return max(few, SHUFFLE_BYTES // self._row_bytes)
 
     def stack(self, most: int) -> int:
         """Batches handed over at once: `most`, or fewer where they are large."""
@@ -281,9 +282,15 @@ class TrainingData:
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )
-            return safe(self._placed(dataset, own=own is not None), self._shards)
+            return self._seen(safe(self._placed(dataset, own=own is not None), self._shards), stack * batch)
 
         return begin
+
+    def _seen(self, batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
+        """Count the rows that are handed over, for the share of the images that may be refused."""
+        for each in batches:
+            self.images.seen += rows
+            yield each
 
     def _keep(self, rows: Batch) -> None:
         self._kept = rows
@@ -331,7 +338,8 @@ class TrainingData:
                 self._shards, self._transform, self._labeler, batch=batch, holdout=self._inside
             )
         names = self.specs(1).keys() - {PLACE, GROUP}
-        batches = ({name: rows[name] for name in names} for rows in safe(self._holdout, self._shards))
+        read = self._seen(safe(self._holdout, self._shards), min(HOLDOUT_BATCH, self.holdout_rows))
+        batches = ({name: rows[name] for name in names} for rows in read)
         if self.holdout_rows * self._row_bytes > HOLDOUT_MEMORY_BYTES:
             return batches
         self._held_out = list(batches)

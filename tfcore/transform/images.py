@@ -22,6 +22,8 @@ from headway.messages import counted
 from tfcore.graph.python_op import numpy_op
 
 Pixels = tuple[int, int, int]
+MOST_REFUSED = 0.01
+"""The share of the images that may be refused: fewer do not bend a metric, more are a fault of whoever wrote them."""
 
 
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
@@ -75,14 +77,15 @@ class Tolerant:
     """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:
-        most: more images than this are an error of the pipeline.
+        rows: of one pass over the data, whose images are decoded ahead.
 
     Attributes:
         refused: how many images were skipped so far, each time they were read.
+        seen: how many rows were handed over so far.
     """
 
-    def __init__(self, most: int):
-        self.most, self.refused = most, 0
+    def __init__(self, rows: int):
+        self.rows, self.refused, self.seen = rows, 0, 0
         self._lock = threading.Lock()
 
     @tf.autograph.experimental.do_not_convert
@@ -117,12 +120,12 @@ class Tolerant:
     def _count(self, refused: NDArray[np.object_], raw: Pixels | None) -> None:
         with self._lock:
             self.refused += len(refused)
-            if self.refused > self.most:
+            if self.refused > math.ceil(MOST_REFUSED * (self.rows + self.seen)):
                 raise DataError(
-                    f"TensorFlow refused {counted(self.refused, 'image')}, more than {self.most}: "
+                    f"TensorFlow refused {counted(self.refused, 'image')}, more than {MOST_REFUSED:.0%} of them: "
                     + (_reason(refused[0]) if raw is None else _not_raw(len(refused[0]), raw)),
-                    where="training.max_refused_images",
-                    fix="look at the images, or allow more",
+                    where="images",
+                    fix="look at the images: leave out the rows of broken ones, or write them anew",
                 )
 
 

@@ -116,11 +116,6 @@ def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
     assert flows.cli.commands.overrides_of(options) == {"a": -1, "b": [1, 2]} and options.json
 
 
-def test_the_arguments_of_knobs_stand_anywhere(tmp_path, capsys):
-    assert main(["knobs", str(tmp_path), "--json", "a=1"]) == 2
-    assert str(tmp_path) in json.loads(capsys.readouterr().out)["error"]["where"]
-
-
 def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
     assert main(["plan", str(tmp_path)]) == 2
     error = capsys.readouterr().err

@@ -34,7 +34,11 @@ RECORD = {
     "training": {
         "rows": 100,
         "says": "",
-        "training": {"batch_size": 32, "learning_rate": {"name": "constant", "initial": 0.01}, "loss": None},
+        "training": {
+            "batch_size": 32,
+            "learning_rate": {"name": "cosine", "settings": {"initial": 0.01}},
+            "loss": None,
+        },
         "model": {"name": "mlp", "hidden": [8, 4]},
     },
     "version": 1,
@@ -117,8 +121,8 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
         "spans": "2013-01 to 2013-02",
         "train_rows": "100",
         "training.batch_size": "32",
-        "training.learning_rate.name": "constant",
-        "training.learning_rate.initial": "0.01",
+        "training.learning_rate.name": "cosine",
+        "training.learning_rate.settings.initial": "0.01",
         "model.name": "mlp",
         "model.hidden": "[8, 4]",
     }

@@ -26,7 +26,7 @@ columns: {"*": auto, id: {role: key}, x: standardize, c: vocabulary}
 split: {mode: time}
 model: {name: "net:build"}
 preprocess: {function: "net:more", columns: {twice: standardize}}
-training: {steps: 16, batch_size: 64, steps_per_call: 8, checkpoint_every_steps: 8}
+training: {steps: 16, batch_size: 64, checkpoint_every_steps: 8}
 gate: {baseline: false}
 evaluation: {importance: 100}
 queues: {tensorflow: gpu}

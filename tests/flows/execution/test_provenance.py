@@ -149,7 +149,7 @@ def test_another_seed_is_named(first):
 
 
 def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
-    rate = {"name": "cosine", "initial": 0.002}
+    rate = {"name": "cosine", "settings": {"initial": 0.002}}
     training = {"steps": 1000, "batch_size": 32, "learning_rate": rate}
     toy = first(chosen={"training": training, "model": {"hidden": [32, 16]}})
     found = toy.since(training__steps=30, training__batch_size=256, training__learning_rate=0.01, model__hidden=[4])
@@ -157,8 +157,7 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
         CODE,
         ("model.hidden", "auto (32, 16)", [4]),
         ("training.batch_size", "auto (32)", 256),
-        ("training.learning_rate.initial", "auto (0.002)", 0.01),
-        ("training.learning_rate.name", "auto (cosine)", "constant"),
+        ("training.learning_rate", "auto ({name: cosine, settings: {initial: 0.002}})", 0.01),
         ("training.steps", "auto (1,000)", 30),
     ]
 

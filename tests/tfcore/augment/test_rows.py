@@ -46,6 +46,13 @@ LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
 EVERYTHING = {"flip": "horizontal", "crop": 1, "mixup": 0.4}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_windows():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "window_rows", 100)
+        yield
+
+
 def photo(rng):
     """Raw pixels: what files become is tested beside the transform of images."""
     return rng.integers(0, 255, (6, 5, 3)).astype(np.uint8).tobytes()
@@ -92,7 +99,7 @@ def data(found, task, augment, batch=16, transforms=TRANSFORMS):
     """One for all that begin somewhere in it, whose transform is traced once."""
     key = task, repr(augment), batch, *transforms
     if key not in found:
-        training = TrainingConfig(batch_size=batch, augment=augment, shuffle_rows=100)
+        training = TrainingConfig(batch_size=batch, augment=augment)
         parameters = found[task].fit(transforms, task)
         found[key] = TrainingData([found[task].part("train")], parameters, seed=5, training=training)
     return found[key]
@@ -275,17 +282,16 @@ def test_a_varied_training_that_is_resumed_ends_at_the_same_bits(written, tmp_pa
         training = {
             "batch_size": 32,
             "steps": 40,
-            "steps_per_call": 8,
             "checkpoint_every_steps": 24,
             "jit": "off",
             "sampling": {"rates": {"a": 0.6}},
-            "knobs": {"label_smoothing": 0.1, "temperature": 1.5},
+            "schedules": {"label_smoothing": 0.1, "temperature": 1.5},
         }
         return TrainRequest(
             examples=(written[task].part("train"),),
             transform=written[task].fit(IMAGELESS, task),
             model=ModelConfig(hidden=(8,), embedding=3),
-            training=TrainingConfig(**training, augment=augment, shuffle_rows=100),
+            training=TrainingConfig(**training, augment=augment),
             seed=3,
             checkpoints=checkpoints,
         )

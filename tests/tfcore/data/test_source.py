@@ -53,8 +53,15 @@ def written(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("examples"), tables, COLUMNS, rows_per_record=64, shards=3)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_calls():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        yield
+
+
 def request(written, examples=(), **training):
-    settings = {"batch_size": 32, "steps": 48, "steps_per_call": 8, "jit": "off", "summaries": False} | training
+    settings = {"batch_size": 32, "steps": 48, "jit": "off", "summaries": False} | training
     return TrainRequest(
         examples=examples,
         transform=written.fit(),

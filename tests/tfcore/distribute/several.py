@@ -26,9 +26,9 @@ from tfcore.train.stage import train
 
 
 class Act(Frozen):
-    """At which step to do what: of the chief a stop or a turn of a knob, of any worker its end."""
+    """At which step to do what: of the chief a stop, of any worker its end."""
 
-    what: Literal["stop", "turn", "kill"]
+    what: Literal["stop", "kill"]
     at: int = 0
     """The first call that reaches this step; or the file of a checkpoints, counted from 0, before which to do it."""
     inside: bool = False
@@ -40,8 +40,6 @@ class Job(Frozen):
     name: str
     request: TrainRequest
     act: Act | None = None
-    planned: str | None = None
-    """The job whose turn of the learning rate this one has in its schedule."""
 
 
 class Jobs(Frozen):
@@ -54,9 +52,9 @@ class Jobs(Frozen):
 class Acting(Monitor):
     """Acts once."""
 
-    def __init__(self, act: Act | None, control: Path | None = None):
+    def __init__(self, act: Act | None):
         super().__init__()
-        self.act, self.control, self.synced = act, control, 0
+        self.act, self.synced = act, 0
 
     def log(self, line):
         print(line, flush=True)
@@ -69,8 +67,6 @@ class Acting(Monitor):
         self.act = None
         if act.what == "stop":
             self.stop.set()
-        elif act.what == "turn":
-            self.control.write_text('{"learning_rate": 0.002}')
         else:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -99,13 +95,7 @@ def run(jobs: Jobs, out: Path):
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * jobs.replicas)
     for job in jobs.jobs:
         asked = job.request
-        if job.planned:
-            (change,) = json.loads((out / job.planned / "history.json").read_text())["result"]["knob_changes"]
-            values = [asked.training.learning_rate.initial, change["value"]]
-            rate = {"name": "piecewise", "boundaries": [change["step"]], "values": values}
-            training = type(asked.training).model_validate(asked.training.model_dump() | {"learning_rate": rate})
-            asked = asked.model_copy(update={"training": training})
-        acting = Acting(job.act if job.act and job.act.worker == jobs.worker else None, asked.control)
+        acting = Acting(job.act if job.act and job.act.worker == jobs.worker else None)
         with contextlib.suppress(Cancelled), acting.heeded():
             result = train(asked, out / job.name, acting)
             (out / f"{job.name}-{jobs.worker}.json").write_text(json.dumps(result))

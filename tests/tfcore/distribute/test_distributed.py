@@ -36,6 +36,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.train.steps.replicated import DistributedLearner
+from tfcore.train.steps.train_step import StepConfig
 
 pytestmark = pytest.mark.slow
 ROWS, STEPS, FEWER = 5000, 200, 120
@@ -48,16 +49,15 @@ COLUMNS = (
 TWO, MIRRORED = {"strategy": "multi_worker"}, {"strategy": "mirrored"}
 # a point of the history for every step, dropout on, weights of rows, clipping, and a holdout
 WATCHED = {
-    "steps_per_call": 1,
     "clip_norm": 0.5,
     "early_stopping": {"every_steps": 50, "holdout": 0.2},
-    "knobs": {"positive_weight": 2.0, "label_smoothing": 0.1},
+    "schedules": {"positive_weight": 2.0, "label_smoothing": 0.1},
 }
 BROKEN = 1
 SEVERAL = Path(__file__).with_name("several.py")
 SYNCS = 4
 """Files and folders that a checkpoint makes sure of."""
-HALF = WATCHED | {"precision": "float16", "steps": 80, "knobs": {"temperature": 0.2}}
+HALF = WATCHED | {"precision": "float16", "steps": 80, "schedules": {"temperature": 0.2}}
 DEEPER = (16, 8)
 """Where its loss scale has to fall twice."""
 MICRO = WATCHED | {"steps": 100, "micro_batches": 4}
@@ -82,8 +82,7 @@ def examples(tmp_path_factory):
 
 
 def request(examples, hidden=(8,), **training):
-    training = {"batch_size": 32, "steps": STEPS, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
-    training.setdefault("threads", 1)  # alike in all processes, whoever starts them
+    training = {"batch_size": 32, "steps": STEPS, "jit": "off", "learning_rate": 0.01} | training
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
@@ -205,7 +204,7 @@ def images(tmp_path_factory):
     """A training on images of two workers, each of which reads its own shards: mixup would need all of them."""
     asked = varied_images(tmp_path_factory.mktemp("images"))
     varied = asked.training.augment.model_copy(update={"mixup": 0.0})
-    changes = {**TWO, "threads": 1, "augment": varied, "keep_best": 0}
+    changes = {**TWO, "augment": varied}
     return asked.model_copy(update={"training": asked.training.model_copy(update=changes)})
 
 
@@ -234,13 +233,11 @@ def pair(examples, tmp_path_factory):
     (out / "towers.py").write_text(TOWERS)
     (out / "mine.py").write_text(MINE)
     mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
-    turned = request(examples, steps=80, **TWO).model_copy(update=mine)
     jobs = [
         job("losses", request(examples, **WATCHED, **TWO)),
         job("half", request(examples, hidden=DEEPER, **HALF, **TWO)),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4)),
-        job("turned", turned.model_copy(update={"control": out / "knobs.json"}), act={"what": "turn", "at": 30}),
-        job("planned", turned, planned="turned"),
+        job("mine", request(examples, steps=80, **TWO).model_copy(update=mine)),
     ]
     done(jobs, out, TWO)
     return out
@@ -314,7 +311,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
                 "label": tf.TensorSpec([1, 8]),
             },
             optimizer=TrainingConfig().optimizer,
-            micro_batches=True,
+            config=StepConfig(micro_batches=True),
         )
 
 
@@ -340,14 +337,8 @@ def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
     same(weights(out / "resumed"), weights(out / "whole"))
 
 
-def test_a_knob_turned_by_hand_reaches_every_worker(pair):
-    out = pair
-    assert told(out / "turned")["knob_changes"][0]["step"] < 80
-    same(weights(out / "turned"), weights(out / "planned"))
-
-
 def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
-    assert told(pair / "planned")["steps"] == 80
+    assert told(pair / "mine")["steps"] == 80
 
 
 @pytest.mark.long

@@ -59,7 +59,7 @@ def cluster(tmp_path):
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
         model=ModelConfig(hidden=(4,)),
-        training=TrainingConfig(strategy="multi_worker", batch_size=32, steps=10_000_000, jit="off", threads=1),
+        training=TrainingConfig(strategy="multi_worker", batch_size=32, steps=10_000_000, jit="off"),
     )
     (tmp_path / "request.json").write_text(request.model_dump_json())
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]

@@ -22,7 +22,7 @@ def model(width=3):
 def made(width=3):
     state = SharedState()
     state.counter("seen")
-    state.knob("rate", 0.1)
+    state.hold("rate", tf.Variable(0.1, trainable=False, name="rate"))
     net = state.hold("model", model(width))
     optimizer = keras.optimizers.Adam()
     optimizer.build(net.trainable_variables)

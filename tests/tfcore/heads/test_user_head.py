@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.tasks.user_task import load_task
-from tfcore.graph.knobs import KnobVariables
 from tfcore.heads.table import head_of, label_head
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.train_step import TrainStep, make_optimizer
@@ -57,9 +56,8 @@ def step_of(head):
     model = keras.Model({"numeric": inputs}, outputs)
     optimizer = make_optimizer(OptimizerConfig(name="sgd"))
     optimizer.build(model.trainable_variables)
-    knobs = KnobVariables(["learning_rate"])
     counter = tf.Variable(0, dtype=tf.int64)
-    return TrainStep(model=model, head=head, optimizer=optimizer, knobs=knobs, counter=counter)
+    return TrainStep(model=model, head=head, optimizer=optimizer, counter=counter)
 
 
 BATCH = {"numeric": np.ones([4, 3], np.float32), "label": np.zeros(4, np.float32), "weight": np.ones(4, np.float32)}

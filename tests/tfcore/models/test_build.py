@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tests.same_bytes import assert_same_bytes
-from tfcore.graph.knobs import KnobVariables
 from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights, trained
@@ -320,12 +319,11 @@ def with_everything(task="binary"):
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
     kind, given = with_everything()
-    knobs, step = KnobVariables(["dropout"]), tf.Variable(0, dtype=tf.int64)
+    step = tf.Variable(0, dtype=tf.int64)
     config = ModelConfig(name=name, dropout=0.25, **SMALL)
-    model = build(config, kind, seed=3, step=step, knobs=knobs)
+    model = build(config, kind, seed=3, step=step)
     for variable in model.variables:  # as if trained: not what the seed gives
         variable.assign_add(np.random.default_rng(0).normal(0, 0.1, variable.shape).astype("float32"))
-    knobs.assign({"dropout": tf.constant(0.25)})
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_same_bytes(model(given, training=False).numpy(), loaded(given, training=False).numpy())
@@ -403,12 +401,11 @@ def patched(layout, options):
     return model
 
 import tensorflow as tf
-from tfcore.graph.knobs import knob
 
 class Scale(keras.layers.Layer):
     def __init__(self, held, **keywords):
         super().__init__(**keywords)
-        self.weight, self.held, self.rate = self.add_weight(shape=[]), held, knob("rate", 0.5)
+        self.weight, self.held, self.rate = self.add_weight(shape=[]), held, 0.5
         self.own = [self.weight.value]
 
     def call(self, x):
@@ -433,10 +430,10 @@ def closing(layout, options):
 """
 
 
-def test_a_layer_may_hold_its_weights_knobs_and_constants(module):
+def test_a_layer_may_hold_its_weights_and_constants(module):
     for held in ("number", "static"):
         config = ModelConfig(name="my_models:scaled", options={"held": held})
-        assert len(build(config, layout(), seed=0, module=module, knobs=KnobVariables(["rate"])).variables) == 3
+        assert len(build(config, layout(), seed=0, module=module).variables) == 3
 
 
 @pytest.fixture

@@ -93,12 +93,9 @@ def varied_images(folder):
         training=TrainingConfig(
             batch_size=16,
             steps=60,
-            steps_per_call=4,
             checkpoint_every_steps=8,
-            shuffle_rows=64,
             augment={"flip": "horizontal", "crop": 2, "mixup": 0.2},
             early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
-            keep_best=2,
             jit="off",
         ),
         seed=11,
@@ -121,9 +118,7 @@ def patients(folder):
     training = TrainingConfig(
         batch_size=16,
         steps=60,
-        steps_per_call=4,
         checkpoint_every_steps=8,
-        shuffle_rows=64,
         early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
         jit="off",
     )
@@ -183,9 +178,6 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     assert histories[0] == histories[1]
     row("kill -9 of a training on images", "the weights of one that lived")
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
-    assert len(result["best_checkpoints"]) == 2
-    for one in result["best_checkpoints"]:
-        assert (tmp_path / "resumed" / one["weights"]).with_suffix(".index").exists()
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """The training stage on real shards: exact resume, early stopping, tasks, and a process that is killed."""
 
 import contextlib
-import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -67,8 +67,15 @@ def examples(tmp_path_factory):
     return written(tmp_path_factory.mktemp("examples"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_calls():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        yield
+
+
 def request(examples, task="binary", model=None, **training):
-    training = {"batch_size": 32, "steps": 60, "steps_per_call": 8, "jit": "off", "learning_rate": 0.01} | training
+    training = {"batch_size": 32, "steps": 60, "jit": "off", "learning_rate": 0.01} | training
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task=task),
@@ -108,7 +115,6 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     json.dumps(result)
     assert result["steps"] == -(-4 * ROWS // 32)
     assert (result["rows"], result["traces"], result["jit"], result["stopped"]) == (ROWS, 1, "graph", "end")
-    assert result["knob_changes"] == []
     assert result["final_loss"] < 0.35
     assert result["parameters"] > 100
     history = json.loads((tmp_path / "out" / "history.json").read_text())["history"]
@@ -119,7 +125,7 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     assert (done, total, unit) == (result["steps"], result["steps"], "steps")
     assert facts["loss"] > 0
     assert facts["rows_per_second"] > 0
-    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate", "dropout"}
+    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate"}
 
 
 def _scalars(folder):
@@ -172,91 +178,75 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
     assert again["best_loss"] == whole["best_loss"]
 
 
-class Hand(StopAt):
-    """Writes to the control file when a step is reached, and may ask to stop at a later one."""
-
-    def __init__(self, control, orders, stop=None):
-        super().__init__(None)
-        self.control, self.orders, self.until = control, dict(orders), stop
-
-    def progress(self, done, total, unit, **facts):
-        for step in [step for step in self.orders if done >= step]:
-            self.control.write_text(self.orders.pop(step))
-        if self.until is not None and done >= self.until:
-            self.stop.set()
-
-
-MOVED = 8, 40, 48, 80
-"""Checkpoints before and while the learning rate is turned down, and after it is turned back."""
-
-
 @pytest.mark.long
-def test_knobs_turned_by_hand_take_effect_are_logged_and_survive_a_stop(examples, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
-    control = tmp_path / "knobs.json"
-    control.write_text('{"learning_rate": 9}')  # meant for a training that is over
-    options = {"checkpoint_every_steps": 8, "keep_checkpoints": 99, "knobs": {"label_smoothing": 0.1}}
-    asked = request(examples, steps=96, **options).model_copy(
-        update={"control": control, "checkpoints": tmp_path / "checkpoints"}
-    )
-    orders = {
-        24: '{"learning_rate": 1e-12, "label_smoothing": 0.2}',
-        32: '{"learning_rate": "fast"}',
-        40: '{"momentum": 1}',
-        48: "{",
-        56: '{"learning_rate": null}',
+def test_scheduled_numbers_are_recorded_and_a_resumed_training_goes_on_with_them(examples, tmp_path):
+    """A schedule of Keras for the learning rate, which moves nothing from step 40 on."""
+    steps = {"name": "PiecewiseConstantDecay", "settings": {"boundaries": [39], "values": [0.01, 0.0]}}
+    falling = {"name": "cosine", "settings": {"initial": 0.4}}
+    options = {"learning_rate": steps, "schedules": {"label_smoothing": falling, "temperature": 2.0}}
+    asked = request(examples, steps=60, checkpoint_every_steps=40, **options)
+    asked = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
+    result = train(asked, tmp_path / "whole", Monitor())
+    history = {
+        point["step"]: point for point in json.loads((tmp_path / "whole" / "history.json").read_text())["history"]
     }
-    hand = Hand(control, orders, stop=72)
-    with pytest.raises(Cancelled):
-        train(asked, tmp_path / "stopped", hand)
-    result = train(asked, tmp_path / "turned", StopAt(None))
-    changes = result["knob_changes"]
-    assert [(c["knob"], c["value"]) for c in changes] == [
-        ("learning_rate", 1e-12),
-        ("label_smoothing", 0.2),
-        ("learning_rate", None),
-    ]
-    assert 24 <= changes[0]["step"] < 32 and changes[2]["step"] >= 56
-    warnings = [line for line in hand.lines if "is ignored" in line]
-    assert [word in line for word, line in zip(["fast", "momentum", "JSON"], warnings, strict=True)] == [True] * 3
+    assert [history[step]["learning_rate"] for step in (8, 40, 48)] == [pytest.approx(0.01)] * 2 + [0.0]
+    assert 0.4 > history[8]["label_smoothing"] > history[48]["label_smoothing"] > 0 and history[8]["temperature"] == 2.0
     assert result["traces"] == 1
-    # nothing moves while it is so low
-    at = {
-        step: np.frombuffer(b"".join(weights(asked.checkpoints / str(step), "variables")), np.uint8) for step in MOVED
-    }
-    moved = [not np.array_equal(at[first], at[second]) for first, second in itertools.pairwise(MOVED)]
-    assert moved == [True, False, True]
-    # the same turns at the same steps without the stop give the same bits
-    again = {c["step"]: {} for c in changes}
-    for c in changes:
-        again[c["step"]][c["knob"]] = c["value"]
+    assert weights(asked.checkpoints / "40", "variables") == weights(tmp_path / "whole")
     other = asked.model_copy(update={"checkpoints": tmp_path / "others"})
-    whole = train(other, tmp_path / "whole", Hand(control, {s: json.dumps(v) for s, v in again.items()}))
-    assert [c["step"] for c in whole["knob_changes"]] == [c["step"] for c in changes]
-    assert weights(tmp_path / "whole") == weights(tmp_path / "turned")
+    shutil.copytree(asked.checkpoints / "40", other.checkpoints / "40")
+    assert train(other, tmp_path / "resumed", Monitor())["resumed_from"] == 40
+    histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
+    assert histories[0] == histories[1] and weights(tmp_path / "resumed") == weights(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
-    ("task", "knobs", "words"),
+    ("task", "schedules", "words"),
     [
         ("regression", {"label_smoothing": 0.1}, "a label with classes"),
         ("multiclass", {"positive_weight": 2.0}, "for a binary label"),
         ("binary", {"margin": 2.0}, "nothing reads 'margin'"),
     ],
 )
-def test_knobs_that_nothing_reads_are_mistakes(task, knobs, words, tmp_path):
+def test_numbers_that_nothing_reads_are_mistakes(task, schedules, words, tmp_path):
     with pytest.raises(ConfigError, match=words):
-        train(request(written(tmp_path / "examples", task), task, knobs=knobs), tmp_path, Monitor())
+        train(request(written(tmp_path / "examples", task), task, schedules=schedules), tmp_path, Monitor())
 
 
-def test_early_stopping_keeps_the_best_weights(examples, tmp_path):
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (
+            {
+                "name": "ExponentialDecay",
+                "settings": {"initial_learning_rate": 1, "decay_steps": 5, "decay_rate": -2.0},
+            },
+            "nan",
+        ),
+        (
+            {
+                "name": "PolynomialDecay",
+                "settings": {"initial_learning_rate": 1, "decay_steps": 9, "end_learning_rate": -1},
+            },
+            "-",
+        ),
+    ],
+)
+def test_a_schedule_of_keras_that_gives_no_learning_rate_ends_the_training(examples, tmp_path, schedule, words):
+    with pytest.raises(ConfigError, match=rf"learning_rate is {words}.* what {schedule['name']} gives at step \d"):
+        train(request(examples, learning_rate=schedule), tmp_path, Monitor())
+
+
+def test_early_stopping_keeps_the_best_weights(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfcore.train.checkpoints.KEPT", 99)
     monitor = StopAt(None)
     options = {
         "learning_rate": 0.3,
         "early_stopping": {"every_steps": 10, "patience": 3, "holdout": 0.2},
         "steps": 5000,
     }
-    asked = request(examples, **options, checkpoint_every_steps=10, keep_checkpoints=99)
+    asked = request(examples, **options, checkpoint_every_steps=10)
     asked = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     result = train(asked, tmp_path / "long", monitor)
     assert result["stopped"] == "early"
@@ -329,12 +319,8 @@ def test_a_damaged_shard_is_named(examples, tmp_path):
 
 def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
     # sorted data in windows of a part of an epoch cost flights 0.01 of AUC: what came last weighed more
-    def window(**training):
-        asked = request(examples, **training)
-        return TrainingData(asked.examples, asked.transform, seed=0, training=asked.training).window_rows
-
-    assert window() > 1_000_000
-    assert window(shuffle_rows=1000) == 1000
+    asked = request(examples)
+    assert TrainingData(asked.examples, asked.transform, seed=0, training=asked.training).window_rows > 1_000_000
 
 
 def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeypatch):

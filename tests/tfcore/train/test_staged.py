@@ -65,7 +65,7 @@ def ingest(store: Store, per_record=64):
 
 
 def ask(store: Store, made, **training) -> TrainRequest:
-    settings = {"epochs": 2, "batch_size": 64, "shuffle_rows": 256, "steps_per_call": 4, "jit": "off"} | training
+    settings = {"epochs": 2, "batch_size": 64, "jit": "off"} | training
     return TrainRequest(
         examples=[{"path": store.output("ingest", FP), "split": "train", "result": made.result}],
         transform=made.fit(),

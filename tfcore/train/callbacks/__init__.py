@@ -1,1 +1,1 @@
-"""Callbacks of a training: checkpoints, early stopping, history, summaries, control file."""
+"""Callbacks of a training: checkpoints, early stopping, history, summaries, trials."""

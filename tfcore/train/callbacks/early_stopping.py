@@ -59,8 +59,6 @@ class EarlyStopping(Callback):
 
     def __init__(self, config: EarlyStoppingConfig):
         self.patience, self.every_steps = Patience(config), config.every_steps
-        self.last: tuple[int, float] | None = None
-        """Step and loss of the last look at the holdout."""
         self._best: list[tf.Variable] = []
 
     def build(self, session: TrainingSession) -> None:
@@ -77,7 +75,6 @@ class EarlyStopping(Callback):
         if self.patience.update(step, loss):
             for best, variable in zip(self._best, session.model.variables, strict=True):
                 best.assign(variable.value)
-        self.last = step, loss
         session.record_holdout(loss)
         if self.patience.exhausted:
             session.monitor.log(

@@ -1,6 +1,6 @@
-"""The history of a training and its progress; ends a training whose steps are not finite.
+"""The history of a training and its progress.
 
-    recorder = Recorder(total=2000, batch=256, monitor=monitor, non_finite_limit=10)
+    recorder = Recorder(total=2000, batch=256, monitor=monitor)
     recorder(32, outcome)
 
 Losses are summed step by step in float64, so the history is the same however the steps were cut into calls.
@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.errors import DataError
-from headway.messages import counted
 from headway.monitor import Monitor
 from tfcore.train.session import Callback, PeriodicAction, TrainingSession
 from tfcore.train.steps.learner import Outcome
@@ -27,11 +25,10 @@ POINTS = 200
 class Recorder:
     """Reports each call's outcome; `point()` closes an interval of the history."""
 
-    def __init__(self, *, total: int, batch: int, monitor: Monitor, non_finite_limit: int):
-        self._total, self._batch, self._monitor, self._limit = total, batch, monitor, non_finite_limit
+    def __init__(self, *, total: int, batch: int, monitor: Monitor):
+        self._total, self._batch, self._monitor = total, batch, monitor
         self.history: list[dict[str, Any]] = []
         self.skipped = self.retryable = 0  # of those skipped, the ones for a loss scale that was too large
-        self._in_row = 0
         self._loss = self._weight = 0.0
         self._last_loss = math.nan
         self._holdout: float | None = None
@@ -40,19 +37,14 @@ class Recorder:
         self._last_at = self._shown_at = 0.0
 
     def __call__(self, step: int, outcome: Outcome) -> None:
-        first = step - len(outcome.losses) + 1
         rows = (outcome.losses, outcome.weights, outcome.applied, outcome.retryable)
-        for number, (loss, weight, applied, retryable) in enumerate(zip(*(row.tolist() for row in rows), strict=True)):
+        for loss, weight, applied, retryable in zip(*(row.tolist() for row in rows), strict=True):
             if applied:
                 self._loss += loss * weight
                 self._weight += weight
-                self._in_row = 0
-                continue
-            self.skipped += 1
-            self.retryable += retryable
-            self._in_row += not retryable
-            if self._in_row >= self._limit:
-                self._give_up(first + number, loss)
+            else:
+                self.skipped += 1
+                self.retryable += retryable
         finite = outcome.losses[outcome.applied]
         if len(finite):
             self._last_loss = float(np.mean(finite))
@@ -82,14 +74,12 @@ class Recorder:
             "history": self.history,
             "skipped": self.skipped,
             "excused": self.retryable,
-            "in_row": self._in_row,
             "loss": self._loss,
             "weight": self._weight,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.history, self.skipped, self._in_row = list(state["history"]), state["skipped"], state["in_row"]
-        self.retryable = state["excused"]
+        self.history, self.skipped, self.retryable = list(state["history"]), state["skipped"], state["excused"]
         self._loss, self._weight = state["loss"], state["weight"]
 
     def _show(self, step: int) -> None:
@@ -107,37 +97,25 @@ class Recorder:
         self._shown_at, self._shown_step = now, step
         self._monitor.progress(step, self._total, "steps", **facts)
 
-    def _give_up(self, step: int, loss: float) -> None:
-        raise DataError(
-            f"loss or gradients were not finite {counted(self._in_row, 'step')} in a row, up to step {step:,}, whose loss "
-            f"is {loss:g}",
-            where="training",
-            fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm; "
-            "training: {eager: true} names the first op that is not finite",
-        )
-
 
 class History(Callback):
-    """Adds the loss and the knobs to the history about `POINTS` times, and what other callbacks record."""
+    """Adds the loss and the scheduled numbers to the history about `POINTS` times, and what other callbacks record."""
 
     name = "recorder"
     recorder: Recorder
 
     def build(self, session: TrainingSession) -> None:
         config = session.request.training
-        self.recorder = Recorder(
-            total=session.total,
-            batch=config.batch_size,
-            monitor=session.monitor,
-            non_finite_limit=config.non_finite_limit,
-        )
+        self.recorder = Recorder(total=session.total, batch=config.batch_size, monitor=session.monitor)
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
         # a multiple of the stack, so that calls stay whole
         steps = session.stack * max(1, math.ceil(session.total / POINTS / session.stack))
         return [
             PeriodicAction(
-                steps, lambda step: session.record(loss=self.recorder.loss(), **session.knobs.at(step - 1)), at_end=True
+                steps,
+                lambda step: session.record(loss=self.recorder.loss(), **session.values.at(step - 1)),
+                at_end=True,
             )
         ]
 

@@ -19,7 +19,7 @@ from headway.messages import counted
 from headway.tasks.table import TaskName
 from tfcore.models.config import VALUE_L1, ModelConfig
 from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.settings.schedule import CosineRate
+from tfcore.train.settings.schedule import COSINE, Schedule
 
 LARGE = 256_000
 """From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""
@@ -117,7 +117,9 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
     if "batch_size" not in settings:
         batch = chosen["batch_size"] = _batch(training, facts.rows)
     timed = training.epochs is not None or training.steps is not None
-    rated = "learning_rate" not in settings and training.optimizer.name in _ADAM
+    asked = training.learning_rate  # `cosine` without settings leaves them to be chosen
+    cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
+    rated = ("learning_rate" not in settings or cosine) and training.optimizer.name in _ADAM
     rate = RATE
     if not timed:
         steps, least = round(EPOCHS * facts.rows / batch), LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS
@@ -133,7 +135,8 @@ def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> Tra
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
     if rated:
-        chosen["learning_rate"] = CosineRate(name="cosine", initial=rate, warmup_steps=max(1, round(WARMUP * steps)))
+        warmup = max(1, round(WARMUP * steps))
+        chosen["learning_rate"] = Schedule(name="cosine", settings={"initial": rate, "warmup_steps": warmup})
     return _explicit(training, chosen)
 
 
@@ -214,7 +217,12 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
     if training.steps is not None:
         length = counted(training.steps, "step")
     rate = training.learning_rate
-    warm = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
+    said, warm = "constant learning rate", f" {rate:g}" if not isinstance(rate, Schedule) else ""
+    if isinstance(rate, Schedule):
+        said = f"{rate.name} learning rate"
+        if rate.name == COSINE:
+            after = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
+            warm = f" {rate.initial:g}{after}"
     early = training.early_stopping
     stop = (
         f"early stopping on a holdout of {early.holdout:.0%} every {early.every_steps:,} steps, patience {early.patience}"
@@ -223,7 +231,7 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
     )
     parts = [
         f"{length} of {training.batch_size} rows",
-        f"{training.optimizer.name}, {rate.name} learning rate {max(rate.ends()):g}{warm}",
+        f"{training.optimizer.name}, {said}{warm}",
         stop,
         model.name,
     ]

@@ -1,7 +1,7 @@
 """`training:` of pipeline.yaml; TensorFlow-free.
 
-TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "initial": 0.003, "warmup_steps": 100})
-TrainingConfig(steps=2000, optimizer="adamw", early_stopping={"patience": 5})
+TrainingConfig(epochs=3, batch_size=256, learning_rate={"name": "cosine", "settings": {"initial": 0.003}})
+TrainingConfig(steps=2000, optimizer={"name": "adamw", "settings": {"weight_decay": 0.01}}, early_stopping={"patience": 5})
 """
 
 import math
@@ -13,86 +13,43 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen
 from tfcore.augment.config import AugmentConfig
-from tfcore.train.settings.knob_values import MEANINGS, fault
 from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.settings.retrieval import MOST_ROWS, RetrievalConfig
 from tfcore.train.settings.sampling import SamplingConfig
-from tfcore.train.settings.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate, Schedule
+from tfcore.train.settings.schedule import COSINE, INITIAL, MEANINGS, Number, Schedule, Scheduled, check_settings, fault
 
-_SETTINGS: dict[str, frozenset[str]] = {
-    "adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
-    "adamw": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad", "weight_decay"}),
-    "nadam": frozenset({"beta_1", "beta_2", "epsilon", "weight_decay"}),
-    "adamax": frozenset({"beta_1", "beta_2", "epsilon", "weight_decay"}),
-    "lion": frozenset({"beta_1", "beta_2", "weight_decay"}),
-    "sgd": frozenset({"momentum", "nesterov", "weight_decay"}),
-    "rmsprop": frozenset({"rho", "momentum", "epsilon", "weight_decay"}),
-    "adagrad": frozenset({"epsilon", "initial_accumulator_value", "weight_decay"}),
-    "ftrl": frozenset({"initial_accumulator_value", "l1_regularization_strength", "l2_regularization_strength"}),
+_DECAY = frozenset({"weight_decay"})
+_ADAM = _DECAY | {"beta_1", "beta_2", "epsilon"}
+SETTINGS: dict[str, frozenset[str]] = {
+    "adam": _ADAM | {"amsgrad"},
+    "adamw": _ADAM | {"amsgrad"},
+    "nadam": _ADAM,
+    "adamax": _ADAM,
+    "lion": _DECAY | {"beta_1", "beta_2"},
+    "sgd": _DECAY | {"momentum", "nesterov"},
+    "rmsprop": _DECAY | {"rho", "momentum", "epsilon", "centered"},
+    "adagrad": _DECAY | {"epsilon", "initial_accumulator_value"},
+    "ftrl": _DECAY
+    | {"learning_rate_power", "initial_accumulator_value", "beta"}
+    | {"l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"},
 }
-"""The settings each optimizer takes, by its name."""
-
-AnySchedule = Annotated[ConstantRate | CosineRate | ExponentialRate | PiecewiseRate, Field(discriminator="name")]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+"""The settings that each optimizer takes: Keras' own but for those that are keys of a training or happen after it."""
 
 
 class OptimizerConfig(Frozen):
-    """A Keras optimizer; a setting left out keeps Keras' default. The learning rate stands apart."""
+    """A Keras optimizer. The learning rate stands apart."""
 
     name: Literal["adam", "adamw", "nadam", "adamax", "lion", "sgd", "rmsprop", "adagrad", "ftrl"] = Field(
         default="adam", description="the optimizer of Keras"
     )
-    beta_1: Share | None = Field(
-        default=None,
-        description="adam, adamw, nadam, adamax, lion: decay of the mean of the gradients; none: Keras' default",
-    )
-    beta_2: Share | None = Field(
-        default=None,
-        description="adam, adamw, nadam, adamax, lion: decay of the second mean of the gradients; none: Keras' default",
-    )
-    rho: Share | None = Field(
-        default=None, description="rmsprop: decay of the mean of the squared gradients; none: Keras' default"
-    )
-    momentum: Share | None = Field(
-        default=None,
-        description="sgd, rmsprop: share of the last update that goes into the next one; none: Keras' default",
-    )
-    epsilon: Positive | None = Field(
-        default=None,
-        description="adam and its kin, rmsprop, adagrad: added to a divisor, so that it is not zero; none: Keras' default",
-    )
-    weight_decay: NotNegative | None = Field(
-        default=None,
-        description="share of each weight, times the learning rate, that a step takes away; none: Keras' default",
-    )
-    initial_accumulator_value: NotNegative | None = Field(
-        default=None,
-        description="adagrad, ftrl: what the sums of the squared gradients begin with; none: Keras' default",
-    )
-    l1_regularization_strength: NotNegative | None = Field(
-        default=None, description="ftrl: penalty on the absolute values of the weights; none: Keras' default"
-    )
-    l2_regularization_strength: NotNegative | None = Field(
-        default=None, description="ftrl: penalty on the squares of the weights; none: Keras' default"
-    )
-    nesterov: bool | None = Field(default=None, description="sgd: look ahead by the momentum; none: Keras' default")
-    amsgrad: bool | None = Field(
-        default=None, description="adam, adamw: divide by the largest second mean so far; none: Keras' default"
+    settings: dict[str, bool | Number] = Field(
+        default_factory=dict, description="arguments of Keras' optimizer, such as weight_decay; else Keras' defaults"
     )
 
     @model_validator(mode="after")
     def _fits_its_name(self) -> Self:
-        for setting in self.settings():
-            if setting not in _SETTINGS[self.name]:
-                settings = ", ".join(sorted(_SETTINGS[self.name]))
-                raise ValueError(f"{setting}: {self.name} has no such setting; it has {settings}")
+        check_settings(self.name, self.settings, SETTINGS[self.name])
         return self
-
-    def settings(self) -> dict[str, Any]:
-        """The settings that were given, as keyword arguments of the Keras optimizer."""
-        return self.model_dump(exclude={"name"}, exclude_none=True)
 
 
 LOSSES = ("squared_error", "absolute_error", "huber", "focal")
@@ -130,12 +87,14 @@ class TrainingConfig(Frozen):
     optimizer: OptimizerConfig = Field(
         default_factory=OptimizerConfig, description="the optimizer, by its name or with its settings"
     )
-    learning_rate: AnySchedule = Field(default_factory=ConstantRate, description="a number, or a schedule by the step")
+    learning_rate: Scheduled = Field(
+        default=INITIAL, description="a number, cosine, or a schedule of Keras by its name and settings"
+    )
     clip_norm: float | None = Field(default=None, gt=0, description="largest global norm of the gradients")
-    knobs: dict[str, AnySchedule] = Field(
+    schedules: dict[str, Scheduled] = Field(
         default_factory=dict,
-        description="numbers that the step reads anew each time, a value or a schedule: label_smoothing, temperature, "
-        "dropout, positive_weight, regularization, or any name that the user's model asks for",
+        description="numbers by step, each a number or a schedule: label_smoothing, temperature, dropout, positive_weight, "
+        "regularization, or any name that the user's model or loss reads",
     )
     loss: Annotated[str, Field(pattern=rf"^({'|'.join(LOSSES)}|[A-Za-z_]\w*:[A-Za-z_]\w*)$")] | None = Field(
         default=None,
@@ -165,20 +124,8 @@ class TrainingConfig(Frozen):
         description="end when the loss on a holdout of the train rows gets no better, and keep the best weights; none: "
         "train to the end",
     )
-    steps_per_call: int = Field(
-        default=128,
-        ge=1,
-        le=4096,
-        description="the most steps in one call of the compiled loop; fewer if steps are slow",
-    )
     checkpoint_every_steps: int = Field(
         default=1000, ge=1, description="steps between two checkpoints, from which a killed training resumes"
-    )
-    keep_checkpoints: int = Field(
-        default=2, ge=1, description="how many of the newest checkpoints to keep, to resume from"
-    )
-    keep_best: int = Field(
-        default=0, ge=0, le=100, description="how many checkpoints to keep besides: the best by the loss on the holdout"
     )
     micro_batches: int = Field(
         default=1,
@@ -196,17 +143,6 @@ class TrainingConfig(Frozen):
         description="the same training gives the same bits each time; false lets a GPU add in any order, which is faster "
         "for some models",
     )
-    stop_at_loss: float | None = Field(
-        default=None,
-        allow_inf_nan=False,
-        description="end when the running mean of the training loss is no higher than this",
-    )
-    non_finite_limit: int = Field(
-        default=10, ge=1, description="stop after this many steps in a row with a loss or gradient that is not finite"
-    )
-    max_refused_images: int = Field(
-        default=100, ge=0, description="images that TensorFlow cannot decode are skipped, up to this many"
-    )
     strategy: Literal["auto", "cpu", "gpu", "mirrored", "multi_worker"] = Field(
         default="auto",
         description="auto: where the training ends first by its number of steps and what each computes: the CPU, a GPU, or "
@@ -219,13 +155,6 @@ class TrainingConfig(Frozen):
         default=False,
         description="run steps and input pipeline op by op in Python, slowly, for print and breakpoint() of your own; the "
         "first op whose output is not finite is an error",
-    )
-    threads: int | None = Field(default=None, ge=1, le=1024, description="TensorFlow's threads; default: every core")
-    shuffle_rows: int | None = Field(
-        default=None,
-        ge=1,
-        description="rows in a shuffle window; default: as many as fit in 48 MiB, at least 65,536. With sorted data (by "
-        "time, say), windows much smaller than an epoch cost accuracy, since the last rows weigh more",
     )
     summaries: bool = Field(default=True, description="write TensorBoard summaries")
 
@@ -259,34 +188,34 @@ class TrainingConfig(Frozen):
 
     @field_validator("learning_rate", mode="before")
     @classmethod
-    def _constant(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return {"name": "constant", "initial": value}
-        return value
-
-    @field_validator("knobs", mode="before")
-    @classmethod
-    def _constants(cls, value: Any) -> Any:
-        return {name: cls._constant(knob) for name, knob in value.items()} if isinstance(value, dict) else value
+    def _cosine(cls, value: Any) -> Any:
+        return {"name": COSINE} if value == COSINE else value
 
     @field_validator("learning_rate")
     @classmethod
-    def _rises_above_zero(cls, value: Schedule) -> Schedule:
-        # down to zero is fine, at the very end
-        wrong = [rate for rate in value.ends() if rate < 0] or [rate for rate in value.ends()[:1] if rate == 0]
-        if wrong:
-            raise ValueError(f"{wrong[0]:g} is not a learning rate; it must be above 0")
+    def _rises_above_zero(cls, value: Scheduled) -> Scheduled:
+        rate = value if not isinstance(value, Schedule) else value.initial if value.name == COSINE else None
+        if rate is not None and not rate > 0:
+            raise ValueError(f"{rate:g} is not a learning rate; it must be above 0")
         return value
 
-    @field_validator("knobs")
+    @field_validator("schedules")
     @classmethod
-    def _knobs_fit(cls, value: dict[str, Schedule]) -> dict[str, Schedule]:
-        for name, schedule in value.items():
+    def _schedules_fit(cls, value: dict[str, Scheduled]) -> dict[str, Scheduled]:
+        for name, scheduled in value.items():
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                raise ValueError(f"{name!r} is not a name for a knob: use lower-case letters, digits and _")
+                raise ValueError(f"{name!r} is not a name: use lower-case letters, digits and _")
             if name in ("learning_rate", "clip_norm"):
                 raise ValueError(f"{name} has a key of its own: training.{name}")
-            for end in (*schedule.ends(), *([0.0] if schedule.warmup_steps else [])):
+            if not isinstance(scheduled, Schedule):
+                ends = [scheduled]
+            elif scheduled.name != COSINE:
+                continue  # what Keras gives is checked as it runs
+            elif "initial" not in scheduled.settings:
+                raise ValueError(f"{name}: cosine needs settings: {{initial: ...}}")
+            else:
+                ends = [scheduled.initial, 0.0]
+            for end in ends:
                 if (wrong := fault(name, end)) is not None:
                     raise ValueError(f"{wrong} ({MEANINGS[name]})" if name in MEANINGS else wrong)
         return value
@@ -321,8 +250,6 @@ class TrainingConfig(Frozen):
                 raise ValueError(f"batch_size: training.retrieval takes batches of at most {MOST_ROWS:,} rows")
             if self.augment is not None and self.augment.mixup:
                 raise ValueError("retrieval: mixup makes rows of two items; leave one of the two out")
-        if self.keep_best and self.early_stopping is None:
-            raise ValueError("keep_best: needs the loss on a holdout; set training.early_stopping")
         if isinstance(self.class_weights, dict):
             for name, weight in self.class_weights.items():
                 if not (math.isfinite(weight) and weight >= 0):
@@ -332,15 +259,6 @@ class TrainingConfig(Frozen):
     def counted(self, item: Sequence[str]) -> str | None:
         """The column whose values the transform counts for the correction of `retrieval`: the first of `model.item`."""
         return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None
-
-    def all_knobs(self, dropout: float = 0.0) -> dict[str, Schedule]:
-        """Every knob that the step reads; `dropout` is the model's."""
-        schedules: dict[str, Schedule] = {"learning_rate": self.learning_rate}
-        if self.clip_norm is not None:
-            schedules["clip_norm"] = ConstantRate(initial=self.clip_norm)
-        if dropout:
-            schedules["dropout"] = ConstantRate(initial=dropout)
-        return schedules | self.knobs
 
     def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:
         """Steps to train for, given the rows of one epoch. Part of a batch at the end counts as a whole step.

@@ -1,120 +1,166 @@
-"""The learning rate, or any other knob, as a pure function of the step; NumPy only.
+"""Numbers by step: the learning rate, and those of `training.schedules`; TensorFlow-free.
 
-    schedule = CosineRate(name="cosine", initial=0.01, warmup_steps=100)
-    schedule.rates(first=0, count=32, total=2000)      # float32 [32], one rate for each step
+    Schedule(name="cosine", settings={"initial": 0.01, "warmup_steps": 100})
+    Schedule(name="ExponentialDecay", settings={"initial_learning_rate": 0.01, "decay_steps": 500, "decay_rate": 0.9})
+    cosine(schedule, first=0, count=32, total=2000)      # float32 [32], one number for each step
 
-The rates of a call's steps are handed to the compiled loop as a tensor, so a schedule never causes a retrace and
-resuming at step s continues with the rate of step s. Steps in a schedule count from the end of the warm-up.
-Arithmetic is float64, the result float32.
+`tfcore.train.steps.step_values` computes all of them: the numbers of a call's steps go to the compiled loop as a tensor.
 """
 
-from abc import abstractmethod
-from typing import Annotated, Literal, Self
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.config import Frozen
-from headway.messages import counted
+from headway.errors import ConfigError
+from headway.messages import did_you_mean
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 
-Number = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+COSINE = "cosine"
+_DECAY = {"initial_learning_rate", "decay_steps"}
+REQUIRED: dict[str, set[str]] = {
+    COSINE: set(),
+    "CosineDecay": _DECAY,
+    "CosineDecayRestarts": {"initial_learning_rate", "first_decay_steps"},
+    "ExponentialDecay": _DECAY | {"decay_rate"},
+    "InverseTimeDecay": _DECAY | {"decay_rate"},
+    "PiecewiseConstantDecay": {"boundaries", "values"},
+    "PolynomialDecay": _DECAY,
+}
+"""The settings that a schedule of keras.optimizers.schedules needs."""
+OPTIONAL: dict[str, set[str]] = {
+    COSINE: {"initial", "warmup_steps"},
+    "CosineDecay": {"alpha", "warmup_target", "warmup_steps"},
+    "CosineDecayRestarts": {"t_mul", "m_mul", "alpha"},
+    "ExponentialDecay": {"staircase"},
+    "InverseTimeDecay": {"staircase"},
+    "PolynomialDecay": {"end_learning_rate", "power", "cycle"},
+}
+INITIAL = 0.001
+"""The learning rate of a config that names none."""
+_SCHEDULED = {
+    "learning_rate": ("the optimizer's", 0.0, 1e6, True),
+    "dropout": ("share of the built-in model's hidden units that are dropped", 0.0, 1.0, True),
+    "label_smoothing": ("share of the label's weight that is spread over all classes", 0.0, 1.0, True),
+    "temperature": ("what logits are divided by in the training loss", 0.0, 1e6, False),
+    "positive_weight": ("weight of the positive rows of a binary label", 0.0, 1e9, True),
+    "regularization": ("what the model's own losses are multiplied by", 0.0, 1e9, True),
+}
+"""(meaning, from, up to, whether `from` itself is allowed); `up to` never is."""
+MEANINGS = {name: meaning for name, (meaning, *_) in _SCHEDULED.items()}
+"""The numbers that Headway's own training reads; any other name is for the user's model or loss."""
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
-class _Schedule(Frozen):
-    warmup_steps: int = Field(default=0, ge=0, description="steps over which the rate rises from near zero")
-
-    def rates(self, first: int, count: int, total: int) -> NDArray[np.float32]:
-        """Learning rates of steps first .. first + count - 1 (step 0 is the first) of `total`. float32 [count]"""
-        step = np.arange(first, first + count, dtype=np.float64)
-        rate = self._after_warmup(np.maximum(step - self.warmup_steps, 0.0), max(total - self.warmup_steps, 1))
-        if self.warmup_steps:
-            rate = rate * np.minimum((step + 1) / self.warmup_steps, 1.0)
-        return rate.astype(np.float32)
-
-    @abstractmethod
-    def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]: ...
-
-    @abstractmethod
-    def ends(self) -> tuple[float, ...]:
-        """Values between which all others lie."""
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
 
 
-class ConstantRate(_Schedule):
-    """The same rate throughout, after the warm-up."""
-
-    name: Literal["constant"] = Field(default="constant", description="the same value throughout, after the warm-up")
-    initial: Number = Field(default=0.001, description="the value")
-
-    def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
-        return np.full_like(step, self.initial)
-
-    def ends(self) -> tuple[float, ...]:
-        return (self.initial,)
+Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Setting = bool | int | Number | tuple[int | Number, ...]
 
 
-class CosineRate(_Schedule):
-    """From `initial` down half a cosine to `final` at `steps` (by default at the end of training)."""
+class Schedule(Frozen):
+    """A number that changes with the step."""
 
-    name: Literal["cosine"] = Field(description="half a cosine from initial down to final")
-    initial: Number = Field(default=0.001, description="the value after the warm-up")
-    final: Number = Field(default=0.0, description="the value at steps, and from there on")
-    steps: int | None = Field(
-        default=None, ge=1, description="steps from the end of the warm-up to final; none: to the end of the training"
+    name: Literal[
+        "cosine",
+        "CosineDecay",
+        "CosineDecayRestarts",
+        "ExponentialDecay",
+        "InverseTimeDecay",
+        "PiecewiseConstantDecay",
+        "PolynomialDecay",
+    ] = Field(
+        description="cosine: from initial down to 0 at the end of the training, after warmup_steps; else a schedule of "
+        "keras.optimizers.schedules"
     )
-
-    def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
-        done = np.minimum(step / (self.steps or total), 1.0)
-        return self.final + (self.initial - self.final) * 0.5 * (1.0 + np.cos(np.pi * done))
-
-    def ends(self) -> tuple[float, ...]:
-        return (self.initial, self.final)
-
-
-class ExponentialRate(_Schedule):
-    """`initial` times `decay` for every `every_steps` steps, smoothly or in stairs."""
-
-    name: Literal["exponential"] = Field(description="a factor for every so many steps")
-    initial: Number = Field(default=0.001, description="the value after the warm-up")
-    decay: Annotated[float, Field(gt=0.0, le=1.0)] = Field(description="the factor")
-    every_steps: int = Field(ge=1, description="steps for which the factor counts once")
-    shape: Literal["smooth", "stairs"] = Field(
-        default="smooth",
-        description="smooth: a part of the factor at every step; stairs: the whole factor every so many steps",
+    settings: dict[str, Setting] = Field(
+        default_factory=dict, description="initial and warmup_steps of cosine; else the arguments of Keras' schedule"
     )
-
-    def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
-        times = step / self.every_steps
-        return self.initial * self.decay ** (np.floor(times) if self.shape == "stairs" else times)
-
-    def ends(self) -> tuple[float, ...]:
-        return (self.initial,)
-
-
-class PiecewiseRate(_Schedule):
-    """`values[i]` until step `boundaries[i]`, the last value from there on."""
-
-    name: Literal["piecewise"] = Field(description="values that hold for some steps each")
-    boundaries: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        min_length=1, description="steps after the warm-up at which the next value begins, rising"
-    )
-    values: tuple[Number, ...] = Field(description="the values in order, one more than boundaries")
 
     @model_validator(mode="after")
-    def _fit(self) -> Self:
-        if len(self.values) != len(self.boundaries) + 1:
-            raise ValueError(
-                f"{counted(len(self.boundaries), 'boundary needs', 'boundaries need')} {len(self.boundaries) + 1} values"
-            )
-        if list(self.boundaries) != sorted(set(self.boundaries)):
-            raise ValueError("boundaries must rise")
+    def _fits_its_name(self) -> Self:
+        check_settings(self.name, self.settings, REQUIRED[self.name] | OPTIONAL.get(self.name, set()))
+        if lacking := sorted(REQUIRED[self.name] - self.settings.keys()):
+            raise ValueError(f"settings: {self.name} needs {', '.join(lacking)}")
+        if self.name == COSINE:
+            if type(self.warmup_steps) is not int or self.warmup_steps < 0:
+                raise ValueError(f"settings.warmup_steps: {self.warmup_steps} is not a number of steps")
+            if type(self.initial) not in (int, float):
+                raise ValueError(f"settings.initial: {self.initial} is not a number")
         return self
 
-    def _after_warmup(self, step: NDArray[np.float64], total: int) -> NDArray[np.float64]:
-        return np.asarray(self.values)[np.searchsorted(np.asarray(self.boundaries), step, side="right")]
+    @property
+    def initial(self) -> Any:
+        """What `cosine` falls from."""
+        return self.settings.get("initial", INITIAL)
 
-    def ends(self) -> tuple[float, ...]:
-        return self.values
+    @property
+    def warmup_steps(self) -> Any:
+        """Those in which `cosine` rises from near zero."""
+        return self.settings.get("warmup_steps", 0)
 
 
-Schedule = ConstantRate | CosineRate | ExponentialRate | PiecewiseRate
+Scheduled = Number | Schedule
+
+
+def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ValueError for a setting that `name` of Keras does not have."""
+    for setting in given:
+        if setting not in known:
+            has = did_you_mean(setting, [*known], f"it has {', '.join(sorted(known))}")
+            raise ValueError(f"settings.{setting}: {name} has no such setting; {has}")
+
+
+def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np.float32]:
+    """The numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
+
+    After a warm-up that rises from near zero, half a cosine down to 0. Computed in float64.
+    """
+    warmup = schedule.warmup_steps
+    step = np.arange(first, first + count, dtype=np.float64)
+    done = np.minimum(np.maximum(step - warmup, 0.0) / max(total - warmup, 1), 1.0)
+    rate = schedule.initial * 0.5 * (1.0 + np.cos(np.pi * done))
+    if warmup:
+        rate = rate * np.minimum((step + 1) / warmup, 1.0)
+    return rate.astype(np.float32)
+
+
+def fault(name: str, value: float) -> str | None:
+    """Return why a scheduled number cannot have this value; None when it can."""
+    if not math.isfinite(value):
+        return f"{name} is {value}, which is not a finite number"
+    if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
+        return f"{name} is {value:g}, which float32 does not hold; it would be {'0' if abs(value) < 1 else 'infinite'}"
+    if name in _SCHEDULED:
+        _, low, high, closed = _SCHEDULED[name]
+        if not (low < value < high or (closed and value == low)):
+            return f"{name} is {value:g}; it must be {'at least' if closed else 'above'} {low:g} and below {high:g}"
+    return None
+
+
+def check_schedules(names: Iterable[str], task: Task | str, *, user: bool) -> None:
+    """Raise ConfigError for a scheduled number that the training does not read.
+
+    Args:
+        user: a model or loss of the user's may read others.
+    """
+    kind = task_of(task)
+    for name in names:
+        if name in ("positive_weight",) and (kind.per_class or not kind.has_classes):
+            problem = f"{name} is for a binary label, and this one is {kind.name}"
+        elif name in ("label_smoothing", "temperature") and not kind.has_classes:
+            problem = f"{name} is for a label with classes, and this one is a number"
+        elif name not in MEANINGS and not user:
+            problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
+        else:
+            continue
+        raise ConfigError(problem, where=f"training.schedules.{name}", fix="leave it out")

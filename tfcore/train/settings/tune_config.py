@@ -1,6 +1,6 @@
 """`tune:` of pipeline.yaml: what `headway tune` varies, and how it judges.
 
-TuneConfig(space={"training.learning_rate.initial": {"low": 1e-4, "high": 1e-2, "log": True}, "model.hidden": [[64], []]})
+TuneConfig(space={"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "model.hidden": [[64], []]})
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ REFUSED = {
     "training.class_weights": "it weighs the holdout's rows too, so trials would be judged by different losses",
     "training.ranking": "the holdout's loss is that of single rows, and says nothing of their order",
     "training.retrieval": "the holdout's loss is that of single rows, and says nothing of the best items",
-    "training.knobs.label_smoothing": "trials would be judged by different losses",
-    "training.knobs.positive_weight": "trials would be judged by different losses",
+    "training.schedules.label_smoothing": "trials would be judged by different losses",
+    "training.schedules.positive_weight": "trials would be judged by different losses",
     "training.early_stopping.holdout": "trials would be judged on different rows",
 }
 """Keys below `training` that cannot be in a space, and why."""
@@ -115,12 +115,15 @@ def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) 
         training: its settings, every one of them chosen.
         model: the same of a built-in model; None: the model is the user's own.
     """
-    rate, batch = training["learning_rate"].get("initial"), training["batch_size"]
-    space: Space = {}
-    if rate:
-        space["training.learning_rate.initial"] = Range(
-            low=_rounded(rate / RATE_BELOW), high=_rounded(rate * RATE_ABOVE), log=True
-        )
+    rate, batch, space = training["learning_rate"], training["batch_size"], Space()
+    if isinstance(rate, dict):
+        names = [name for name in ("initial", "initial_learning_rate") if name in rate["settings"]]
+        keys = {f"training.learning_rate.settings.{name}": rate["settings"][name] for name in names}
+    else:
+        keys = {"training.learning_rate": rate}
+    for key, now in keys.items():
+        if now > 0:
+            space[key] = Range(low=_rounded(now / RATE_BELOW), high=_rounded(now * RATE_ABOVE), log=True)
     least = max(LEAST_BATCH, training.get("micro_batches", 1))
     batches = [size for size in (batch // 2, batch, batch * 2) if size >= least]
     if len(batches) > 1:

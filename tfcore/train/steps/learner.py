@@ -1,15 +1,15 @@
 """A model, its optimizer, and the compiled program that runs up to K steps on a stack of batches.
 
-    learner = Learner(model=model, head="binary", config=TrainingConfig(), step=step, specs=specs)
-    outcome = learner.run(stack, first=0, steps=32, knobs={"learning_rate": rates})    # outcome.losses: float32 [32]
+    learner = Learner(model=model, head="binary", step=step, specs=specs, optimizer=OptimizerConfig())
+    outcome = learner.run(stack, first=0, steps=32, values={"learning_rate": rates})    # outcome.losses: float32 [32]
 
 A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
 where the order within groups is learned too. Batches `first` to `first + steps - 1` are trained on, so a call can begin and
 end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows' losses.
-A step whose loss or gradients are not finite
-changes nothing but the step count: neither weights, optimizer, nor a moving average. Every knob is an argument, one value
-a step: a knob that the learner was not given is not in the program at all, and so it is with micro-batches, a loss scale
-and an ending. With an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
+A step whose loss or gradients are not finite changes nothing but the step count: neither weights, optimizer, nor a moving
+average. Every scheduled number is an argument, one value a step, which the model and the loss read by `tfcore.graph.scheduled`;
+micro-batches, a loss scale and an ending are in the program only where they are asked for. With an ending the program may run
+fewer steps than it was asked to: the outcome holds those it ran.
 """
 
 import math
@@ -22,18 +22,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headway.errors import ConfigError
 from tfcore.graph.function import GraphFunction, Jit
-from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.scheduled import stepping
 from tfcore.graph.shared_state import SharedState
 from tfcore.heads.base import Head
-from tfcore.models.precision import LossScale
 from tfcore.train.settings.config import OptimizerConfig
-from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.steps.eager import checked_numerics
-from tfcore.train.steps.item_choice import RetrievalPart
 from tfcore.train.steps.micro_batches import accumulated
 from tfcore.train.steps.stop_condition import StopCondition
-from tfcore.train.steps.train_step import StepResult, TrainStep, make_optimizer
+from tfcore.train.steps.train_step import StepConfig, StepResult, TrainStep, make_optimizer
 
 __all__ = ["Learner", "Outcome", "Stack", "make_optimizer"]
 
@@ -63,18 +61,8 @@ class Learner:
         step: int64 variable, counted up by one each step; dropout masks are drawn from it.
         specs: of a stack, all dimensions known.
         optimizer: which, and its settings.
-        knobs: the variables of the knobs; "learning_rate" is always one of them. Those of
-        `tfcore.train.settings.knob_values.MEANINGS`
-            are read here, others by the model.
-        label_std: for labels with a unit; gradients are those of the error in standard deviations, so that learning rate and
-            clipping mean the same whatever the label's unit. The reported loss stays in the label's unit squared.
-        offsets: added to the outputs while training and at no other time; see `tfcore.train.settings.sampling`.
-        ranking: has the order within "group" of a batch count too; rows of a group follow each other, see
-            `tfcore.data.groups.group_ids`. The reported loss stays the rows'.
-        retrieval: has the choice among a batch's items count too. The reported loss stays the rows'.
-        micro_batches: whether `run` is told into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`.
-        scale: of the loss, for a model that computes in float16; see `tfcore.models.precision`.
-        scaled_penalties: see `TrainStep`.
+        values: the numbers that every step is given, "learning_rate" among them. Those of
+            `tfcore.train.settings.schedule.MEANINGS` are read here, others by the model or its loss.
         ending: when the steps end by themselves; None: never.
     """
 
@@ -86,14 +74,8 @@ class Learner:
         step: tf.Variable,
         specs: Mapping[str, tf.TensorSpec],
         optimizer: OptimizerConfig,
-        knobs: KnobVariables | None = None,
-        label_std: float = 1.0,
-        offsets: Sequence[float] | None = None,
-        ranking: RankingConfig | None = None,
-        retrieval: RetrievalPart | None = None,
-        micro_batches: bool = False,
-        scale: LossScale | None = None,
-        scaled_penalties: bool = False,
+        values: Sequence[str] = ("learning_rate",),
+        config: StepConfig = StepConfig(),
         ending: StopCondition | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
@@ -102,31 +84,30 @@ class Learner:
         self.optimizer = make_optimizer(optimizer)
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
-        self.knobs = knobs or KnobVariables(["learning_rate"])
         self.train_step = TrainStep(
             model=model,
             head=head,
             optimizer=self.optimizer,
-            knobs=self.knobs,
             counter=step,
-            label_std=label_std,
-            offsets=offsets,
-            ranking=ranking,
-            retrieval=retrieval,
-            scale=scale,
-            scaled_penalties=scaled_penalties,
+            config=config,
             log=log,
         )
         """The step whose pieces the compiled program is made of."""
         self.stack, self.batch = specs["weight"].shape
         scalar = tf.TensorSpec([], tf.int32)
-        values = {name: tf.TensorSpec([self.stack], tf.float32) for name in self.knobs.variables_by_name}
+        self.values = tuple(values)
+        self._read: set[str] = set()
         self.ending = ending or StopCondition()
-        self._micro_batches = micro_batches
-        control = self.ending.specs | ({"micro_batches": scalar} if micro_batches else {})
+        control = self.ending.specs | ({"micro_batches": scalar} if config.micro_batches else {})
         self._run = GraphFunction(
             self._train_steps,
-            {"stack": dict(specs), "first": scalar, "steps": scalar, "knobs": values, "control": control},
+            {
+                "stack": dict(specs),
+                "first": scalar,
+                "steps": scalar,
+                "values": {name: tf.TensorSpec([self.stack], tf.float32) for name in self.values},
+                "control": control,
+            },
             jit=jit,
             log=log,
         )
@@ -137,8 +118,8 @@ class Learner:
         self.state.hold("model", model)
         self.state.hold("optimizer", self.optimizer)
         self.state.hold("step", step)
-        if scale is not None:
-            self.state.hold("loss_scale", scale)
+        if config.scale is not None:
+            self.state.hold("loss_scale", config.scale)
 
     @property
     def traces(self) -> int:
@@ -169,27 +150,27 @@ class Learner:
         *,
         first: int,
         steps: int,
-        knobs: Mapping[str, NDArray[np.float32]],
+        values: Mapping[str, NDArray[np.float32]],
         micro_batches: int = 1,
     ) -> Outcome:
         """Train on batches first .. first + steps - 1 of `stack`, or on fewer if the stop condition is met.
 
         Args:
-            knobs: [K]; knobs[name][i] is the knob's value for batch i.
+            values: [K]; values[name][i] is the number for batch i.
             micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
         """
         control = self.ending.arguments
-        if self._micro_batches:
+        if self.train_step.config.micro_batches:
             control["micro_batches"] = np.int32(micro_batches)
-        if micro_batches > 1 and (not self._micro_batches or self._rows(stack) % micro_batches):
+        if micro_batches > 1 and (not self.train_step.config.micro_batches or self._rows(stack) % micro_batches):
             raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
         facts, ran, counts = self._run(
-            stack=stack, first=np.int32(first), steps=np.int32(steps), knobs=knobs, control=control
+            stack=stack, first=np.int32(first), steps=np.int32(steps), values=values, control=control
         )
-        self.ending.take(counts, cut=int(ran) < first + steps)
+        self.ending.take(counts)
         part = slice(first, int(ran))
-        values = {name: value.numpy()[part] for name, value in facts.items()}
-        return Outcome(**{"retryable": np.zeros_like(values["applied"]), **values})
+        found = {name: value.numpy()[part] for name, value in facts.items()}
+        return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
 
     def _rows(self, stack: Stack) -> int:
         """Return the number of rows of a batch on one device."""
@@ -216,25 +197,26 @@ class Learner:
         stack: Stack,
         first: tf.Tensor,
         steps: tf.Tensor,
-        knobs: Mapping[str, tf.Tensor],
+        values: Mapping[str, tf.Tensor],
         control: Mapping[str, tf.Tensor],
     ) -> Any:
         positions = tf.range(self.stack)
         last = first + steps
 
         def should_continue(i: tf.Tensor, so_far: Any, counts: Any) -> tf.Tensor:
-            return (i < last) & self.ending.should_continue(control, counts) if counts else i < last
+            return (i < last) & self.ending.should_continue(counts) if counts else i < last
 
         def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
-            self.knobs.assign({name: values[i] for name, values in knobs.items()})
             batch = {key: value[i] for key, value in stack.items()}
-            loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+            with stepping({name: value[i] for name, value in values.items()}) as read:
+                loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+            self._read |= read
             facts = {"losses": loss, "weights": weight, "applied": done.applied, "retryable": done.retryable}
             here = positions == i
             return (
                 i + 1,
-                {name: tf.where(here, facts[name], values) for name, values in so_far.items()},
-                self.ending.after(counts, loss=loss, weight=weight, applied=done.applied, retryable=done.retryable),
+                {name: tf.where(here, facts[name], before) for name, before in so_far.items()},
+                self.ending.after(counts, applied=done.applied, retryable=done.retryable),
             )
 
         zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
@@ -245,6 +227,12 @@ class Learner:
         ran, facts, counts = tf.while_loop(
             should_continue, body, (first, facts, self.ending.counts(control)), parallel_iterations=1
         )
+        if unread := [name for name in self.values if name not in self._read]:
+            raise ConfigError(
+                f"nothing in the step reads {unread[0]!r}",
+                where=f"training.schedules.{unread[0]}",
+                fix="read it by tfcore.graph.scheduled.scheduled in a layer's call or in the loss, or leave it out",
+            )
         return facts, ran, counts
 
     def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:

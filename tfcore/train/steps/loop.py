@@ -1,7 +1,7 @@
 """The training loop: cuts steps into calls, and calls periodic actions between them.
 
     run(
-        learner, batches, start=0, total=2000, knobs=knobs.values,
+        learner, batches, start=0, total=2000, values=StepValues(schedules, 2000),
         every=[PeriodicAction(200, evaluate_holdout), PeriodicAction(1000, save)], report=recorder, cancelled=monitor.cancelled,
     )
 
@@ -30,7 +30,6 @@ class StepPlan:
 
     stop: bool
     steps: int
-    knobs: Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def run(
     *,
     start: int,
     total: int,
-    knobs: Callable[[int, int], Mapping[str, NDArray[np.float32]]],
+    values: Callable[[int, int], Mapping[str, NDArray[np.float32]]],
     every: Sequence[PeriodicAction] = (),
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
@@ -61,13 +60,12 @@ def run(
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
 
-    That is earlier when it was cancelled, ended by an act, or when the learner's own ending ended it, in the middle of a
-    call: its step is then the last one, and what acts at the end acts there.
+    That is earlier when it was cancelled, ended by an act, or when the learner's stop condition is met, in the middle of a
+    call.
 
     Args:
         batches: from a step to the stacks that begin with its batch, without end.
-        knobs: (first step, count) to the knobs' values at those steps; asked before each call, so what it answers may
-            change while training runs.
+        values: (first step, count) to the scheduled numbers at those steps.
         every: in order; all that are due at a step are called before training may end.
         report: called with the step reached and what the call's steps gave.
         cancelled: asked between calls.
@@ -82,25 +80,25 @@ def run(
     stacks = batches(start - used)
     stack: Stack | None = None
     ended = False
-    while step < total and learner.ending.reason is None:
+    while step < total and not learner.ending.met:
         if used == learner.stack:
             stack, used = None, 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
         steps = min(learner.stack - used, boundary - step, pace)
-        turn = agreed(StepPlan(ended or cancelled(), steps, knobs(step - used, learner.stack)))
+        turn = agreed(StepPlan(ended or cancelled(), steps))
         if turn.stop:
             break
         if stack is None:
             stack = next(stacks)
         began = time.perf_counter()
-        outcome = learner.run(stack, first=used, steps=turn.steps, knobs=turn.knobs, micro_batches=micro_batches)
+        now = values(step - used, learner.stack)
+        outcome = learner.run(stack, first=used, steps=turn.steps, values=now, micro_batches=micro_batches)
         steps = len(outcome.losses)
         if timed:  # the first call also compiles
             pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
         timed = True
         step, used = step + steps, used + steps
         report(step, outcome)
-        end = total if learner.ending.reason is None else step
-        ends = [each.act(step) for each in every if each.due(step, end)]
+        ends = [each.act(step) for each in every if each.due(step, total)]
         ended = any(ends)
     return step

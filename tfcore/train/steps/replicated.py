@@ -2,7 +2,7 @@
 
     with placement.scope():
         learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.steps.learner.Learner
-    outcome = learner.run(stack, first=0, steps=32, knobs=knobs)
+    outcome = learner.run(stack, first=0, steps=32, values=values)
 
 Each replica takes the gradient of its rows' share of the batch's loss: the sum of weighted losses over the weight of the
 *whole* batch, so that the shares add up to what one device computes. One all-reduce a step carries gradients and loss; from
@@ -24,6 +24,7 @@ from headway.errors import ConfigError, StoreError
 from tfcore.distribute.placement import Placement
 from tfcore.distribute.worker_slice import PLACE
 from tfcore.graph.function import refusal
+from tfcore.graph.scheduled import now, stepping
 from tfcore.train.steps.learner import Learner, Outcome, Stack
 from tfcore.train.steps.loop import StepPlan
 from tfcore.train.steps.micro_batches import accumulated
@@ -45,7 +46,7 @@ class DistributedLearner(Learner):
         self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
-        if self._micro_batches and self.train_step.keep():
+        if self.train_step.config.micro_batches and self.train_step.keep():
             raise ConfigError(
                 "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
                 "cannot share within a step",
@@ -112,19 +113,20 @@ class DistributedLearner(Learner):
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
             # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
             signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
-            signature += [tf.TensorSpec([], tf.int32)] if self._micro_batches else []
+            signature += [tf.TensorSpec([], tf.int32)] if self.train_step.config.micro_batches else []
 
             @tf.function(autograph=False, input_signature=signature)
             def once(some: Stack, count: tf.Tensor | None = None) -> None:
                 def of_replica() -> Any:
                     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-                    return compiled(*self._share(some, replica), tf.constant(1.0), count)
+                    values = {name: tf.constant(0.5) for name in self.values}
+                    return compiled(*self._share(some, replica), values, tf.constant(1.0), count)
 
                 self._strategy.run(of_replica)
 
             zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
             try:
-                once(zeros, *([tf.constant(1)] if self._micro_batches else []))
+                once(zeros, *([tf.constant(1)] if self.train_step.config.micro_batches else []))
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:
@@ -142,7 +144,7 @@ class DistributedLearner(Learner):
             weight = self._sum(weight)
         run = self._strategy.run
         kept = run(self.train_step.keep)
-        loss, objective, finite, gradients = run(self._replica_part, args=(batch, weight, micro_batches))
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(now()), weight, micro_batches))
         self.train_step.set_rate()
 
         def apply() -> tf.Tensor:
@@ -160,13 +162,13 @@ class DistributedLearner(Learner):
         return self._first(loss), weight, StepResult(applied, retryable)
 
     def _replica_part(
-        self, batch: Stack, total: tf.Tensor, micro_batches: tf.Tensor | None
+        self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor, micro_batches: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
         every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
         rows, places = self._share(batch, context.replica_id_in_sync_group)
-        parts = (self._compiled or self._part_of_rows)(rows, places, total, micro_batches)
+        parts = (self._compiled or self._part_of_rows)(rows, places, values, total, micro_batches)
         *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
@@ -174,14 +176,21 @@ class DistributedLearner(Learner):
         return loss, objective, finite, [gradient * self._again for gradient in clipped]
 
     def _part_of_rows(
-        self, rows: Stack, places: tf.Tensor, total: tf.Tensor, micro_batches: tf.Tensor | None
+        self,
+        rows: Stack,
+        places: tf.Tensor,
+        values: dict[str, tf.Tensor],
+        total: tf.Tensor,
+        micro_batches: tf.Tensor | None,
     ) -> list[tf.Tensor]:
         """Return gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         share = 1.0 / self._placement.replicas
-        if micro_batches is None:
-            part = self.train_step.part(rows, total=total, share=share, first_row=places)
-        else:
-            part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, places=places)
+        with stepping(values) as read:  # a replica runs in a thread of its own
+            if micro_batches is None:
+                part = self.train_step.part(rows, total=total, share=share, first_row=places)
+            else:
+                part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, places=places)
+        self._read |= read
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -199,10 +208,8 @@ def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
     name includes its place in the loop, so that all workers must make the same steps in the same calls."""
 
     def agreed(turn: StepPlan) -> StepPlan:
-        values = [float(turn.stop), float(turn.steps), *(v for each in turn.knobs.values() for v in each.tolist())]
-        stop, steps, *rest = learner.from_chief(np.asarray(values, np.float64)).tolist()
-        knobs = np.asarray(rest, np.float32).reshape(len(turn.knobs), -1)
-        return StepPlan(bool(stop), int(steps), dict(zip(turn.knobs, knobs, strict=True)))
+        stop, steps = learner.from_chief(np.asarray([float(turn.stop), float(turn.steps)])).tolist()
+        return StepPlan(bool(stop), int(steps))
 
     return agreed
 

@@ -1,6 +1,6 @@
 """One training step in pieces: forward, gradients, update; `learner` compiles it.
 
-    step = TrainStep(model=model, head="binary", optimizer=optimizer, knobs=knobs, counter=counter)
+    step = TrainStep(model=model, head="binary", optimizer=optimizer, counter=counter)
     kept = step.keep()                             # what a skipped step puts back
     part = step.part(batch)                        # the batch's loss and gradients, all of it at once
     done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
@@ -27,7 +27,7 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from headway.messages import some
 from tfcore.data.groups.group_ids import GROUP, NO_GROUP, group_splits
-from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.scheduled import step_value
 from tfcore.heads.base import Head
 from tfcore.heads.table import head_of
 from tfcore.losses.pairwise import pairwise_loss
@@ -64,6 +64,31 @@ class StepResult:
     """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
 
 
+@dataclass(frozen=True)
+class StepConfig:
+    """What a training step does besides the gradient of the rows' loss."""
+
+    label_std: float = 1.0
+    """For labels with a unit: gradients are those of the error in standard deviations, so that learning rate and clipping mean
+    the same whatever the label's unit. The reported loss stays in the label's unit squared."""
+    clip_norm: float | None = None
+    """The largest global norm of the gradients."""
+    offsets: Sequence[float] | None = None
+    """Added to the outputs while training and at no other time; see `tfcore.train.settings.sampling`."""
+    ranking: RankingConfig | None = None
+    """Has the order within "group" of a batch count too, of whole batches only; rows of a group follow each other, see
+    `tfcore.data.groups.group_ids`. The reported loss stays the rows'."""
+    retrieval: RetrievalPart | None = None
+    """Has the choice among a batch's items count too, of whole batches only. The reported loss stays the rows'."""
+    scale: LossScale | None = None
+    """Of the loss while gradients are taken, for a model that computes in float16; see `tfcore.models.precision`."""
+    scaled_penalties: bool = False
+    """The model's own losses count times the loss in units of the label's variance: what a normal label of that variance
+    around its prediction says of them. Of whole batches and of parts alike."""
+    micro_batches: bool = False
+    """Whether each call says into how many micro-batches a batch is cut; see `tfcore.train.steps.micro_batches`."""
+
+
 class TrainStep:
     """One training step in pieces; see the module.
 
@@ -72,15 +97,7 @@ class TrainStep:
             [rows, members, outputs] of an ensemble, of which each has its own loss.
         head: decides the loss; a task's name stands for its head.
         optimizer: built for the model's trainable variables.
-        knobs: those of `tfcore.train.settings.knob_values.MEANINGS` are read here.
         counter: int64 variable, counted up by one each step.
-        label_std: for labels with a unit: gradients are those of the error in standard deviations.
-        offsets: added to the outputs while training.
-        ranking: has the order within "group" of a batch count too; of whole batches only.
-        retrieval: has the choice among a batch's items count too; of whole batches only.
-        scale: of the loss while gradients are taken, for float16.
-        scaled_penalties: the model's own losses count times the loss in units of the label's variance: what a normal
-            label of that variance around its prediction says of them. Of whole batches and of parts alike.
         log: told once, while the step is traced, which variables no gradient reaches.
     """
 
@@ -90,30 +107,17 @@ class TrainStep:
         model: keras.Model,
         head: Head | str,
         optimizer: keras.optimizers.Optimizer,
-        knobs: KnobVariables,
         counter: tf.Variable,
-        label_std: float = 1.0,
-        offsets: Sequence[float] | None = None,
-        ranking: RankingConfig | None = None,
-        retrieval: RetrievalPart | None = None,
-        scale: LossScale | None = None,
-        scaled_penalties: bool = False,
+        config: StepConfig = StepConfig(),
         log: Callable[[str], None] | None = None,
     ):
-        self.scale = scale
         self.unreached: list[str] = []
         """The paths of the variables that no gradient reaches in a traced step."""
         self._log = log or (lambda line: None)
-        self.model, self.head, self.optimizer, self.knobs, self.counter = (
-            model,
-            head_of(head),
-            optimizer,
-            knobs,
-            counter,
-        )
-        self._offsets = None if offsets is None else np.asarray(offsets, np.float32)
-        self._std, self._unit = float(label_std), float(label_std) ** self.head.degree
-        self._ranking, self._retrieval, self._scaled = ranking, retrieval, scaled_penalties
+        self.model, self.head, self.optimizer, self.counter = model, head_of(head), optimizer, counter
+        self.config, self.scale = config, config.scale
+        self._offsets = None if config.offsets is None else np.asarray(config.offsets, np.float32)
+        self._std, self._unit = float(config.label_std), float(config.label_std) ** self.head.degree
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
@@ -146,28 +150,28 @@ class TrainStep:
         trained = [variable.value for variable in self.model.trainable_variables]
         with tf.GradientTape() as tape:
             with rows_from(first_row, batch.get(GROUP)):
-                if self._retrieval is None:
+                if self.config.retrieval is None:
                     output = self._output(batch, training=True)
                 else:
-                    output, user, item = self._retrieval.outputs(_inputs(batch), training=True)
+                    output, user, item = self.config.retrieval.outputs(_inputs(batch), training=True)
             losses, weights = self._training_losses(batch, output)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
-            with noise_of(self._noise(losses, weights, total, loss) if self._scaled else 1.0):
+            with noise_of(self._noise(losses, weights, total, loss) if self.config.scaled_penalties else 1.0):
                 own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
-            if own and (times := self.knobs.get("regularization")) is not None:
+            if (times := step_value("regularization")) is not None:
                 own = [times * extra for extra in own]
-            if self._scaled:
+            if self.config.scaled_penalties:
                 share = tf.stop_gradient(loss) / self._unit  # a part's loss is its share of the batch's already
             if share is not None:
                 own = [share * extra for extra in own]
             objective = loss / self._unit
-            if self._ranking is not None:
+            if (ranking := self.config.ranking) is not None:
                 scores = output if output.shape.rank == 2 else tf.reduce_mean(output, axis=1)
-                objective += self._ranking.share * (self._order_loss(self._ranking, batch, scores) - objective)
-            if self._retrieval is not None:
-                chosen = self._retrieval.loss(batch, user, item, weights)
-                objective += self._retrieval.share * (chosen - objective)
+                objective += ranking.share * (self._order_loss(ranking, batch, scores) - objective)
+            if self.config.retrieval is not None:
+                chosen = self.config.retrieval.loss(batch, user, item, weights)
+                objective += self.config.retrieval.share * (chosen - objective)
             objective = tf.add_n([objective, *own])
             scaled = objective if self.scale is None else objective * self.scale.value
         computed = tape.gradient(scaled, trained)
@@ -249,15 +253,15 @@ class TrainStep:
         return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
-        """The gradients, shortened to the knob clip_norm where there is one and their global `norm` is above it."""
-        if (most := self.knobs.get("clip_norm")) is None:
+        """The gradients, shortened to `clip_norm` where their global `norm` is above it."""
+        if (most := self.config.clip_norm) is None:
             return list(gradients)
         scale = most / tf.maximum(norm, most)
         return [gradient * scale for gradient in gradients]
 
     def set_rate(self) -> None:
-        """The optimizer's learning rate from its knob."""
-        self.optimizer.learning_rate = tf.convert_to_tensor(self.knobs.variables_by_name["learning_rate"])
+        """Set the optimizer's learning rate to that of the step."""
+        self.optimizer.learning_rate = step_value("learning_rate")
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
         self.optimizer.apply(list(gradients), self.model.trainable_variables)
@@ -272,18 +276,18 @@ class TrainStep:
             variable.assign(value)
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return (loss, weight) of each row as in prediction: no dropout, and no knob. float32 [rows] each"""
+        """Return (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows] each"""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        if (temperature := self.knobs.get("temperature")) is not None:
+        if (temperature := step_value("temperature")) is not None:
             output /= temperature
         if self._offsets is not None:
             output += self._offsets
         label, weights = self._targets(batch)
         # whatever a row of weight 0 holds, its loss is 0 and so are its gradients: infinity times 0 would be neither
         label, output = (_where(weights > 0, value, 0) for value in (label, output))
-        rows, smoothing = {**batch, "label": label}, self.knobs.get("label_smoothing")
+        rows, smoothing = {**batch, "label": label}, step_value("label_smoothing")
         if output.shape.rank == 2:
             return self.head.loss(rows, output, smoothing=smoothing), weights
         members, width = output.shape[1:]
@@ -294,7 +298,7 @@ class TrainStep:
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Return (label, weight) of each row in training."""
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
-        if (positive := self.knobs.get("positive_weight")) is not None:
+        if (positive := step_value("positive_weight")) is not None:
             # a label that mixup made stands for two rows, each with a weight of its own
             factor = positive * label + (1.0 - label)
             weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
@@ -327,5 +331,12 @@ def _inputs(batch: Batch) -> dict[str, tf.Tensor]:
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
     """Return the Keras optimizer of `config`. Its learning rate is a variable, which every step sets."""
-    settings = {"learning_rate": 0.0, **config.settings()}
-    return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
+    settings = {"learning_rate": 0.0, **config.settings}
+    try:
+        return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{config.name} of Keras refuses them: {error}",
+            where="training.optimizer.settings",
+            fix="correct the values",
+        ) from error

@@ -33,7 +33,9 @@ def made(tmp_path):
 
 def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_that_batch(made):
     loaded, base = made("training: auto\n")
-    overrides = overrides_at(loaded, base, {"training.learning_rate.initial": 0.01, "training.batch_size": 512})
+    overrides = overrides_at(
+        loaded, base, {"training.learning_rate.settings.initial": 0.01, "training.batch_size": 512}
+    )
     pipeline = loaded.changed(overrides).pipeline
     rate = pipeline.training.learning_rate
     # 1,000 steps, of which a twentieth warms up
@@ -46,14 +48,17 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
     loaded, base = made()
     space = space_of(loaded, base)
     assert set(space) == {
-        "training.learning_rate.initial",
+        "training.learning_rate.settings.initial",
         "training.batch_size",
         "model.hidden",
         "model.dropout",
         "model.l2",
     }
-    rate = space["training.learning_rate.initial"]
-    assert isinstance(rate, Range) and rate.low < base.training.training["learning_rate"]["initial"] < rate.high
+    rate = space["training.learning_rate.settings.initial"]
+    assert (
+        isinstance(rate, Range)
+        and rate.low < base.training.training["learning_rate"]["settings"]["initial"] < rate.high
+    )
     check_space(loaded, base, space)
     ensemble, base = made("model: {name: stacked}\n")
     check_space(ensemble, base, space_of(ensemble, base))

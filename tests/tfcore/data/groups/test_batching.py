@@ -43,6 +43,13 @@ def table(sizes, nulls=()):
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_windows():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "window_rows", 200)
+        yield
+
+
 SIZES = np.random.default_rng(0).integers(1, 15, 160)
 
 
@@ -114,7 +121,7 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
 
 
 def made(written, **training):
-    given = {"batch_size": 32, "steps": 1, "ranking": {}, "jit": "off", "shuffle_rows": 200}
+    given = {"batch_size": 32, "steps": 1, "ranking": {}, "jit": "off"}
     config = TrainingConfig(**(given | training))
     return TrainingData([written.part("train")], written.fit(task="binary"), seed=3, training=config)
 

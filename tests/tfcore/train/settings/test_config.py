@@ -1,5 +1,6 @@
 """tfcore.train's config, schedules and patience: no TensorFlow in any of them."""
 
+import inspect
 import math
 import subprocess
 import sys
@@ -13,15 +14,10 @@ from headway.config import load
 from headway.errors import ConfigError
 from tfcore.models.config import ModelConfig
 from tfcore.train.callbacks.early_stopping import Patience
-from tfcore.train.settings.config import EarlyStoppingConfig, TrainingConfig
-from tfcore.train.settings.schedule import ConstantRate, CosineRate, ExponentialRate, PiecewiseRate
+from tfcore.train.settings.config import SETTINGS, EarlyStoppingConfig, TrainingConfig
+from tfcore.train.settings.schedule import OPTIONAL, REQUIRED, Schedule, cosine
 
-SCHEDULES = [
-    ConstantRate(initial=0.01, warmup_steps=10),
-    CosineRate(name="cosine", initial=0.01, final=0.001, warmup_steps=7),
-    ExponentialRate(name="exponential", initial=0.01, decay=0.5, every_steps=20, shape="stairs"),
-    PiecewiseRate(name="piecewise", boundaries=(10, 50), values=(0.1, 0.01, 0.001)),
-]
+COSINE = Schedule(name="cosine", settings={"initial": 0.01, "warmup_steps": 7})
 
 
 def test_the_configs_import_no_tensorflow():
@@ -32,7 +28,8 @@ def test_the_configs_import_no_tensorflow():
 
 def test_shorthands():
     config = TrainingConfig.model_validate({"learning_rate": 0.1, "optimizer": "sgd", "early_stopping": True})
-    assert config.learning_rate == ConstantRate(initial=0.1)
+    assert config.learning_rate == 0.1
+    assert TrainingConfig.model_validate({"learning_rate": "cosine"}).learning_rate == Schedule(name="cosine")
     assert config.optimizer.name == "sgd"
     assert config.early_stopping == EarlyStoppingConfig()
     assert [TrainingConfig.model_validate({"jit": word}).jit for word in (True, False, "auto")] == ["on", "off", "auto"]
@@ -42,10 +39,25 @@ def test_shorthands():
     ("value", "words"),
     [
         ({"epochs": 1, "steps": 2}, "exclude each other"),
-        ({"optimizer": {"name": "sgd", "beta_1": 0.9}}, "beta_1: sgd has no such setting"),
+        ({"optimizer": {"name": "sgd", "settings": {"momentun": 0.9}}}, "did you mean 'momentum'?"),
+        ({"optimizer": {"name": "sgd", "settings": {"beta_1": 0.9}}}, "beta_1: sgd has no such setting"),
+        ({"optimizer": {"name": "sgd", "momentum": 0.9}}, "known keys: name, settings"),
         ({"optimizer": "adamm"}, "adamm"),
         ({"learning_rate": {"name": "cosin"}}, "cosin"),
-        ({"learning_rate": {"name": "piecewise", "boundaries": [5], "values": [1.0]}}, "1 boundary needs 2 values"),
+        ({"learning_rate": True}, "a number"),
+        ({"learning_rate": 0}, "not a learning rate"),
+        ({"learning_rate": {"name": "cosine", "settings": {"initial": -1}}}, "not a learning rate"),
+        ({"learning_rate": {"name": "cosine", "settings": {"warmup_steps": 0.5}}}, "0.5 is not a number of steps"),
+        ({"learning_rate": {"name": "CosineDecay", "settings": {"decay_step": 5}}}, "did you mean 'decay_steps'?"),
+        ({"learning_rate": {"name": "CosineDecay", "settings": {"decay_steps": 5}}}, "needs initial_learning_rate"),
+        ({"schedules": {"temperature": 0}}, "above 0"),
+        ({"schedules": {"label_smoothing": 1.0}}, "below 1"),
+        ({"schedules": {"x": float("nan")}}, "finite"),
+        ({"schedules": {"x": 1e-60}}, "which float32 does not hold; it would be 0"),
+        ({"schedules": {"temperature": {"name": "cosine", "settings": {"initial": 2}}}}, "above 0"),
+        ({"schedules": {"dropout": {"name": "cosine"}}}, "cosine needs settings: {initial: ...}"),
+        ({"schedules": {"Margin": 1.0}}, "not a name"),
+        ({"schedules": {"clip_norm": 1.0}}, "has a key of its own: training.clip_norm"),
         ({"class_weights": {"1": -1}}, "class_weights"),
         ({"batchsize": 3}, "did you mean 'batch_size'?"),
         ({"early_stopping": {"holdout": 0.9}}, "early_stopping.holdout"),
@@ -88,21 +100,32 @@ def test_total_steps(config, rows, steps):
     assert TrainingConfig(**config).total_steps(rows) == steps
 
 
-@given(st.sampled_from(SCHEDULES), st.integers(0, 90), st.integers(1, 40))
-def test_a_rate_depends_on_its_step_only(schedule, first, count):
-    whole = schedule.rates(0, 200, 100)
-    part = schedule.rates(first, count, 100)
+@given(st.integers(0, 90), st.integers(1, 40))
+def test_a_rate_depends_on_its_step_only(first, count):
+    whole, part = cosine(COSINE, 0, 200, 100), cosine(COSINE, first, count, 100)
     assert part.dtype == np.float32
     assert part.tobytes() == whole[first : first + count].tobytes()
 
 
-def test_the_shapes_of_the_schedules():
-    constant, cosine, stairs, pieces = (s.rates(0, 101, 100) for s in SCHEDULES)
-    assert np.allclose(constant[[0, 4, 9, 50]], [0.001, 0.005, 0.01, 0.01])
-    assert math.isclose(cosine.max(), 0.01, rel_tol=1e-6)
-    assert math.isclose(cosine[100], 0.001, rel_tol=1e-6)
-    assert np.allclose(stairs[[0, 19, 20, 40]], [0.01, 0.01, 0.005, 0.0025])
-    assert np.allclose(pieces[[9, 10, 49, 50, 100]], [0.1, 0.01, 0.01, 0.001, 0.001])
+def test_cosine_rises_in_its_warm_up_and_falls_to_zero_at_the_end():
+    rates = cosine(COSINE, 0, 101, 100)
+    assert np.allclose(rates[[0, 6, 7]], [0.01 / 7, 0.01, 0.01])
+    assert math.isclose(rates.max(), 0.01, rel_tol=1e-6)
+    assert rates[100] == 0 and (np.diff(rates[7:]) < 0).all()
+
+
+def test_the_settings_are_those_that_keras_has():
+    import keras
+
+    later = {"name", "learning_rate", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum"}
+    later |= {"ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps", "kwargs"}
+    for name in SETTINGS:
+        made = keras.optimizers.get(name)
+        assert SETTINGS[name] == {*inspect.signature(type(made)).parameters} - later, name
+    for name in {*REQUIRED} - {"cosine"}:
+        given = inspect.signature(getattr(keras.optimizers.schedules, name)).parameters
+        needed = {key for key, one in given.items() if one.default is inspect.Parameter.empty}
+        assert REQUIRED[name] == needed and REQUIRED[name] | OPTIONAL.get(name, set()) == {*given} - {"name"}, name
 
 
 def test_patience_counts_and_survives_json():
@@ -117,24 +140,12 @@ def test_patience_counts_and_survives_json():
     assert (again.best_loss, again.best_step) == (0.4, 3)
 
 
-def test_settings_that_came_later_are_not_written_out_while_they_have_their_default():
-    """What is written out goes into a training's fingerprint: one without them keeps the one it had."""
-    newer = {"augment", "sampling", "micro_batches", "precision", "stop_at_loss", "keep_best"}
-    assert not newer & TrainingConfig().model_dump(mode="json").keys()
-    used = {"micro_batches": 2, "precision": "float16", "stop_at_loss": 0.0}
-    assert used.items() <= TrainingConfig(**used).model_dump(mode="json").items()
-    written = TrainingConfig(**used)
-    assert TrainingConfig.model_validate(written.model_dump(mode="json")) == written
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"batch_size": 100, "micro_batches": 8}, "8 does not divide batch_size 100; 5 does"),
         ({"micro_batches": 0}, "greater than or equal to 1"),
-        ({"keep_best": 2}, "set training.early_stopping"),
         ({"precision": "half"}, "'float32', 'tf32', 'bfloat16' or 'float16'"),
-        ({"stop_at_loss": float("nan")}, "finite number"),
     ],
 )
 def test_settings_that_do_not_go_together_are_mistakes(given, words):

@@ -23,6 +23,7 @@ from tfcore.train.settings.config import OptimizerConfig, TrainingConfig
 from tfcore.train.settings.ranking import RankingConfig
 from tfcore.train.stage import train
 from tfcore.train.steps.learner import Learner
+from tfcore.train.steps.train_step import StepConfig
 from tfcore.train.training_data import TrainingData
 from tfcore.transform.raw_column import RawColumn
 
@@ -73,8 +74,7 @@ def learner_of(ranking, jit, task, std):
         step=tf.Variable(0, dtype=tf.int64),
         specs=specs,
         optimizer=OptimizerConfig(name="sgd"),
-        ranking=ranking,
-        label_std=std,
+        config=StepConfig(ranking=ranking, label_std=std),
         jit=jit,
     )
     return learner, layer, specs
@@ -86,8 +86,8 @@ def one_step(ranking, jit, *, task="binary", std=1.0, change=None):
     layer.kernel.assign(np.full((3, 1), 0.3, np.float32))
     layer.bias.assign([0.0])
     given = stack() | (change or {})
-    knobs = {"learning_rate": np.ones(K, np.float32)}
-    outcome = learner.run({name: tf.constant(given[name]) for name in specs}, first=0, steps=1, knobs=knobs)
+    values = {"learning_rate": np.ones(K, np.float32)}
+    outcome = learner.run({name: tf.constant(given[name]) for name in specs}, first=0, steps=1, values=values)
     return layer.kernel.numpy(), outcome.losses[0], outcome.applied[0], learner.mode
 
 
@@ -161,8 +161,15 @@ def examples(tmp_path_factory):
     return write_examples(folder, {"train": table()}, COLUMNS, rows_per_record=256, shards=3)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_calls():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        yield
+
+
 def request(examples, **training):
-    given = {"batch_size": 96, "steps": 50, "steps_per_call": 8, "jit": "off", "ranking": {"share": 0.9}}
+    given = {"batch_size": 96, "steps": 50, "jit": "off", "ranking": {"share": 0.9}}
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="regression"),

@@ -1,5 +1,7 @@
 """The choice among a batch's items as a part of a training's objective."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,8 +49,15 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("retrieval"), {"train": table}, COLUMNS, rows_per_record=256)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_calls():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 40)
+        yield
+
+
 def request(examples, counted="movie", model=MODEL, transforms=None, **training):
-    given = {"batch_size": 128, "steps": 120, "steps_per_call": 40, "jit": "off", "learning_rate": 0.03}
+    given = {"batch_size": 128, "steps": 120, "jit": "off", "learning_rate": 0.03}
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(transforms, task="binary", counted=counted),
@@ -82,7 +91,7 @@ def test_a_training_that_chooses_finds_what_users_watch_where_labels_say_nothing
 
 def test_a_step_goes_by_both_parts_in_their_shares_and_reports_the_rows_loss(examples):
     session = TrainingSession(request(examples, retrieval={"share": 0.25, "correction": False}), Monitor())
-    step, part = session.learner.train_step, session.learner.train_step._retrieval
+    step, part = session.learner.train_step, session.learner.train_step.config.retrieval
     rng = np.random.default_rng(1)
     batch = {
         "categorical": tf.constant(np.stack([rng.integers(0, TASTES, 9), rng.integers(0, MOVIES, 9)], 1), tf.int32),
@@ -97,7 +106,7 @@ def test_a_step_goes_by_both_parts_in_their_shares_and_reports_the_rows_loss(exa
         chosen = part.loss(batch, user, item, batch["weight"])
     np.testing.assert_array_equal(output, session.model(inputs))
     choice = tape.gradient(chosen, [v.value for v in variables])
-    step._retrieval = None
+    step.config = dataclasses.replace(step.config, retrieval=None)
     rows = step.part(batch)
     assert float(both.loss) == pytest.approx(float(rows.loss), rel=1e-6)
     assert float(both.objective) == pytest.approx(0.75 * float(rows.objective) + 0.25 * float(chosen), rel=1e-6)

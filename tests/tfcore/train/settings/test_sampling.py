@@ -35,6 +35,13 @@ def table(seed, rows=ROWS):
     return pa.table({"x": x, "number": np.arange(rows), "label": label.astype(np.int64)})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_windows():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingData, "window_rows", 3000)
+        yield
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
@@ -43,7 +50,7 @@ def written(tmp_path_factory):
 
 def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=None, **training):
     """(data, a sample's rows); of `data` where it is there, since it looks through the labels as it is made."""
-    config = TrainingConfig(batch_size=batch, sampling=sampling, shuffle_rows=3000, **training)
+    config = TrainingConfig(batch_size=batch, sampling=sampling, **training)
     data = data or TrainingData([written.part("train")], written.fit(), seed=4, training=config)
     begun = data.stacks(stack)(start)
     taken = [next(begun) for _ in range(stacks)]

@@ -10,7 +10,7 @@ def test_a_space_is_ranges_and_choices():
     config = TuneConfig.model_validate(
         {
             "space": {
-                "training.learning_rate.initial": {"low": 1e-4, "high": 1e-2, "log": True},
+                "training.learning_rate.settings.initial": {"low": 1e-4, "high": 1e-2, "log": True},
                 "training.batch_size": {"low": 32, "high": 256},
                 "model.hidden": [[64], [], [64, 32]],
             }

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
 from tests.tfcore.train.steps.learners import Kinds, Turn
 from tfcore.graph.function import graph_function
-from tfcore.graph.knobs import KnobVariables
 from tfcore.heads.builtin import BinaryHead
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
@@ -24,9 +22,10 @@ from tfcore.models.precision import FIRST, LossScale, computing_in
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.settings.config import OptimizerConfig
 from tfcore.train.steps.learner import Learner
-from tfcore.train.steps.loop import PeriodicAction, run
+from tfcore.train.steps.loop import run
 from tfcore.train.steps.micro_batches import accumulated
-from tfcore.train.steps.stop_condition import DECAY, LEAST_STEPS, StopCondition
+from tfcore.train.steps.stop_condition import StopCondition
+from tfcore.train.steps.train_step import StepConfig
 
 K, B, NUMERIC, SIZES = 8, 16, 3, (5, 7)
 LAYOUT = SimpleNamespace(
@@ -67,37 +66,46 @@ def stacks(step, **spoilt):
 KINDS = Kinds()
 
 
-def learner(jit="off", *, precision="float32", knobs=(), dropout=0.2, ending=None, good_steps=None, **options):
+def learner(jit="off", *, precision="float32", scheduled=(), dropout=0.2, ending=None, good_steps=None, **options):
     """As if it were new; two of one kind are one learner. In float16 its loss scale is doubled after `good_steps`."""
     ending = ending or StopCondition()
 
     def make():
         step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        variables = KnobVariables(["learning_rate", *knobs])
         config = ModelConfig(hidden=(8,), embedding=3, dropout=dropout)
-        model = build(config, LAYOUT, seed=7, step=step, knobs=variables, precision=precision)
-        given = {"head": "binary", "optimizer": OptimizerConfig(name="sgd", momentum=0.9)} | options
+        model = build(config, LAYOUT, seed=7, step=step, precision=precision)
+        given = dict(options)
         if precision == "float16":
             given["scale"] = LossScale() if good_steps is None else LossScale(good_steps=good_steps)
-        return Learner(model=model, step=step, specs=SPECS, jit=jit, knobs=variables, ending=ending, **given)
+        return Learner(
+            model=model,
+            head=given.pop("head", "binary"),
+            step=step,
+            specs=SPECS,
+            optimizer=OptimizerConfig(name="sgd", settings={"momentum": 0.9}),
+            values=["learning_rate", *scheduled],
+            config=StepConfig(**given),
+            ending=ending,
+            jit=jit,
+        )
 
-    it = KINDS(repr((jit, precision, sorted(knobs), dropout, good_steps, sorted(ending.specs), options)), make)
+    it = KINDS(repr((jit, precision, sorted(scheduled), dropout, good_steps, ending.limit, options)), make)
     it.ending = ending
     return it
 
 
-def rates(rate=0.05, **knobs):
-    return {name: np.full(K, value, np.float32) for name, value in ({"learning_rate": rate} | knobs).items()}
+def rates(rate=0.05, **scheduled):
+    return {name: np.full(K, value, np.float32) for name, value in ({"learning_rate": rate} | scheduled).items()}
 
 
 def train(it, total, start=0, batches=stacks, rate=0.05, **options):
-    return run(it, batches, start=start, total=total, knobs=lambda first, count: rates(rate), **options)
+    return run(it, batches, start=start, total=total, values=lambda first, count: rates(rate), **options)
 
 
-def eagerly(it, stack, *, steps, knobs, control):
+def eagerly(it, stack, *, steps, values, control):
     """The same steps without a graph: every op at once, the loop and its conditions in Python."""
     made, ran, counts = it._train_steps(
-        stack, tf.constant(0), tf.constant(steps), {n: tf.constant(v) for n, v in knobs.items()}, control
+        stack, tf.constant(0), tf.constant(steps), {n: tf.constant(v) for n, v in values.items()}, control
     )
     it.ending.take(counts)
     return {name: value.numpy()[: int(ran)] for name, value in made.items()}
@@ -106,31 +114,31 @@ def eagerly(it, stack, *, steps, knobs, control):
 # --- micro-batches
 
 
-KNOBS = {"positive_weight": 3.0, "label_smoothing": 0.1, "clip_norm": 0.5}
+NUMBERS = {"positive_weight": 3.0, "label_smoothing": 0.1}
 
 
 @cache
 def whole_batches(steps):
     """(the outcomes of three calls of so many steps without micro-batches, the weights at the end)."""
-    whole = learner(knobs=KNOBS)
-    outcomes = [whole.run(stack(first), first=0, steps=steps, knobs=rates(**KNOBS)) for first in (0, K, 2 * K)]
+    whole = learner(scheduled=NUMBERS, clip_norm=0.5)
+    outcomes = [whole.run(stack(first), first=0, steps=steps, values=rates(**NUMBERS)) for first in (0, K, 2 * K)]
     return outcomes, whole.model.get_weights()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_no_trace(jit):
-    """Rows of unlike weights, dropout masks by row and every knob that changes a weight: to float tolerance the same."""
+    """Rows of unlike weights, dropout masks by row and every number that changes a weight: to float tolerance the same."""
     steps = 1 if jit == "eager" else K  # op by op 16 micro-batches take a second
     expected, weights = whole_batches(steps)
-    it = learner("off" if jit == "eager" else jit, knobs=KNOBS, micro_batches=True)
+    it = learner("off" if jit == "eager" else jit, scheduled=NUMBERS, clip_norm=0.5, micro_batches=True)
     traces = it.traces if jit == "eager" else 1
     for i, count in enumerate((1, 4, 16)):
-        batches, given = stack(i * K), rates(**KNOBS)
+        batches, given = stack(i * K), rates(**NUMBERS)
         if jit == "eager":
-            found = eagerly(it, batches, steps=steps, knobs=given, control={"micro_batches": tf.constant(count)})
+            found = eagerly(it, batches, steps=steps, values=given, control={"micro_batches": tf.constant(count)})
         else:
-            found = vars(it.run(batches, first=0, steps=steps, knobs=given, micro_batches=count))
+            found = vars(it.run(batches, first=0, steps=steps, values=given, micro_batches=count))
         np.testing.assert_allclose(found["losses"], expected[i].losses, rtol=2e-5)
         np.testing.assert_allclose(found["weights"], expected[i].weights, rtol=1e-6)
     for found, wanted in zip(it.model.get_weights(), weights, strict=True):
@@ -160,19 +168,20 @@ def test_what_is_added_up_is_the_whole_batch_s_gradient_in_graph_and_eager_mode(
 
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_one_micro_batch_that_is_not_finite_skips_the_whole_step(jit):
-    it = learner(jit, knobs=KNOBS, micro_batches=True)
-    it.run(stack(), first=0, steps=2, knobs=rates(**KNOBS), micro_batches=4)
+    it = learner(jit, scheduled=NUMBERS, clip_norm=0.5, micro_batches=True)
+    it.run(stack(), first=0, steps=2, values=rates(**NUMBERS), micro_batches=4)
     before = it.model.get_weights()
-    outcome = it.run(stack(spoilt=[2]), first=2, steps=1, knobs=rates(**KNOBS), micro_batches=4)
+    outcome = it.run(stack(spoilt=[2]), first=2, steps=1, values=rates(**NUMBERS), micro_batches=4)
     assert outcome.applied.tolist() == [False]
     assert_same_bytes(it.model.get_weights(), before)
 
 
 def test_a_number_of_micro_batches_that_does_not_divide_a_batch_is_refused():
+    it = learner(scheduled=NUMBERS, clip_norm=0.5, micro_batches=True)
     with pytest.raises(ValueError, match="3 micro-batches of a batch of 16 rows"):
-        learner(knobs=KNOBS, micro_batches=True).run(stack(), first=0, steps=1, knobs=rates(), micro_batches=3)
+        it.run(stack(), first=0, steps=1, values=rates(), micro_batches=3)
     with pytest.raises(ValueError, match="2 micro-batches"):  # a learner that was not made for them
-        learner().run(stack(), first=0, steps=1, knobs=rates(), micro_batches=2)
+        learner().run(stack(), first=0, steps=1, values=rates(), micro_batches=2)
 
 
 # --- where the steps end
@@ -180,93 +189,37 @@ def test_a_number_of_micro_batches_that_does_not_divide_a_batch_is_refused():
 
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_steps_that_stay_not_finite_end_the_call_at_the_last_of_them(jit):
-    # compiled, beside the other end, which is not reached
-    limits = {"stop_at_loss": -1.0} if jit == "on" else {}
-    it = learner("off" if jit == "eager" else jit, ending=StopCondition(non_finite_limit=3, **limits))
+    it = learner("off" if jit == "eager" else jit, ending=StopCondition(3))
     batches = stack(spoilt=[1, 3, 4, 5, 6])
     if jit == "eager":
         control = {name: tf.constant(value) for name, value in it.ending.arguments.items()}
-        applied = eagerly(it, batches, steps=K, knobs=rates(), control=control)["applied"]
+        applied = eagerly(it, batches, steps=K, values=rates(), control=control)["applied"]
     else:
-        applied = it.run(batches, first=0, steps=K, knobs=rates()).applied
+        applied = it.run(batches, first=0, steps=K, values=rates()).applied
     assert applied.tolist() == [True, False, True, False, False, False]
-    assert it.ending.reason == "non_finite"
+    assert it.ending.met
     assert int(it.step) == 6
 
 
 def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
-    it = learner(ending=StopCondition(non_finite_limit=3))
-    outcomes = [it.run(stack(spoilt=[2, 3, 4]), first=i, steps=1, knobs=rates()) for i in range(4)]
-    assert it.ending.reason is None and it.ending.state() == {"in_row": 2}
+    it = learner(ending=StopCondition(3))
+    outcomes = [it.run(stack(spoilt=[2, 3, 4]), first=i, steps=1, values=rates()) for i in range(4)]
+    assert not it.ending.met and it.ending.state() == {"in_row": 2}
     assert [len(o.losses) for o in outcomes] == [1, 1, 1, 1]
-    it.run(stack(spoilt=[2, 3, 4]), first=4, steps=4, knobs=rates())
-    assert it.ending.reason == "non_finite" and int(it.step) == 5
-    assert len(it.run(stack(), first=5, steps=3, knobs=rates()).losses) == 0
+    it.run(stack(spoilt=[2, 3, 4]), first=4, steps=4, values=rates())
+    assert it.ending.met and int(it.step) == 5
+    assert len(it.run(stack(), first=5, steps=3, values=rates()).losses) == 0
 
 
-def test_a_training_with_a_limit_says_the_step_it_ended_at():
-    recorder = Recorder(total=40, batch=B, monitor=Monitor(), non_finite_limit=3)
-    it = learner(ending=StopCondition(non_finite_limit=3))
+def test_a_training_with_a_limit_ends_at_the_step_and_a_restored_one_there_too():
     spoilt = [10, 11, 12, 13, 14, 15]
-    with pytest.raises(DataError, match="not finite 3 steps in a row, up to step 13"):
-        train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt), report=recorder)
-    assert int(it.step) == 13
-
-
-def running(losses, weights):
-    """The running mean after each step."""
-    total = weight = np.float32(0)
-    for one, w in zip(losses, weights, strict=True):
-        total, weight = total * np.float32(DECAY) + one * w, weight * np.float32(DECAY) + w
-        yield total / weight
-
-
-@cache
-def where_it_ends(jit):
-    """(a loss that a training's running mean falls to, the step at which it has)."""
-    plain, outcomes = learner(jit, ending=ending_at(-1.0, jit) if jit == "on" else None), []
-    train(plain, 200, report=lambda step, outcome: outcomes.append(outcome))
-    losses, weights = (np.concatenate([getattr(o, name) for o in outcomes]) for name in ("losses", "weights"))
-    means = list(running(losses, weights))
-    target = float(np.mean(means[98:100]))
-    expected = next(i + 1 for i, mean in enumerate(means) if i + 1 >= LEAST_STEPS and mean <= target)
-    assert LEAST_STEPS < expected < 200
-    return target, expected
-
-
-def ending_at(loss, jit):
-    """Compiled, as the one above that ends where steps are not finite: one program for both."""
-    return StopCondition(stop_at_loss=loss, non_finite_limit=3 if jit == "on" else None)
-
-
-# calls of 8 steps and calls that are cut short; compiled, the shorter ones show both
-@pytest.mark.parametrize(("cut", "jit"), [(3, "off"), (200, "off"), (3, "on")])
-def test_a_training_ends_where_its_running_loss_has_fallen_far_enough(jit, cut):
-    target, expected = where_it_ends(jit)
-    it, seen = learner(jit, ending=ending_at(target, jit)), []
-    acts = [PeriodicAction(cut, seen.append, at_end=True)]
-    assert train(it, 200, every=acts) == expected == int(it.step)
-    assert seen[-1] == expected  # what acts at the end acts where it ended
-    assert (it.ending.reason, it.traces) == ("loss", 1)
-
-
-def test_nothing_ends_before_enough_steps_were_seen_and_a_restored_ending_goes_on():
-    it = learner(ending=StopCondition(stop_at_loss=1e9))
-    assert train(it, 30) == 30
-    state = it.ending.state()
-    again = learner(ending=StopCondition(stop_at_loss=1e9))
-    again.ending.restore(state)
-    assert train(again, 200, start=30) == LEAST_STEPS
-
-
-def test_where_the_program_ended_counts_though_numpy_would_go_on():
-    """A loss of 1e-40 is zero to a program that flushes such numbers; it must not be called for ever."""
-    ending = StopCondition(stop_at_loss=0.0)
-    seen = {"loss": tf.constant(1e-40), "weight": tf.constant(1.0), "seen": tf.constant(LEAST_STEPS)}
-    ending.take(seen)
-    assert ending.reason is None
-    ending.take(seen, cut=True)
-    assert ending.reason == "loss"
+    it = learner(ending=StopCondition(3))
+    assert train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt)) == 13 == int(it.step)
+    it = learner(ending=StopCondition(3))
+    assert train(it, 11, batches=lambda step: stacks(step, spoilt=spoilt)) == 11
+    it.ending, state = StopCondition(3), it.ending.state()
+    it.ending.restore(state)
+    assert train(it, 40, start=11, batches=lambda step: stacks(step, spoilt=spoilt)) == 13
 
 
 # --- mixed precision
@@ -306,7 +259,7 @@ IN_UNITS = InUnits(task_of("binary"))
 
 def in_float16(jit):
     """Compiled, for micro-batches too: one program for what is below."""
-    limit = StopCondition(non_finite_limit=1)
+    limit = StopCondition(1)
     options = {"head": IN_UNITS, "label_std": 0.01, "micro_batches": jit == "on"}
     return learner(jit, precision="float16", dropout=0.0, good_steps=15, ending=limit, **options)
 
@@ -314,7 +267,7 @@ def in_float16(jit):
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wrong(jit):
     """An objective 1e4 times as large overflows at first; the limit of one step would end any training at that."""
-    recorder = Recorder(total=400, batch=B, monitor=Monitor(), non_finite_limit=1)
+    recorder = Recorder(total=400, batch=B, monitor=Monitor())
     it = in_float16(jit)
     outcomes = []
 
@@ -334,16 +287,16 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
 
 
 def test_what_is_not_finite_for_its_data_counts_in_float16_too():
-    it = learner(precision="float16", ending=StopCondition(non_finite_limit=3))
-    outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, knobs=rates())
-    assert len(outcome.losses) == 5 and it.ending.reason == "non_finite"
+    it = learner(precision="float16", ending=StopCondition(3))
+    outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, values=rates())
+    assert len(outcome.losses) == 5 and it.ending.met
     assert not outcome.retryable.any()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_mixed_precision_is_near_float32_and_its_variables_and_output_are_float32(precision):
     plain, mixed = learner(dropout=0.0), learner(dropout=0.0, precision=precision)
-    one, two = (it.run(stack(), first=0, steps=K, knobs=rates()) for it in (plain, mixed))
+    one, two = (it.run(stack(), first=0, steps=K, values=rates()) for it in (plain, mixed))
     assert two.applied.all()
     np.testing.assert_allclose(two.losses, one.losses, rtol=0.03)
     assert not np.array_equal(two.losses, one.losses)  # it does compute in fewer bits

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headway.errors import ConfigError, DataError, StoreError
+from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
 from tests.tfcore.train.steps.learners import Kinds, Turn
-from tfcore.graph.knobs import KnobVariables, knob
+from tfcore.graph.scheduled import scheduled
 from tfcore.losses.class_weights import class_weights
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
@@ -21,10 +21,12 @@ from tfcore.models.layers import ColumnLasso, OffsetEmbedding
 from tfcore.train.callbacks.history import Recorder
 from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.settings.config import OptimizerConfig
-from tfcore.train.settings.knob_values import Knobs
-from tfcore.train.settings.schedule import CosineRate
+from tfcore.train.settings.schedule import Schedule
 from tfcore.train.steps.learner import Learner
 from tfcore.train.steps.loop import PeriodicAction, run
+from tfcore.train.steps.step_values import StepValues
+from tfcore.train.steps.stop_condition import StopCondition
+from tfcore.train.steps.train_step import StepConfig
 from tfcore.train.steps.xla_choice import repays_compiling, scatters_under_xla, slow_under_xla
 
 K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
@@ -67,24 +69,31 @@ def stacks(step, change=lambda step, batch: None):
 KINDS = Kinds()
 
 
-def learner(jit="off", dropout=0.2, model=None, knobs=(), **options):
+def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", ending=None, **config):
     """As if it were new; two of one kind are one learner."""
 
     def make():
         step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        variables = KnobVariables(["learning_rate", *knobs])
-        config = ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout)
-        built = model or build(config, LAYOUT, seed=7, step=step, knobs=variables)
-        given = {"head": "binary", "optimizer": OptimizerConfig(), **options}
-        return Learner(model=built, step=step, specs=SPECS, jit=jit, knobs=variables, **given)
+        built = model or build(ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout), LAYOUT, seed=7, step=step)
+        return Learner(
+            model=built,
+            head="binary",
+            step=step,
+            specs=SPECS,
+            optimizer=OptimizerConfig(name=optimizer),
+            values=["learning_rate", *scheduled],
+            config=StepConfig(**config),
+            ending=ending,
+            jit=jit,
+        )
 
-    return make() if model else KINDS(repr((jit, dropout, sorted(knobs), options)), make)
+    return make() if model or ending else KINDS(repr((jit, dropout, sorted(scheduled), optimizer, config)), make)
 
 
-def train(it, total, start=0, batches=stacks, knobs=None, **options):
-    schedule = CosineRate(name="cosine", initial=0.01)
-    knobs = Knobs(dict.fromkeys(it.knobs.variables_by_name, schedule), 30) if knobs is None else knobs
-    return run(it, batches, start=start, total=total, knobs=knobs.values, **options)
+def train(it, total, start=0, batches=stacks, **options):
+    schedule = Schedule(name="cosine", settings={"initial": 0.01})
+    values = StepValues(dict.fromkeys(it.values, schedule), 30)
+    return run(it, batches, start=start, total=total, values=values, **options)
 
 
 def constant(**values):
@@ -123,7 +132,7 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
     optimizer = keras.optimizers.Adam(0.01)
     gradients = tape.gradient(loss, [v.value for v in reference.trainable_variables])
     optimizer.apply([tf.convert_to_tensor(g) for g in gradients], reference.trainable_variables)
-    outcome = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.01))
+    outcome = it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.01))
     assert np.allclose(outcome.losses, [loss], rtol=1e-5)
     assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
     for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
@@ -183,45 +192,45 @@ def test_steps_that_stay_not_finite_end_the_training():
     def spoil(step, one):
         one["weight"][0] = np.inf
 
-    recorder = Recorder(total=20, batch=B, monitor=Monitor(), non_finite_limit=6)
-    with pytest.raises(DataError, match="not finite 6 steps in a row, up to step 6"):
-        train(learner(), 20, batches=lambda s: stacks(s, spoil), report=recorder)
-    assert recorder.skipped == 6
+    recorder = Recorder(total=20, batch=B, monitor=Monitor())
+    it = learner(ending=StopCondition(6))
+    assert train(it, 20, batches=lambda s: stacks(s, spoil), report=recorder) == 6
+    assert recorder.skipped == 6 and it.ending.met
 
 
 def test_gradients_are_clipped_to_their_global_norm():
-    it = learner(dropout=0.0, knobs=["clip_norm"], optimizer=OptimizerConfig(name="sgd"))
+    it = learner(dropout=0.0, clip_norm=0.01, optimizer="sgd")
     start = it.model.get_weights()
-    it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=1.0, clip_norm=0.01))
+    it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=1.0))
     moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
     assert np.isclose(moved, 0.01, rtol=1e-3)
 
 
-OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1, "clip_norm": 1e6}
-"""The values at which knobs change nothing."""
+OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1}
+"""The values at which scheduled numbers change nothing."""
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
-def test_knobs_change_between_calls_and_steps_without_another_trace(jit):
-    it, plain = learner(jit, knobs=OFF), learner(dropout=0.0)
+def test_scheduled_numbers_change_between_calls_and_steps_without_another_trace(jit):
+    it, plain = learner(jit, scheduled=OFF), learner(dropout=0.0)
     variables = [variable for some in it.variables().values() for variable in some]
     begun = [variable.numpy() for variable in variables]
     stack = next(stacks(0))
-    whole = it.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01, **OFF))
-    expected = plain.run(stack, first=0, steps=K, knobs=constant(learning_rate=0.01))
+    whole = it.run(stack, first=0, steps=K, values=constant(learning_rate=0.01, **OFF))
+    expected = plain.run(stack, first=0, steps=K, values=constant(learning_rate=0.01))
     assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
     for values in (OFF, OFF | {"dropout": 0.5}, OFF | {"temperature": 4}, OFF):
-        it.run(stack, first=0, steps=2, knobs=constant(learning_rate=0.01, **values))
+        it.run(stack, first=0, steps=2, values=constant(learning_rate=0.01, **values))
     for variable, value in zip(variables, begun, strict=True):
         variable.assign(value)
     values = constant(learning_rate=0.01, **OFF)
     values["temperature"][2] = 3.0  # one step of a call
-    outcome = it.run(stack, first=0, steps=K, knobs=values)
+    outcome = it.run(stack, first=0, steps=K, values=values)
     assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
     assert it.traces == 1
 
 
-def test_what_knobs_mean():
+def test_what_scheduled_numbers_mean():
     one = {key: tf.constant(value) for key, value in batch(0).items()}
     reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
     logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
@@ -231,22 +240,22 @@ def test_what_knobs_mean():
         rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
         return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
 
-    it = learner(knobs=OFF)
+    it = learner(scheduled=OFF)
     for name, value, wanted in (
         ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
         ("temperature", 2.0, loss(label, logits / 2, weight)),
         ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
     ):
-        found = it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, **OFF | {name: value}))
+        found = it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, **OFF | {name: value}))
         assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
 
 
-def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
+def test_a_mixed_label_counts_as_its_two_rows_with_every_number_scheduled():
     """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
-    knobs = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
+    numbers = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
 
     def end(labels, weights):
-        it = learner(dropout=0.0, knobs=list(knobs)[:-1], offsets=[0.7])
+        it = learner(dropout=0.0, scheduled=list(numbers)[:-1], offsets=[0.7])
         half = B // 2
 
         def two(_, one):
@@ -255,7 +264,7 @@ def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
             for name, values in (("label", labels), ("weight", weights)):
                 one[name] = np.repeat(np.float32(values), half)
 
-        outcome = it.run(next(stacks(0, two)), first=0, steps=K, knobs=constant(**knobs))
+        outcome = it.run(next(stacks(0, two)), first=0, steps=K, values=constant(**numbers))
         return outcome, [v.numpy() for v in it.model.trainable_variables]
 
     mixed, moved = end((0.3, 0.3), (2.0, 0.0))
@@ -269,44 +278,43 @@ def test_a_mixed_label_counts_as_its_two_rows_with_every_knob_on():
 def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
     one = {key: tf.constant(value) for key, value in batch(0).items()}
     names = ["positive_weight", "label_smoothing", "temperature"]
-    plain, offset = learner(dropout=0.0), learner(dropout=0.0, knobs=names, offsets=[0.7])
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, scheduled=names, offsets=[0.7])
     assert plain.evaluate([one]) == offset.evaluate([one])
     rates = constant(learning_rate=0.0), constant(learning_rate=0.0, **{name: OFF[name] for name in names})
     losses = [
-        it.run(next(stacks(0)), first=0, steps=1, knobs=rate).losses[0]
+        it.run(next(stacks(0)), first=0, steps=1, values=rate).losses[0]
         for it, rate in zip((plain, offset), rates, strict=True)
     ]
     assert losses[0] != losses[1]
 
 
-def test_a_user_s_model_reads_its_own_knob_and_one_that_predicts_its_default():
-    def model(margin):
-        inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
-        return keras.Model(inputs, keras.layers.Dense(1)(Shifted(margin)(inputs["numeric"])))
-
-    variables = KnobVariables(["learning_rate", "margin"])
-    with variables.offered():
-        inside = knob("margin", 1.0)
-    assert inside is variables.get("margin")
-    assert float(knob("margin", 1.0)) == 1.0
-    with pytest.raises(ConfigError, match="no knob 'margin'"):
-        knob("margin")
-    it = learner(model=model(inside), knobs=["margin"])
-    it.knobs.variables_by_name["margin"] = inside
-    losses = [
-        it.run(next(stacks(0)), first=0, steps=1, knobs=constant(learning_rate=0.0, margin=m)).losses[0]
-        for m in (0.0, 2.0, 0.0)
-    ]
-    assert losses[0] == losses[2] != losses[1] and it.traces == 1
-
-
 class Shifted(keras.layers.Layer):
-    def __init__(self, margin):
-        super().__init__()
-        self._margin = [margin]
-
     def call(self, x):
-        return x + self._margin[0]
+        return x + scheduled("margin", 1.0)
+
+
+def with_a_margin():
+    inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+    keras.utils.set_random_seed(1)
+    return keras.Model(inputs, keras.layers.Dense(1)(Shifted()(inputs["numeric"])))
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_user_s_layer_reads_its_own_number_and_where_it_predicts_its_default(jit):
+    it = learner(jit, model=with_a_margin(), scheduled=["margin"])
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margin=m)).losses[0]
+        for m in (0.0, 2.0, 1.0, 0.0)
+    ]
+    assert losses[0] == losses[3] != losses[1] and it.traces == 1
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    assert np.isclose(it.evaluate([one]), losses[2], rtol=1e-5)
+
+
+def test_a_number_that_nothing_reads_is_a_mistake():
+    it = learner(model=with_a_margin(), scheduled=["margn"])
+    with pytest.raises(ConfigError, match=r"training\.schedules\.margn: nothing in the step reads 'margn'"):
+        it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margn=1.0))
 
 
 def test_evaluation_ignores_padding_and_dropout():
@@ -334,7 +342,7 @@ def test_class_weights():
 
 def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path):
     it, lines = learner(), []
-    checkpoints = Checkpoints(tmp_path, keep=2, log=lines.append)
+    checkpoints = Checkpoints(tmp_path, log=lines.append)
     assert checkpoints.newest() is None
     for step in (5, 10, 100):
         checkpoints.save(step, it.variables(), {"at": step})
@@ -356,14 +364,14 @@ def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     Checkpoints(tmp_path).save(1, learner().variables(), {})
-    other = learner(optimizer=OptimizerConfig(name="sgd"))
+    other = learner(optimizer="sgd")
     with pytest.raises(StoreError, match="optimizer has"):
         Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), other.variables())
 
 
 def test_the_history_is_the_same_however_steps_were_cut_into_calls():
     def history(cut, start_again=None):
-        recorder = Recorder(total=24, batch=B, monitor=Monitor(), non_finite_limit=3)
+        recorder = Recorder(total=24, batch=B, monitor=Monitor())
         points = PeriodicAction(8, lambda step: recorder.point(step, loss=recorder.loss()))
         it = learner()
         train(
@@ -373,7 +381,7 @@ def test_the_history_is_the_same_however_steps_were_cut_into_calls():
             report=recorder,
         )
         if start_again is not None:
-            again = Recorder(total=24, batch=B, monitor=Monitor(), non_finite_limit=3)
+            again = Recorder(total=24, batch=B, monitor=Monitor())
             again.restore(json.loads(json.dumps(recorder.state())))
             recorder = again
             train(it, 24, start=start_again, every=[points], report=recorder)

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from tests.same_bytes import assert_same_bytes
-from tfcore.graph.knobs import KnobVariables
+from tfcore.graph.scheduled import stepping
 from tfcore.models.layers import ColumnLasso, HashDropout
 from tfcore.models.members import member_dense
 from tfcore.train.settings.config import OptimizerConfig
-from tfcore.train.steps.train_step import TrainStep, make_optimizer
+from tfcore.train.steps.train_step import StepConfig, TrainStep, make_optimizer
 
 B, NUMERIC = 12, 3
 
@@ -34,7 +34,13 @@ L2 = keras.regularizers.L2(0.1)
 OF_VALUES = ColumnLasso((NUMERIC,), l1=0.3, bends=[2.0])
 
 
-def step(*, normal=False, knobs=(), dropout=False, head="binary", penalty=L2, **options):
+@pytest.fixture(autouse=True)
+def _rate():
+    with stepping({"learning_rate": tf.constant(2.0)}):
+        yield
+
+
+def step(*, normal=False, dropout=False, head="binary", penalty=L2, **config):
     keras.utils.set_random_seed(4)
     counter = tf.Variable(5, dtype=tf.int64)
     inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
@@ -45,25 +51,23 @@ def step(*, normal=False, knobs=(), dropout=False, head="binary", penalty=L2, **
     model = keras.Model(inputs, keras.layers.Dense(1)(x))
     optimizer = make_optimizer(OptimizerConfig())
     optimizer.build(model.trainable_variables)
-    variables = KnobVariables(["learning_rate", *knobs])
-    variables.assign({name: tf.constant(2.0) for name in variables.variables_by_name})
-    return TrainStep(model=model, head=head, optimizer=optimizer, knobs=variables, counter=counter, **options)
+    return TrainStep(model=model, head=head, optimizer=optimizer, counter=counter, config=StepConfig(**config))
 
 
 @pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])
-@pytest.mark.parametrize("knobs", [(), ("positive_weight", "regularization")])
+@pytest.mark.parametrize("scheduled", [(), ("positive_weight", "regularization")])
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("penalty", [L2, OF_VALUES])
-def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs, scaled, penalty):
+def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, scheduled, scaled, penalty):
     """Weights differ from row to row, each part draws the dropout of its own rows, and penalties count once in all."""
-    it, data = step(knobs=knobs, dropout=True, scaled_penalties=scaled, penalty=penalty), batch()
-    whole = it.part(data)
-    total = tf.reduce_sum(it.row_weights(data))
-    ends = [0, *cut, B]
-    parts = [
-        it.part(rows(data, first, last), total=total, share=(last - first) / B, first_row=first)
-        for first, last in itertools.pairwise(ends)
-    ]
+    it, data = step(dropout=True, scaled_penalties=scaled, penalty=penalty), batch()
+    with stepping(dict.fromkeys(scheduled, tf.constant(2.0))):
+        whole = it.part(data)
+        total = tf.reduce_sum(it.row_weights(data))
+        parts = [
+            it.part(rows(data, first, last), total=total, share=(last - first) / B, first_row=first)
+            for first, last in itertools.pairwise([0, *cut, B])
+        ]
     assert np.isclose(sum(part.loss for part in parts), whole.loss, rtol=1e-6)
     assert np.isclose(sum(part.objective for part in parts), whole.objective, rtol=1e-6)
     for i, wanted in enumerate(whole.gradients):
@@ -73,9 +77,9 @@ def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, knobs, scaled, 
 def test_scaled_penalties_count_as_much_as_the_loss_in_units_of_the_label_s_variance():
     """The loss itself has the same gradient as without: that of the penalty's share is not taken."""
     it, data = step(scaled_penalties=True), batch()
-    plain, without = step().part(data), step(knobs=("regularization",))
-    without.knobs.assign({"learning_rate": tf.constant(2.0), "regularization": tf.constant(0.0)})
-    bare = without.part(data)
+    plain = step().part(data)
+    with stepping({"regularization": tf.constant(0.0)}):
+        bare = step().part(data)
     done = it.part(data)
     penalty = float(plain.objective - plain.loss)
     assert penalty > 0 and np.isclose(done.objective - done.loss, penalty * done.loss, rtol=1e-5)
@@ -165,13 +169,10 @@ def test_a_row_of_weight_0_has_no_loss_and_no_gradient_whatever_it_holds(head):
     model = keras.Model(
         inputs, keras.layers.Dense(2 if "quantiles" in head else 1, kernel_initializer="ones")(inputs["numeric"])
     )
-    knobs = KnobVariables(["learning_rate"])
-    knobs.assign({"learning_rate": tf.constant(0.1)})
     it = TrainStep(
         model=model,
         head=head,
         optimizer=make_optimizer(OptimizerConfig()),
-        knobs=knobs,
         counter=tf.Variable(0, dtype=tf.int64),
     )
     data, held = batch(), np.arange(B) % 4 == 0
