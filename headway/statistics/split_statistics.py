@@ -27,10 +27,9 @@ from headway.schema.columns import LABEL, Column
 from headway.statistics.column_statistics import ColumnStatistics, Limits
 from headway.statistics.counts import Budget
 from headway.statistics.external_sort import BLOCK, Run, exact
-from headway.statistics.label_sample import FILE as LABEL_SAMPLE_NAME
-from headway.statistics.label_sample import LabelSample
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
-from headway.statistics.row_sample import RowSample, hashed_texts
+from headway.statistics.row_sample import FILE_BY_LABEL as LABEL_SAMPLE_NAME
+from headway.statistics.row_sample import LabelSample, RowSample, hashed_texts
 from headway.storage.manifest import FORMAT, check_format
 
 _quoted = json.encoder.encode_basestring_ascii

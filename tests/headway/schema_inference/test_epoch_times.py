@@ -7,8 +7,7 @@ import pytest
 from headway.schema.calendar_days import DAY, PER_DAY, parts_of
 from headway.schema.columns import Column, ColumnConfig
 from headway.schema.parse_rules import Parse
-from headway.schema_inference.column_types import infer
-from headway.schema_inference.epoch_times import epoch_rule, says_date, says_time
+from headway.schema_inference.column_types import epoch_rule, infer, says_date, says_time
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
 

@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from headway.schema.columns import LABEL, Column
-from headway.statistics.label_sample import FILE, MOST_CLASSES, LabelSample
-from headway.statistics.row_sample import MOST_ROWS
+from headway.statistics.row_sample import FILE_BY_LABEL, MOST_CLASSES, MOST_ROWS, LabelSample
 from headway.statistics.split_statistics import SplitStatistics, merge_all
 
 COLUMNS = (Column(name="i", type="int64", nullable=True), Column(name=LABEL, type="int64", nullable=False))
@@ -34,7 +33,7 @@ def test_a_rare_class_is_kept_whole_and_a_common_one_in_part(tmp_path):
     tenths = np.bincount(common // 10_000, minlength=10)
     assert tenths.min() > 150 and tenths.max() < 260  # from everywhere: 205 each but for chance
     saved(tmp_path / "b", label, 100_000)
-    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+    assert (tmp_path / "a" / FILE_BY_LABEL).read_bytes() == (tmp_path / "b" / FILE_BY_LABEL).read_bytes()
     assert SplitStatistics.load(tmp_path / "a").by_label.table().equals(table)
 
 
@@ -63,7 +62,7 @@ def test_too_many_classes_are_none_for_good(tmp_path, where):
     merged = merge_all(folders, COLUMNS)
     assert merged.by_label.table() is None and merged.by_label.off
     merged.save(tmp_path / "out")
-    assert not (tmp_path / "out" / FILE).exists() and SplitStatistics.load(tmp_path / "out").by_label.off
+    assert not (tmp_path / "out" / FILE_BY_LABEL).exists() and SplitStatistics.load(tmp_path / "out").by_label.off
     one_by_one = saved(tmp_path / "x", np.concatenate(pieces), size=3)
     assert one_by_one.by_label.off
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records import wire
 from headway.records.tfrecord import frame
-from headway.sources.formats.tfexample_columns import ExampleBatch
+from headway.sources.formats.tfexample import ExampleBatch
 
 LIST = pa.list_(pa.int64())
 
