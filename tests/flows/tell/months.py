@@ -97,7 +97,11 @@ def _judge(store, number, span):
     facts |= {"train_parts": parts["train"], "eval_parts": parts["eval"], "standing": standing_of(verdict)}
     registry = Registry(store, "flights")
     lineage = {"format": 1, "run": {"run": name}, "code": None, "config": None, "champion": before, "parts": parts}
-    lineage |= {"verdict": {"verdict": verdict.verdict, "reasons": verdict.sentences}, "spans": [], "stages": run.stages}
+    lineage |= {
+        "verdict": {"verdict": verdict.verdict, "reasons": verdict.sentences},
+        "spans": [],
+        "stages": run.stages,
+    }
     assert registry.publish(saved, facts, lineage).number == number
     registry.promote(number, reason="as the gate decided", run=name, verdict=verdict.verdict)
     record = {"run": name, "pipeline": "flights", "state": "promoted", "started": f"2014-02-0{number}T00:07:14.900Z"}
