@@ -42,8 +42,8 @@ LONG = {
     "width": "--columns 3",
 }
 ELSEWHERE = {"branches", "hostile", "mutants", "orchestration", "same"}
-"""test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_hostile_clients.py hostile; orchestration is started here,
-and needs PostgreSQL."""
+"""test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_hostile_clients.py hostile;
+orchestration is started here, and needs PostgreSQL."""
 NEEDS_PACKAGES = {"init_data": "--data sixty", "odd_files": "--data titled"}
 """Benches whose name differs by their data alone, from a module that another bench starts; pandas and scikit-learn do here."""
 PARTS = {"common", "odd_tables", "packaged_tables", "same_pipelines"}
