@@ -177,7 +177,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     assert "evaluate champion 1" in _ran(second)
 
     # what the second was made from, and how the two differ on the rows that its run scored with both
-    lineage = headway.open(project).champion.lineage
+    lineage = open_pipeline(project).champion.lineage
     assert lineage["champion"] == 1 and lineage["run"]["run"] == second["run"]
     assert [span["span"] for span in lineage["spans"]] == second["spans"]
     assert all(span["files"] and span["shards"] and span["rows"]["read"] for span in lineage["spans"])

@@ -17,7 +17,7 @@ from headway.storage import locks, process_identity
 from headway.storage.locks import Lock as AnyLock
 from headway.storage.locks import describe
 from headway.storage.objects import Folder
-from headway.storage.process_identity import place
+from headway.storage.process_identity import boot, place
 from tests.waiting import until
 
 
@@ -33,6 +33,7 @@ def path(tmp_path):
 def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.0, **facts) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     value = {"token": "theirs", "host": host or place(), "pid": pid, "since": "then", "renewed": "lately", "lease": 0.6}
+    value["boot"] = boot()
     path.write_text(json.dumps(value | {"expires": time.time() + expires_in} | facts))
 
 
