@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
+from flows.api import open as open_pipeline
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
