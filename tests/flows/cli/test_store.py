@@ -27,8 +27,10 @@ def project(tmp_path):
     store = Store(tmp_path / "store")
     store.create()
     run = {"pipeline": "p", "state": "done", "spans": ["a"], "seed": 0, "seconds": 1.0}
-    ingest = _step(store, "ingest a", "never run", files=[1])
-    train = _step(store, "train", "never run", config={"steps": 100}, inputs={"examples": ingest["fingerprint"]})
+    ingest = _step(store, "ingest a", {"kind": "never run"}, files=[1])
+    train = _step(
+        store, "train", {"kind": "never run"}, config={"steps": 100}, inputs={"examples": ingest["fingerprint"]}
+    )
     record = {"run": "20240501-100000-aa", "started": "2024-05-01T10:00:00.000Z", "stages": [ingest, train]}
     store.save_run(run | record)
     again = _step(store, "ingest a", cached=True, files=[1])
