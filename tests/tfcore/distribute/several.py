@@ -16,6 +16,7 @@ from typing import Literal
 import tensorflow as tf
 
 import tfcore.train.callbacks.history
+import tfcore.train.session
 from headway.config import Frozen
 from headway.errors import Cancelled
 from headway.monitor import Monitor
@@ -40,6 +41,8 @@ class Job(Frozen):
     name: str
     request: TrainRequest
     act: Act | None = None
+    calls: int = 8
+    """The most steps in a call."""
 
 
 class Jobs(Frozen):
@@ -94,7 +97,7 @@ def run(jobs: Jobs, out: Path):
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * jobs.replicas)
     for job in jobs.jobs:
-        asked = job.request
+        asked, tfcore.train.session.STEPS_PER_CALL = job.request, job.calls
         acting = Acting(job.act if job.act and job.act.worker == jobs.worker else None)
         with contextlib.suppress(Cancelled), acting.heeded():
             result = train(asked, out / job.name, acting)

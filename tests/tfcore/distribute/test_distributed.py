@@ -110,6 +110,14 @@ def same(one, other):
         assert value.tobytes() == other[name].tobytes(), name
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _a_step_a_call():
+    """Of the trainings in this process, all of which are watched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 1)
+        yield
+
+
 @pytest.fixture(scope="module")
 def one(examples, tmp_path_factory):
     """The training on one device that others are compared with."""
@@ -181,11 +189,11 @@ def mirrored(examples, tmp_path_factory):
     out = tmp_path_factory.mktemp("mirrored")
     stopped = stopped_jobs(examples, out, MIRRORED)
     jobs = [
-        job("losses", request(examples, **WATCHED, **MIRRORED)),
-        job("half", request(examples, hidden=DEEPER, **HALF, **MIRRORED)),
+        job("losses", request(examples, **WATCHED, **MIRRORED), calls=1),
+        job("half", request(examples, hidden=DEEPER, **HALF, **MIRRORED), calls=1),
         *stopped,
         stopped[-1] | {"name": "resumed", "act": None},
-        job("micro", request(examples, **MICRO, **MIRRORED, jit="on")),
+        job("micro", request(examples, **MICRO, **MIRRORED, jit="on"), calls=1),
     ]
     done(jobs, out, MIRRORED)
     return out
@@ -234,9 +242,9 @@ def pair(examples, tmp_path_factory):
     (out / "mine.py").write_text(MINE)
     mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
     jobs = [
-        job("losses", request(examples, **WATCHED, **TWO)),
-        job("half", request(examples, hidden=DEEPER, **HALF, **TWO)),
-        job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4)),
+        job("losses", request(examples, **WATCHED, **TWO), calls=1),
+        job("half", request(examples, hidden=DEEPER, **HALF, **TWO), calls=1),
+        job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4), calls=1),
         job("mine", request(examples, steps=80, **TWO).model_copy(update=mine)),
     ]
     done(jobs, out, TWO)
@@ -352,16 +360,16 @@ def test_a_mistake_in_one_worker_is_reported_by_it(examples, tmp_path):
     assert not (tmp_path / "out" / "mistaken").exists()
 
 
-def killed(asked, out, strategy, **act):
+def killed(asked, out, strategy, calls=8, **act):
     """Run a training, one of whose processes ends itself by SIGKILL."""
-    codes = run_jobs([job("killed", asked, act={"what": "kill"} | act)], out, strategy)
+    codes = run_jobs([job("killed", asked, act={"what": "kill"} | act, calls=calls)], out, strategy)
     assert codes[act.get("worker", 0)] == -signal.SIGKILL
     assert not (out / "killed" / "weights.index").exists()
 
 
-def resumed(asked, out, strategy):
+def resumed(asked, out, strategy, calls=8):
     """Run a training to its end; the chief's result."""
-    done([job("resumed", asked)], out, strategy)
+    done([job("resumed", asked, calls=calls)], out, strategy)
     return json.loads((out / "resumed-0.json").read_text())
 
 
@@ -390,14 +398,14 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
 
 @pytest.mark.chaos
 def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, row):
-    done([job("images", images)], tmp_path, TWO)
+    done([job("images", images, calls=4)], tmp_path, TWO)
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the chief, in the middle of writing the third checkpoint
-    killed(asked, tmp_path, TWO, at=2 * SYNCS + 2, inside=True)
+    killed(asked, tmp_path, TWO, calls=4, at=2 * SYNCS + 2, inside=True)
     assert list(asked.checkpoints.glob(".staged-*"))
     # the other one, between two
-    killed(asked, tmp_path, TWO, at=43, worker=1)
-    result = resumed(asked, tmp_path, TWO)
+    killed(asked, tmp_path, TWO, calls=4, at=43, worker=1)
+    result = resumed(asked, tmp_path, TWO, calls=4)
     assert (result["resumed_from"], result["reads"]) == (40, "own shards")
     same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
     row("kill -9 of a worker on images", "the weights of one that lived")
