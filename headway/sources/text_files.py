@@ -48,7 +48,7 @@ class TextFile:
     ):
         """
         Args:
-            encoding: UTF-16 that the file is in, where its bytes do not show it; others are not heeded.
+            encoding: UTF-16 that the file is in, where its bytes do not show it; text in another one passes as its bytes.
         """
         self.path = path
         with filesystem.open_file(path) as file, filesystem.reading(path):

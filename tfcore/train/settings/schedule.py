@@ -155,7 +155,7 @@ def check_schedules(names: Iterable[str], task: Task | str, *, user: bool) -> No
     """
     kind = task_of(task)
     for name in names:
-        if name in ("positive_weight",) and (kind.per_class or not kind.has_classes):
+        if name == "positive_weight" and (kind.per_class or not kind.has_classes):
             problem = f"{name} is for a binary label, and this one is {kind.name}"
         elif name in ("label_smoothing", "temperature") and not kind.has_classes:
             problem = f"{name} is for a label with classes, and this one is a number"
