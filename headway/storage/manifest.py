@@ -152,7 +152,7 @@ def check_format(value: object, where: str) -> None:
             f"was written by {writer} in format {found}, and this Headway ({version()} on {socket.gethostname()}) reads "
             f"format {FORMAT}",
             where=where,
-            fix="update Headway on this machine, or use another store",
+            fix="use a Headway that reads this format, or another store",
         )
 
 

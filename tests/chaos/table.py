@@ -63,7 +63,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
         Fault("the pipeline's folder is renamed", "in training", "Failed: no such file"),
         Fault("the pipeline's folder is gone", "before the run", "Failed: no such file"),
     ],
-    "tests/chaos/test_deployments.py::test_a_worker_of_an_older_headway_says_so_and_changes_nothing": [
+    "tests/chaos/test_deployments.py::test_a_worker_of_a_headway_of_another_format_says_so_and_changes_nothing": [
         Fault(
             "a worker of a Headway of another format than the store's",
             "before the run",

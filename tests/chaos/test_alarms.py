@@ -85,7 +85,7 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     assert ended["name"].endswith(": needs a person"), ended["state"]
     assert pipeline.champion() is None
     until(lambda: len(told) > 1, about=lambda: told)
-    assert told[1].startswith("headway: alarmed held: alarmed: The candidate waits for a person: "), told
+    assert told[1].startswith("headway: alarmed held: retrain alarmed 2024-01 to 2024-02: needs a person: "), told
     version = [found.number for found in pipeline.registry().versions()]
     time.sleep(1.0)
     assert len(told) == 2, "each is told once"

@@ -73,7 +73,7 @@ def test_a_manifest_of_another_format_is_an_error_and_not_a_damage(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(written))
     with pytest.raises(StoreError, match=r"was written by Headway 9\.1\.0 in format 2") as error:
         manifests.read(tmp_path)
-    assert "update Headway on this machine" in error.value.fix
+    assert "use a Headway that reads this format" in error.value.fix
 
 
 def test_a_field_more_is_a_format_more():
