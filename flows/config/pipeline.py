@@ -289,7 +289,7 @@ class LoadedPipeline(Frozen):
 
     @property
     def serving_file(self) -> Path | None:
-        """Logged requests that validation compares the train rows with; relative to the pipeline's folder."""
+        """The file of serving rows that validation compares the train rows with."""
         serving = self.pipeline.validation.serving
         return self.folder / serving if serving else None
 

@@ -112,23 +112,13 @@ Cron = Annotated[str, AfterValidator(check_cron)]
 Zone = Annotated[str, AfterValidator(check_timezone)]
 
 
-class Timing(Frozen):
-    """When one flow runs."""
-
-    cron: Cron = Field(description="five fields: minute, hour, day of month, month, day of week")
-    parameters: dict[str, Any] = Field(default={}, description="of the flow, where they are not its defaults")
-
-
 class ScheduleConfig(Frozen):
-    """When the flows of a pipeline run on a Prefect server, beside the times at which somebody starts them; `headway deploy` puts
-    it there."""
+    """When the flows of a pipeline run on a Prefect server, each by a cron expression of five fields (minute, hour, day of month,
+    month, day of week), beside the times at which somebody starts them; `headway deploy` puts it there."""
 
-    retrain: Timing | None = Field(default=None, description="when the pipeline runs")
-    backfill: Timing | None = Field(
-        default=None, description="when past windows are trained and judged, those that its parameters name"
-    )
-    predict: Timing | None = Field(default=None, description="when the champion predicts new spans, each once")
-    monitor: Timing | None = Field(
+    retrain: Cron | None = Field(default=None, description="when the pipeline runs: a cron expression of five fields")
+    predict: Cron | None = Field(default=None, description="when the champion predicts new spans, each once")
+    monitor: Cron | None = Field(
         default=None, description="when the champion is checked for drift and decay on new spans"
     )
     timezone: Zone = Field(default="UTC", description="of every cron expression")
@@ -136,19 +126,13 @@ class ScheduleConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _shorthand(cls, value: Any) -> Any:
-        """Expand "0 5 2 * *" and {cron: ...}, which are retrain's, and retrain: "0 5 2 * *"."""
-        if isinstance(value, str):
-            value = {"retrain": value}
-        if not isinstance(value, dict):
-            return value
-        if "cron" in value:
-            value = {"retrain": value}
-        return {name: {"cron": v} if name in FLOWS and isinstance(v, str) else v for name, v in value.items()}
+        """Take a cron expression alone for that of retrain."""
+        return {"retrain": value} if isinstance(value, str) else value
 
-    def of(self, flow: str) -> Timing | None:
-        """When a flow runs; None: only when it is started."""
-        timing: Timing | None = getattr(self, flow)
-        return timing
+    def of(self, flow: str) -> str | None:
+        """Return a flow's cron expression; None: it runs only when it is started, as a backfill always does."""
+        cron: str | None = getattr(self, flow, None)
+        return cron
 
 
 class AlarmsConfig(Frozen):

@@ -6,7 +6,7 @@
 Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
 held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
 with labels, the champion predicts it and is held against what it was worth at its promotion
-(`headway.evaluation.checks.champion_decay`). Requests that `headway serve` logged are held against the rows of the data.
+(`headway.evaluation.checks.champion_decay`).
 """
 
 from collections.abc import Callable

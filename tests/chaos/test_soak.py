@@ -22,7 +22,7 @@ from tests.waiting import until
 
 RUNS, SEED, EVERY_SECONDS, WINDOW = int(os.environ.get("HEADWAY_SOAK_RUNS", "50")), 14, 15, 3
 KEPT_RUNS, KEPT_VERSIONS = 5, 5
-SCHEDULE = f'schedule: {{retrain: {{cron: "0 5 2 1 *", parameters: {{window: {WINDOW}}}}}}}\n'
+SCHEDULE = f'schedule: "0 5 2 1 *"\nwindow: {WINDOW}\n'
 HITS = {
     "kill -9 of the TensorFlow process": ("child", signal.SIGKILL),
     "kill -9 of the flow run's process": ("engine", signal.SIGKILL),

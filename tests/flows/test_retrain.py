@@ -318,7 +318,7 @@ if {os.geteuid() == 0}:
 @served
 def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
     made = prefect("/deployments/name/retrain/flights")
-    mine = {"schedule": {"cron": "1 1 1 1 *"}, "active": False, "slug": "mine"}
+    mine = {"schedule": {"cron": "1 1 1 1 *"}, "active": False, "slug": "mine", "parameters": {"window": 3}}
     prefect(f"/deployments/{made['id']}/schedules", [mine])
     theirs = {"name": "theirs", "flow_id": made["flow_id"], "tags": ["headway"], "work_pool_name": "headway"}
     prefect("/deployments/", theirs)
@@ -334,6 +334,7 @@ def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
         "headway": True,
         "mine": False,
     }
+    assert {s["slug"]: s["parameters"] for s in now["schedules"]} == {"headway": {}, "mine": {"window": 3}}
 
 
 def test_up_needs_a_free_port(tmp_path):

@@ -14,7 +14,6 @@ from headway.config import load
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flows.config.pipeline import LoadedPipeline
     from flows.config.production import ScheduleConfig
 
 Pipelines = Annotated[
@@ -84,7 +83,6 @@ def deploy(
         }
         lines = _changed(url, changes, "nothing to change")
         for each in loaded:
-            lines += _own_windows(each)
             if not each.pipeline.alarms.notify:
                 lines.append(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
@@ -117,20 +115,6 @@ def _changed(url: str, changes: Mapping[str, Sequence[str]], nothing: str) -> li
     for name, changed in changes.items():
         lines += [f"{name}:", *(f"  {each}" for each in changed)] if changed else [f"{name}: {nothing}"]
     return lines
-
-
-def _own_windows(loaded: LoadedPipeline) -> list[str]:
-    """A hint for each flow whose parameters name another window than commands take."""
-    from flows.config.production import FLOWS
-
-    schedule, window = loaded.pipeline.schedule, loaded.pipeline.window
-    own = {name: timing.parameters.get("window") for name in FLOWS if (timing := schedule.of(name)) is not None}
-    return [
-        f"{loaded.pipeline.name}: the window {size} of schedule.{name}.parameters holds for this flow alone; "
-        f"'window: {size}' in {loaded.file} holds for every command and flow"
-        for name, size in own.items()
-        if size not in (None, window)
-    ]
 
 
 def _name(pipeline: str) -> str:

@@ -15,17 +15,14 @@ from uuid import UUID
 from prefect import Flow
 from prefect.events.actions import ActionTypes, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
-from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import DATA_QUEUE, ScheduleConfig
-from headway.errors import ConfigError
-from headway.schema.columns import suggest
 
 POOL = "headway"
 TAG = "headway"
 SLUG = "headway"
-"""Of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
+"""The slug of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
 COMMAND = "python -P -m flows.launcher prefect.engine"
 """Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
 ENTRYPOINTS = {
@@ -52,27 +49,19 @@ def queues_of(loaded: LoadedPipeline) -> list[str]:
 
 
 def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
-    """The pipeline's deployments as entries of prefect.yaml.
+    """Return the pipeline's deployments as entries of prefect.yaml.
 
     Args:
         retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started.
-
-    Raises:
-        ConfigError: a schedule names parameters that the flow does not have, or wrong values of them.
     """
     found = []
     for name in ENTRYPOINTS:
         flow = load_flow(name)
         schedule = loaded.pipeline.schedule
-        timing = schedule.of(name)
-        given = timing.parameters if timing is not None else {}
         if name == "retrain" and retrain is not None:
             schedule = retrain or ScheduleConfig()
-            timing = schedule.of(name)
-        schedules = []
-        if timing is not None:
-            _check_parameters(flow, given, f"{loaded.file}: schedule.{name}.parameters")
-            schedules = [{"cron": timing.cron, "timezone": schedule.timezone, "slug": SLUG, "active": True}]
+        cron = schedule.of(name)
+        timing = {"cron": cron, "timezone": schedule.timezone, "slug": SLUG, "active": True}
         job_variables: dict[str, Any] = {"command": COMMAND, "working_dir": str(loaded.folder)}
         if secrets := loaded.pipeline.secrets:  # the worker asks the server for them when it starts a flow run
             job_variables["env"] = {name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in secrets.items()}
@@ -82,25 +71,14 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
             "entrypoint": ENTRYPOINTS[name],
             "description": (flow.description or "").partition("\n")[0],
             "tags": [TAG, loaded.pipeline.name],
-            "parameters": {"pipeline": str(whole)} | given,
-            "schedules": schedules,
+            "parameters": {"pipeline": str(whole)},
+            "schedules": [timing] if cron is not None else [],
             "work_pool": {"name": pool, "work_queue_name": DATA_QUEUE, "job_variables": job_variables},
             # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
             "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
         }
         found.append(entry)
     return found
-
-
-def _check_parameters(flow: Flow[..., Any], given: Mapping[str, Any], where: str) -> None:
-    names = [name for name in flow.parameters.properties if name != "pipeline"]
-    for name in given:
-        if name not in names:
-            raise ConfigError(f"{flow.name} has no parameter {name!r}", where=where, fix=suggest(name, names))
-    try:
-        flow.validate_parameters({"pipeline": "."} | dict(given))
-    except (ParameterTypeError, ParameterBindError, SignatureMismatchError) as error:
-        raise ConfigError(str(error).replace("\n", " "), where=where, fix="correct the value") from None
 
 
 def automations(

@@ -19,16 +19,11 @@ def _read(folder, **sections):
 
 @pytest.mark.parametrize(
     "schedule",
-    [
-        "0 5 2 * *",
-        {"cron": "0 5 2 * *"},
-        {"retrain": "0 5 2 * *"},
-        {"retrain": {"cron": "0  5 2 * *"}, "timezone": "UTC"},
-    ],
+    ["0 5 2 * *", {"retrain": "0 5 2 * *"}, {"retrain": "0  5 2 * *", "timezone": "UTC"}],
 )
-def test_a_schedule_has_short_forms(schedule, tmp_path):
+def test_a_cron_expression_alone_is_that_of_retrain(schedule, tmp_path):
     config = _read(tmp_path, schedule=schedule).pipeline.schedule
-    assert (config.of("retrain").cron, config.timezone) == ("0 5 2 * *", "UTC")
+    assert (config.of("retrain"), config.timezone) == ("0 5 2 * *", "UTC")
     assert all(config.of(flow) is None for flow in FLOWS if flow != "retrain")
 
 
@@ -46,7 +41,8 @@ def test_a_schedule_has_short_forms(schedule, tmp_path):
             {"schedule": {"retrain": "0 5 2 * *", "timezone": "America/NewYork"}},
             "is not a time zone; did you mean 'America/New_York'?",
         ),
-        ({"schedule": {"retrain": {"cron": "0 5 2 * *", "timezone": "UTC"}}}, "schedule.retrain.timezone: unknown key"),
+        ({"schedule": {"backfill": "0 5 2 * *"}}, "schedule.backfill: unknown key"),
+        ({"schedule": {"retrain": {"cron": "0 5 2 * *"}}}, "schedule.retrain: "),
         ({"alarms": {"notify": "ops"}}, "'ops' is not type/name of a notification block, such as slack-webhook/ops"),
         ({"alarms": {"when": ["fail"]}}, "did you mean 'failed'?"),
         ({"queues": {"trian": "gpu"}}, "did you mean 'train'? (got 'trian')"),

@@ -6,8 +6,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from flows.cli.operations.deploying_commands import _own_windows
-from flows.config.pipeline import read_pipeline
 from tests.ports import free_port
 
 
@@ -71,7 +69,7 @@ def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--schedule", "hourly"], "--schedule: retrain.cron: 'hourly' is not a cron expression of five fields"),
+        (["--schedule", "hourly"], "--schedule: retrain: 'hourly' is not a cron expression of five fields"),
         (["--schedule", "0 5 2 * *", "--timezone", "Nowhere"], "'Nowhere' is not a time zone"),
         (["--remove", "--schedule", "0 5 2 * *"], "--schedule: --remove sets nothing"),
         (["--timezone", "Europe/Berlin"], "there is no schedule to be of this time zone"),
@@ -84,15 +82,3 @@ def test_a_wrong_schedule_is_a_sentence(arguments, words, typed, pipeline):
 def test_two_pipelines_of_one_name_are_refused(typed, pipeline):
     done = typed("deploy", pipeline, pipeline, check=2)
     assert "two of these pipelines are called 'churn'" in done.stderr
-
-
-def test_a_window_that_flow_runs_alone_would_have_is_pointed_out(pipeline):
-    file = pipeline / "pipeline.yaml"
-    text = file.read_text().replace('"0 5 2 * *"', '{retrain: {cron: "0 5 2 * *", parameters: {window: 12}}}')
-    file.write_text(text)
-    (said,) = _own_windows(read_pipeline(pipeline))
-    assert (
-        "the window 12 of schedule.retrain.parameters holds for this flow alone" in said and "'window: 12' in" in said
-    )
-    file.write_text(text + "window: 12\n")
-    assert not _own_windows(read_pipeline(pipeline))

@@ -43,28 +43,17 @@ def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
 
 
 def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
-    schedule = {"retrain": {"cron": "0 5 2 * *", "parameters": {"window": 12}}}
+    schedule = {"retrain": "0 5 2 * *", "monitor": "0 7 * * *", "timezone": "America/New_York"}
     retrain = ScheduleConfig(retrain="1 1 1 * *", timezone="Europe/Berlin")
-    found = entries(loaded(schedule=schedule | {"timezone": "America/New_York"}), retrain=retrain)
-    (timing,) = found[0]["schedules"]
-    assert (timing["cron"], timing["timezone"]) == ("1 1 1 * *", "Europe/Berlin") and found[0]["parameters"][
-        "window"
-    ] == 12
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"windw": 12}, "retrain has no parameter 'windw'\n  fix: did you mean 'window'?"),
-        ({"window": 0}, "window"),
-        ({"seed": "x"}, "seed"),
-    ],
-)
-def test_parameters_of_a_schedule_are_checked(parameters, words, loaded):
-    schedule = {"retrain": {"cron": "0 5 2 * *", "parameters": parameters}}
-    with pytest.raises(ConfigError) as raised:
-        entries(loaded(schedule=schedule))
-    assert words in str(raised.value) and "schedule.retrain.parameters" in str(raised.value)
+    found = entries(loaded(schedule=schedule), retrain=retrain)
+    timings = {each["entrypoint"]: [(s["cron"], s["timezone"]) for s in each["schedules"]] for each in found}
+    assert timings == {
+        ENTRYPOINTS["retrain"]: [("1 1 1 * *", "Europe/Berlin")],
+        ENTRYPOINTS["backfill"]: [],
+        ENTRYPOINTS["predict"]: [],
+        ENTRYPOINTS["monitor"]: [("0 7 * * *", "America/New_York")],
+    }
+    assert not any(each["schedules"] for each in entries(loaded(schedule="0 5 2 * *"), retrain=False))
 
 
 @pytest.mark.parametrize("name", ENTRYPOINTS)
