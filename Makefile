@@ -100,32 +100,12 @@ $(STAMP)-bench: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
-bench: $(STAMP)-bench ## every bench, side by side, with ratios (about half an hour)
+bench: $(STAMP)-bench ## every bench, side by side, with ratios (about two hours)
 	$(PYTHON) bench/ingest.py
-	$(PYTHON) bench/reader.py
-	$(PYTHON) bench/train.py
-	$(PYTHON) bench/pipeline.py
-	$(PYTHON) bench/predict.py
-	$(PYTHON) bench/serve.py
-	$(PYTHON) bench/hostile.py
-	$(PYTHON) bench/incremental.py
-	$(PYTHON) bench/stats.py
-	$(PYTHON) bench/storage.py
-	$(PYTHON) bench/text.py
-	$(PYTHON) bench/ranking.py
-	$(PYTHON) bench/graph_functions.py
-	$(PYTHON) bench/data_access.py
-	$(PYTHON) bench/images.py
-	$(PYTHON) bench/gate.py
+	$(PYTHON) bench/ingest.py --text
 	$(PYTHON) bench/gate.py --drawn --repetitions 200
-	$(PYTHON) bench/coverage.py
-	$(PYTHON) bench/orchestration.py
-	$(PYTHON) bench/gate_trained.py
-	$(PYTHON) bench/models.py
-	$(PYTHON) bench/leaks.py
-	$(PYTHON) bench/width.py
-	$(PYTHON) bench/capacity.py
-	$(PYTHON) bench/walks.py
+	for name in reader train pipeline predict serve hostile stats storage ranking graph_functions images gate coverage judge \
+	  orchestration init models leaks width capacity walks; do $(PYTHON) bench/$$name.py || exit 1; done
 
 $(STAMP)-docs: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -17,10 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import header
+from common import Sample, header, watched
 
 PIPELINE = """
 name: capacity
@@ -49,16 +46,6 @@ training: {{steps: 1000, batch_size: 16384}}
 """
 SPANS, PIECE = 10, 1_000_000
 SIZES = [BASE, (48, 10_000, 20), *((12, rows, 20) for rows in ROWS), (12, 10_000, 200), (12, 10_000, 1_000)]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """How much one command and its children have and had used at some time."""
-
-    seconds: float
-    memory: int
-    processor: float
-    """Seconds."""
 
 
 @dataclass(frozen=True)
@@ -89,47 +76,9 @@ def write_span(folder: Path, name: str, rows: int, columns: int) -> None:
 
 def measured(folder: Path, every: float = 0.1) -> Cost:
     """Run the pipeline as a process, and look at it and its children `every` so many seconds."""
-    began, samples = time.perf_counter(), [Sample(0.0, 0, 0.0)]
-    command = [sys.executable, "-P", "-m", "flows.cli", "run", str(folder), "--quiet"]
-    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stdout=said, stderr=said) as process:
-        while process.poll() is None:
-            family = _family(process.pid)
-            used = sum(map(_proportional, family)), sum(map(_processor, family))
-            samples.append(Sample(time.perf_counter() - began, *used))
-            time.sleep(every)
-        if process.returncode not in (0, 4):  # 4: the gate kept the champion, which is a whole run too
-            said.seek(0)
-            raise SystemExit(said.read())
+    samples = watched("run", str(folder), "--quiet", every=every)
     memory = max(sample.memory for sample in samples)
-    return Cost(time.perf_counter() - began, memory, _held(folder / "store"), samples)
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [one for child in task.read_text().split() for one in _family(int(child))]
-        except OSError:  # it has ended
-            continue
-    return found
-
-
-def _proportional(pid: int) -> int:
-    """Bytes of memory of a process; pages that it shares with others are divided among them."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
-
-
-def _processor(pid: int) -> float:
-    """Seconds of a process, and of its children that have ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return Cost(samples[-1].seconds, memory, _held(folder / "store"), samples)
 
 
 def _held(folder: Path) -> int:

@@ -6,7 +6,6 @@ table = flights(rows=3_300_000)
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -19,7 +18,8 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -29,6 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+COMMAND = [sys.executable, "-P", "-m", "flows.cli"]
+"""The headway command, with the packages of this checkout."""
 INTS, FLOATS, STRINGS = (
     ["row_id", "month", "day", "sched_dep_time"],
     ["dep_delay", "distance", "air_time", "arr_delay"],
@@ -112,26 +114,106 @@ def peak_rss_mb() -> float:
 
 def child(*arguments: str) -> str:
     """Run this bench's file again as a process of its own and return what it printed."""
-    done = subprocess.run([sys.executable, *arguments], check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
+    return _ended([sys.executable, *arguments])
+
+
+def typed(*arguments: str) -> str:
+    """Type a headway command and return what it printed."""
+    return _ended([*COMMAND, *arguments])
+
+
+def _ended(command: list[str]) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode not in (0, 4):  # 4: the gate kept the champion, which is a whole run too
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def required(what: str, found: float, *, least: float | None = None, most: float | None = None) -> bool:
+    """Print a figure beside the one that is required, and return whether it holds."""
+    good = (least is None or found >= least) and (most is None or found <= most)
+    bound = f"most {most:g}" if least is None else f"least {least:g}"
+    print(f"{what}: {found:.3g} (required: at {bound}): {'yes' if good else 'NO'}", flush=True)
+    return good
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How much one command and its children have and had used at some time.
+
+    Attributes:
+        memory: bytes; pages that processes share are divided among them.
+        processor: seconds.
+    """
+
+    seconds: float
+    memory: int
+    processor: float
+
+
+def watched(*arguments: str, every: float = 0.1) -> list[Sample]:
+    """Type a headway command, and look at it and its children every so many seconds; the last sample is of its end."""
+    began, samples = time.perf_counter(), [Sample(0.0, 0, 0.0)]
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen([*COMMAND, *arguments], stdout=said, stderr=said) as process,
+    ):
+        while process.poll() is None:
+            family = _family(process.pid)
+            used = sum(map(_proportional, family)), sum(map(_processor, family))
+            samples.append(Sample(time.perf_counter() - began, *used))
+            time.sleep(every)
+        if process.returncode not in (0, 4):
+            said.seek(0)
+            raise SystemExit(said.read())
+    return [*samples, Sample(time.perf_counter() - began, 0, 0.0)]
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [one for child in task.read_text().split() for one in _family(int(child))]
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _proportional(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def _processor(pid: int) -> float:
+    """Return the seconds of a process, and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def promote(folder: Path, save: Callable[[Path], None]) -> None:
+    """Make a saved model the champion of a pipeline in this folder, without any training."""
+    from headway.registry.registry import Registry
+    from headway.storage.store import Store
+
+    save(folder / "model")
+    text = "name: bench\nsource: {format: parquet, path: data.parquet}\nlabel: late\nstore: store\n"
+    (folder / "pipeline.yaml").write_text(text)
+    store = Store(folder / "store")
+    store.create()
+    registry = Registry(store, "bench")
+    registry.promote(registry.publish(folder / "model", {}).number, reason="bench")
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
     """(pid, the model's address, lines printed to stderr) of `headway serve` on a free port."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.cli",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--json",
-    ]
+    command = [*COMMAND, "serve", str(folder), "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None and server.stderr is not None
         said: list[str] = []
@@ -148,10 +230,3 @@ def serving(folder: Path) -> Iterator[tuple[int, str, list[str]]]:
         finally:
             server.terminate()
             server.wait(60)
-
-
-def data_folder(arguments: argparse.Namespace) -> Path:
-    """--data, or a temporary folder."""
-    folder = Path(arguments.data) if arguments.data else Path(tempfile.mkdtemp(prefix="headway-bench-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -2,9 +2,7 @@
 
     nice python bench/gate.py                     # about two minutes
     nice python bench/gate.py --task regression       # or quantiles
-    nice python bench/gate.py --seeds             # how far apart trainings are that differ by their seed alone
     nice python bench/gate.py --drawn             # rows of keys, of groups, of many slices, with weights
-    nice python bench/gate.py --sequences         # a hundred retrains, one after the other
 
 A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
 cell draws rows anew, compares the two by the task's default tolerances overall and on slices, and counts how often something
@@ -21,7 +19,6 @@ as large as it says it detects, at least 75%.
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -30,16 +27,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import Difference
-from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
 from headway.evaluation.comparison import Compared, Comparison, compare
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.margins import allowed
-from headway.evaluation.metrics import UNIT, measure
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Model, Verdict
+from headway.evaluation.metrics import UNIT
 from headway.monitor import Monitor
-from headway.registry.pointers import Event
-from headway.registry.standing import reference_of, standing_of
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
@@ -346,240 +337,6 @@ def print_drawn(rows: int, repetitions: int) -> None:
         print(f"| {name} | {blocked:.1%} | {stated:.4f} | {caught:.0%} |", flush=True)
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Many sequences of retrains, each judged against the champion of its time and the reference."""
-
-    rejected: float
-    """The share of candidates."""
-    stopped: float
-    """The share of chains with a fall that is told to add up."""
-    lost: Floats
-    """What the recipe had lost at the last promotion before a fall was told, or of all promotions, by chain."""
-
-
-SEED, ERROR_2000 = 0.004, 0.004
-"""Of the AUC of nets where columns interact (--seeds): the standard deviation between seeds, and the standard error of the
-difference of two of them on 2,000 rows."""
-
-
-def sequences(rows: int, loss: float, *, chains: int = 200, retrains: int = 100) -> Chains:
-    """Retrains with newer data and eval rows of their own, whose recipe loses so much AUC at each."""
-    found = [_sequence(rows, loss, retrains, np.random.default_rng(seed)) for seed in range(chains)]
-    return Chains(
-        rejected=sum(rejected for rejected, _, _ in found) / (chains * retrains),
-        stopped=float(np.mean([told for _, told, _ in found])),
-        lost=np.array([loss * at for _, _, at in found]),
-    )
-
-
-def _sequence(rows: int, loss: float, retrains: int, r: Random) -> tuple[int, bool, int]:
-    """(candidates that were rejected, whether a fall was told, the last retrain that was promoted before that)"""
-    auc, error, config = task_of("binary").metric("auc"), ERROR_2000 * np.sqrt(2000 / rows), GateConfig()
-    quality = {1: 0.8 + SEED * r.normal()}
-    history, facts = [_promoted(1)], {1: {}}
-    rejected, told, unseen = 0, False, 0
-    for retrain in range(1, retrains + 1):
-        champion, number = history[-1].version, retrain + 1
-        quality[number] = 0.8 - loss * retrain + SEED * r.normal()
-        early = reference_of(history, facts, most=config.reference_champions)
-        on_rows = {
-            n: quality[n] + error / np.sqrt(2) * r.normal()
-            for n in {number, champion, early and early.version} - {None}
-        }
-
-        def compared(other: int, on_rows=on_rows, number=number) -> Difference:
-            sides = on_rows[number], on_rows[other]
-            return Difference(
-                metric="auc",
-                candidate=sides[0],
-                champion=sides[1],
-                difference=sides[0] - sides[1],
-                standard_error=error,
-            )
-
-        pairs, bad = {"overall": compared(champion)}, False
-        lucky = {champion: 0.0}
-        if early is not None:
-            pairs["reference"] = compared(early.version)
-            entries = {role: _entry(_CHECKS[role], pair) for role, pair in pairs.items()}
-            here = ((f"{retrain}", "eval"),)
-            models = [Measured.model_validate(each) for each in early.measured]
-            models.append(Measured(place=early.place + 1, eval=here, differences=differences([entries["reference"]])))
-            models.append(
-                Measured(
-                    place=early.place, eval=here, differences=of_champion([entries["overall"]], [entries["reference"]])
-                )
-            )
-            levels = Levels.of(models, auc)
-            lucky = {champion: levels.luck(early.place), early.version: levels.luck(0)}
-            if levels.decline(margin(on_rows[early.version]), 1.0):
-                bad = told = True
-        for pair, other in zip(pairs.values(), lucky, strict=True):
-            bad |= pair.probability_below(-margin(on_rows[other]) - lucky[other]) < (1 - config.confidence) / 2
-        rejected += bad
-        if not bad:
-            unseen = unseen if told else retrain
-            verdict = Verdict(
-                verdict="promote",
-                promote=True,
-                primary="auc",
-                better="higher",
-                champion=Model(version=champion),
-                reference=Model(version=early.version) if early else None,
-                checks=tuple(_entry(_CHECKS[role], pair) for role, pair in pairs.items()),
-            )
-            facts[number] = {"standing": standing_of(verdict), "eval_parts": [(f"{retrain}", "eval")]}
-            history.append(_promoted(number))
-    return rejected, told, unseen
-
-
-def margin(auc: float) -> float:
-    """The default tolerance of an AUC."""
-    return allowed(task_of("binary").tolerances["auc"], auc, auc - 0.5)
-
-
-_CHECKS = {"overall": CHAMPION, "reference": EARLY_CHAMPION}
-
-
-def _entry(name: str, pair: Difference) -> Check:
-    """As a verdict has it."""
-    return Check(
-        name=name,
-        metric=pair.metric,
-        value=pair.candidate,
-        before=pair.champion,
-        change=pair.difference,
-        interval=pair.interval(0.95),
-        error=pair.standard_error,
-        outcome="",
-    )
-
-
-def _promoted(version: int) -> Event:
-    verdict = "promote" if version > 1 else "first model"
-    return Event(time="", kind="promote", version=version, previous=None, serving=version, reason="", verdict=verdict)
-
-
-def optimism(seeds: int, deviation: float, rows: int = 2000, repetitions: int = 2000) -> float:
-    """By how much the AUC of the best of so many seeds, chosen on the same eval rows, is above what it has on others."""
-    r = np.random.default_rng(0)
-    quality = deviation * r.normal(size=(repetitions, seeds))
-    measured = quality + ERROR_2000 * np.sqrt(2000 / rows / 2) * r.normal(size=quality.shape)
-    best = measured.argmax(1)[:, None]
-    return float((np.take_along_axis(measured, best, 1) - np.take_along_axis(quality, best, 1)).mean())
-
-
-def long_run() -> None:
-    print(
-        "| recipe | eval rows | candidates rejected | chains with a fall | lost before: median, 95% | at most 0.02 lost |"
-    )
-    print("| --- | --- | --- | --- | --- | --- |")
-    for rows, loss in ((2000, 0.0), (100_000, 0.0), (2000, 0.001), (100_000, 0.001)):
-        found = sequences(rows, loss)
-        name, lost = "equal | {:,} | {:.1%} | {:.1%} |  |  |", ()
-        if loss:
-            name = f"loses {loss} each" + " | {:,} | {:.1%} | {:.1%} | {:.4f}, {:.4f} | {:.1%} |"
-            lost = (np.median(found.lost), np.quantile(found.lost, 0.95), (found.lost <= 0.02).mean())
-        print("| " + name.format(rows, found.rejected, found.stopped, *lost), flush=True)
-    print(
-        "\n| seeds | deviation between them | AUC of the best on the same 2,000 eval rows, above what it has on others |"
-    )
-    print("| --- | --- | --- |")
-    for count, deviation in ((20, SEED), (20, 0.0), (100, SEED), (100, 0.0)):
-        print(f"| {count} | {deviation} | {optimism(count, deviation):.4f} |")
-
-
-def seeds() -> None:
-    """How far apart plain nets are that differ by their seed alone, in shares of what they gain over the constant."""
-    print("| standard deviation of the difference of two seeds | loss, of its gain | AUC, of its gain | bias |")
-    print("| --- | --- | --- | --- |")
-    for name, drawn in (("columns add up", _additive), ("columns interact", _interacting)):
-        apart = _seeds_apart(drawn)
-        print(f"| 20,000 rows, 20% positives, {name} | {apart[0]:.1%} | {apart[1]:.1%} | {apart[2]:.3f} |")
-    print("\n| the same of quantiles | loss, of its gain | miscoverage |\n| --- | --- | --- |")
-    for interact, name in ((False, "columns add up"), (True, "columns interact")):
-        for rows in (2000, 20_000):
-            loss, miscoverage = _quantile_seeds_apart(rows, interact)
-            levels = ", ".join(map(str, LEVELS))
-            print(f"| {rows:,} rows, levels {levels}, {name} | {loss:.1%} | {miscoverage:.4f} |")
-
-
-def _additive(rows: int, r: Random) -> tuple[Floats, Floats]:
-    world = World.draw("binary", rows, 0.2, r)
-    return np.column_stack([world.x, np.eye(len(KINDS))[world.kind]]), world.label(r)
-
-
-def _interacting(rows: int, r: Random) -> tuple[Floats, Floats]:
-    x = r.normal(size=(rows, 10))
-    score = 0.9 * x[:, 0] + 0.6 * x[:, 1] + 0.3 * x[:, 1] * x[:, 2] + 0.5 * np.sin(2 * x[:, 3]) + 0.4 * x[:, 4]
-    return x, (r.random(rows) < probability(score - 1.75)).astype(float)
-
-
-def _seeds_apart(drawn: Callable[[int, Random], tuple[Floats, Floats]]) -> Floats:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import log_loss, roc_auc_score
-    from sklearn.neural_network import MLPClassifier
-
-    warnings.simplefilter("ignore", ConvergenceWarning)  # eight epochs are enough
-    r = np.random.default_rng(0)
-    (x, label), (inputs, truth) = drawn(20_000, r), drawn(TRUTH_ROWS, r)
-    figures = []
-    for seed in range(8):
-        net = MLPClassifier((32,), random_state=seed, max_iter=8, alpha=1e-2, batch_size=256).fit(x, label)
-        p = net.predict_proba(inputs)[:, 1]
-        figures.append((log_loss(truth, p), roc_auc_score(truth, p), np.log(p.mean() / truth.mean())))
-    loss, auc, bias = np.array(figures).T
-    gain = log_loss(truth, np.full(len(truth), truth.mean())) - loss.mean()
-    return np.sqrt(2) * np.array([loss.std(ddof=1) / gain, auc.std(ddof=1) / (auc.mean() - 0.5), bias.std(ddof=1)])
-
-
-def _quantile_seeds_apart(rows: int, interact: bool, seeds: int = 8) -> tuple[float, float]:
-    """The standard deviation of the difference of two seeds: of the loss, in shares of its gain, and of the miscoverage."""
-    r = np.random.default_rng(0)
-    drawn = [_number(each, interact, r) for each in (rows, TRUTH_ROWS)]
-    inputs, labels = zip(*drawn, strict=True)
-    constant = np.broadcast_to(np.quantile(labels[0], LEVELS), (TRUTH_ROWS, len(LEVELS)))
-    predictions = [constant] + [_quantile_net(inputs[0], labels[0], inputs[1], seed) for seed in range(seeds)]
-    figures = [measure(QUANTILES, labels[1], prediction) for prediction in predictions]
-    loss, miscoverage = (np.array([each[name] for each in figures[1:]]) for name in ("loss", "miscoverage"))
-    gain = figures[0]["loss"] - loss.mean()
-    return float(np.sqrt(2) * loss.std(ddof=1) / gain), float(np.sqrt(2) * miscoverage.std(ddof=1))
-
-
-def _number(rows: int, interact: bool, r: Random) -> tuple[Floats, Floats]:
-    """Inputs, and labels that spread more where a column is large."""
-    x = r.normal(size=(rows, 10))
-    score = x[:, :4] @ SLOPES + (x[:, 1] * x[:, 2] + np.sin(2 * x[:, 3]) if interact else 0)
-    return x, score + SPREAD * np.exp(0.3 * x[:, 4]) * r.normal(size=rows)
-
-
-def _quantile_net(x: Floats, label: Floats, asked: Floats, seed: int, *, hidden: int = 32, epochs: int = 8) -> Floats:
-    """The quantiles that a plain net learns: one layer of ReLU, the quantile loss, Adam, batches of 256. [rows, levels]"""
-    r = np.random.default_rng(seed)
-    sizes = ((x.shape[1], hidden), (hidden, len(LEVELS)))
-    weights = [part for size in sizes for part in (r.normal(size=size) * np.sqrt(2 / size[0]), np.zeros(size[1]))]
-    moments = [[np.zeros_like(weight), np.zeros_like(weight)] for weight in weights]
-    levels = np.asarray(LEVELS)
-    steps = [
-        at
-        for _ in range(epochs * max(1, 20_000 // len(x)))
-        for at in np.array_split(r.permutation(len(x)), -(-len(x) // 256))
-    ]
-    for step, at in enumerate(steps, 1):
-        layer = np.maximum(x[at] @ weights[0] + weights[1], 0)
-        output = layer @ weights[2] + weights[3]
-        slope = ((label[at][:, None] < output) - levels) / len(at)  # of the quantile loss
-        back = (slope @ weights[2].T) * (layer > 0)
-        gradients = (x[at].T @ back, back.sum(0), layer.T @ slope, slope.sum(0))
-        rate = 0.01 * np.cos(np.pi / 2 * (step - 1) / len(steps))
-        for weight, gradient, (first, second) in zip(weights, gradients, moments, strict=True):
-            first += 0.1 * (gradient - first)
-            second += 0.001 * (gradient**2 - second)
-            weight -= rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-    return np.sort(np.maximum(asked @ weights[0] + weights[1], 0) @ weights[2] + weights[3], axis=1)
-
-
 def main() -> None:
     from common import header
 
@@ -588,19 +345,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, choices=tuple(INTERCEPTS), default=0.2, help="share of positives")
     parser.add_argument("--rows", type=int, nargs="+", default=[4000, 16_000])
     parser.add_argument("--repetitions", type=int, default=40)
-    parser.add_argument("--seeds", action="store_true")
     parser.add_argument("--drawn", action="store_true")
-    parser.add_argument("--sequences", action="store_true")
     options = parser.parse_args()
     header("gate")
     if options.drawn:
         print_drawn(options.rows[0], options.repetitions)
-        return
-    if options.sequences:
-        long_run()
-        return
-    if options.seeds:
-        seeds()
         return
     task = QUANTILES if options.task == "quantiles" else options.task
     cells = study(task, options.rate, tuple(options.rows), options.repetitions)

@@ -1,13 +1,14 @@
 """What graph functions cost: the figures of docs/graph-functions, a section a page.
 
     python bench/graph_functions.py                     # all
-    python bench/graph_functions.py --only python       # runtime-data, tf-function, sharing-state, python
+    python bench/graph_functions.py --only python       # runtime-data, tf-function, sharing-state, python, data-access
 
 runtime-data: a value that changes with every call, as an argument, as a variable, and as a Python number.
 tf-function: a call of a traced function, eager, with its arguments checked, and what a new Python value costs instead.
 sharing-state: what a function pays that reads and writes variables, tables and an iterator; saving and restoring it all.
 python: a Python function in a pipeline, by row and by batch, beside TensorFlow ops and beside tf.numpy_function.
-Each case is timed in turn, and the best of five rounds counts.
+data-access: images a second through flip and crop; rows a second that the training reader hands over, plain and augmented.
+Each case is timed in turn, and the best of five rounds counts; ratios of data-access are for processor time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -253,7 +255,76 @@ def python(rounds: int) -> None:
     shown("a value and its gradient, 4,096 rows", best({name: stepped(op) for name, op in cube.items()}, 50, rounds))
 
 
+READERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "augment: mixup 0.2": {"augment": {"mixup": 0.2}},
+    "sampling: negatives 0.25": {"sampling": {"negatives": 0.25}},
+}
+
+
+def data_access(rounds: int) -> None:
+    print("\n## data access")
+    for rows, side in ((256, 32), (32, 224)):
+        rates = _rate(_augmented(rows, side), 2.0)
+        print(f"{f'{rows} x {side} x {side} x 3: flip and crop':<52} {rates[0]:13,.0f} images/s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
+        written = _written(Path(folder), 200_000 * rounds)
+        best = dict.fromkeys(READERS, (0.0, 0.0))
+        for _ in range(rounds):  # in turn: machines are shared
+            for name, settings in READERS.items():
+                best[name] = max(best[name], _rate(_batches(written, settings), 2.0))
+    for name, rates in best.items():
+        share = rates[1] / best["plain"][1]
+        print(f"{f'training reader, batches of 256: {name}':<52} {rates[0]:13,.0f} rows/s   {share:8.2f}x", flush=True)
+
+
+def _rate(call: Callable[[], int], seconds: float) -> tuple[float, float]:
+    """(per second of the clock, per second of processor time) of what `call` says it did, once it has warmed up."""
+    warm = time.perf_counter() + seconds / 2
+    while time.perf_counter() < warm:
+        call()
+    done, clock, cpu = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - clock < seconds:
+        done += call()
+    return done / (time.perf_counter() - clock), done / (time.process_time() - cpu)
+
+
+def _augmented(rows: int, side: int) -> Callable[[], int]:
+    from tfcore.augment.config import AugmentConfig
+    from tfcore.augment.draws import Draws
+    from tfcore.augment.rows import vary
+
+    config, zero = AugmentConfig(flip="horizontal", crop=4), tf.constant(0, tf.int64)
+    pixels = tf.constant(np.random.default_rng(0).integers(0, 256, (rows, side, side, 3), np.uint8))
+    index = tf.range(rows, dtype=tf.int64)
+    varied = tf.function(lambda pixels, index: vary(pixels, Draws(seed=1, epoch=zero, index=index), config))
+    return lambda: int(tf.shape(varied(pixels, index))[0])
+
+
+def _written(folder: Path, rows: int) -> Any:
+    """Write flights as train shards."""
+    import train as training
+
+    from tests.example_shards import write_examples
+
+    table = common.flights(rows).drop_columns("row_id")
+    names = [column.name for column in training.COLUMNS if column.name != "label"]
+    columns = {name: table[name].cast("binary") if name in common.STRINGS else table[name] for name in names}
+    columns["label"] = common.label_of(table).astype(np.int64)
+    return write_examples(folder, {"train": training.pa.table(columns)}, training.COLUMNS, shards=4)
+
+
+def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
+    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.training_data import TrainingData
+
+    data = TrainingData([written.part("train")], written.fit(), seed=0, training=TrainingConfig(**settings))
+    stacks = data.stacks(data.stack(128))(0)
+    return lambda: int(tf.size(next(stacks)["weight"]))
+
+
 SECTIONS = {
+    "data-access": data_access,
     "runtime-data": runtime_data,
     "tf-function": tf_function,
     "sharing-state": sharing_state,

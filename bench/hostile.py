@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import child, header, serving
+from common import child, header, promote, serving
 
 MIB = 1 << 20
 BODY_MIB = 32
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--url", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child == "model":
-        publish(arguments.folder)
+        promote(arguments.folder, save_model)
     elif arguments.child == "attack":
         print(json.dumps(attack(arguments.url, arguments.seconds, arguments.rate, arguments.only)))
     else:
@@ -309,13 +309,11 @@ def _parts(url: str) -> tuple[tuple[str, int], str]:
     return (host, int(port)), f"/{path}"
 
 
-def publish(folder: Path) -> None:
-    """An untrained network of the usual size over a number, a text and a list, as the champion of a pipeline."""
+def save_model(path: Path) -> None:
+    """Save an untrained network of the usual size over a number, a text and a list."""
     import tensorflow as tf
 
-    from headway.registry.registry import Registry
     from headway.schema.columns import Column
-    from headway.storage.store import Store
     from tfcore.export.saved_model import save
 
     class Transform(tf.Module):
@@ -342,13 +340,7 @@ def publish(folder: Path) -> None:
         Column(name="carrier", type="bytes", nullable=True),
         Column(name="tags", type="bytes", nullable=True, shape=(None,)),
     )
-    save(folder / "model", transform=Transform(), predict=predict, variables=weights, columns=columns, task="binary")
-    text = "name: bench\nsource: {format: parquet, path: data.parquet}\nlabel: late\nstore: store\n"
-    (folder / "pipeline.yaml").write_text(text)
-    store = Store(folder / "store")
-    store.create()
-    registry = Registry(store, "bench")
-    registry.promote(registry.publish(folder / "model", {}).number, reason="bench")
+    save(path, transform=Transform(), predict=predict, variables=weights, columns=columns, task="binary")
 
 
 if __name__ == "__main__":

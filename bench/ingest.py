@@ -2,6 +2,7 @@
 
     python bench/ingest.py                            # both, then Headway at 30 M rows; about three minutes on 2 cores
     python bench/ingest.py --rounds 1 --large 0
+    python bench/ingest.py --text                     # CSV and JSON lines, beside pyarrow's readers on one thread
     python bench/ingest.py --before ../other          # and by turns with the Headway of another checkout
 
 The tutorial reads Parquet as rows (dicts), makes a tf.train.Example of each in Python and writes TFRecords; it computes
@@ -10,18 +11,20 @@ hash of row_id, keeps statistics, writes all columns as row groups, and computes
 Beam's in-process runner. Every run is a process of its own; seconds leave imports out, Beam's too, and peak memory is of
 the whole process.
 
-Beside wall time stand processor seconds per million rows, of the whole process (user and system, imports left out); a
-last run on one thread says which step takes them. Processor seconds are compared where other processes share the cores.
+Beside wall time stand processor seconds per million rows, of the whole process (user and system, imports left out): they are
+compared where other processes share the cores.
 
-Wanted: at least 80 times the rows/s, at most 550 MB, and at most 1.2 times that at 30 M rows. With --before: at most 0.6 s
-more at 0.34 M rows, and at most 1.1 times the time at 3.3 M and 10 M.
+With --text the same flights are CSV and JSON lines, and Headway's whole ingest is held against pyarrow's own readers on one
+thread, which only parse. With --before another checkout's Headway ingests by turns.
+
+Wanted: at least 80 times the tutorial's rows/s, at most 550 MB, and at most 1.2 times that at 30 M rows; of text at least half of
+pyarrow's rate; at most 0.6 s more than before at 0.34 M rows, and at most 1.1 times its time at 3.3 M and 10 M.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import json
 import os
 import shutil
@@ -31,10 +34,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from common import FLOATS, INTS, STRINGS, child, header, peak_rss_mb, write_parquet
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from common import FLOATS, INTS, STRINGS, child, flights, header, peak_rss_mb, required, write_parquet
 
 FLIGHTS = 336_776
-RATIO, PEAK_MB, GROWTH = 80.0, 550.0, 1.2
+RATIO, PEAK_MB, GROWTH, TEXT_RATIO = 80.0, 550.0, 1.2, 0.5
 DEARER, SLOWER = 0.6, 1.1
 
 
@@ -42,23 +47,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=3_300_000, help="rows that Headway ingests")
     parser.add_argument("--tutorial-rows", type=int, default=FLIGHTS, help="rows that the tutorial's pipeline ingests")
+    parser.add_argument(
+        "--text", action="store_true", help="compare ingest of CSV and JSON lines with pyarrow's readers"
+    )
     parser.add_argument("--before", type=Path, help="a checkout whose Headway ingests by turns with this one's")
     parser.add_argument("--large", type=int, default=30_000_000, help="rows of the memory check; 0: none")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--data", help="a folder to keep the tiled flights in; default: a temporary one")
-    parser.add_argument("--child", choices=["tutorial", "tutorial-threads", "headway", "steps"], help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=[*RUNS], help=argparse.SUPPRESS)
     parser.add_argument("--input", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         with tempfile.TemporaryDirectory(prefix="headway-bench-") as out:
-            run = {"headway": headway, "steps": steps}.get(arguments.child, tutorial)
-            print(json.dumps(run(arguments, Path(out)) | {"peak": peak_rss_mb()}))
+            print(json.dumps(RUNS[arguments.child](arguments, Path(out)) | {"peak": peak_rss_mb()}))
         return
     header("ingest")
     folder = Path(arguments.data or tempfile.mkdtemp(prefix="headway-bench-"))
     try:
-        compare(arguments, folder)
+        compare_text(arguments, folder) if arguments.text else compare(arguments, folder)
     finally:
         if not arguments.data:
             shutil.rmtree(folder)
@@ -87,27 +94,49 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         headways.append(run("headway", arguments.rows))
     ratio = max(f["rate"] for f in headways) / max(f["rate"] for f in tutorials)
     peak = max(f["peak"] for f in headways)
-    wanted("rows/s, headway over tutorial", ratio, RATIO, least=True)
-    wanted("peak MB", peak, PEAK_MB, least=False)
+    required("rows/s, headway over tutorial", ratio, least=RATIO)
+    required("peak MB", peak, most=PEAK_MB)
     for rows in (FLIGHTS, arguments.rows, 10_000_000) if arguments.before else ():
         pairs = [(run("headway", rows, arguments.before), run("headway", rows)) for _ in range(arguments.rounds)]
         for figure in ("seconds", "cpu"):
             before, now = (min(pair[i][figure] for pair in pairs) for i in (0, 1))
             if rows == FLIGHTS:
-                wanted(f"{figure} more than before, at {rows:,} rows", now - before, DEARER, least=False)
+                required(f"{figure} more than before, at {rows:,} rows", now - before, most=DEARER)
             else:
-                wanted(f"{figure} over those before, at {rows:,} rows", now / before, SLOWER, least=False)
+                required(f"{figure} over those before, at {rows:,} rows", now / before, most=SLOWER)
     if arguments.large:
-        wanted("peak, large over small", run("headway", arguments.large)["peak"] / peak, GROWTH, least=False)
-    done = child(__file__, "--child", "steps", "--input", str(tiled(folder, arguments.rows)))
-    print(f"processor seconds per million rows, on one thread ({arguments.rows:,} rows):")
-    for step, used in json.loads(done.splitlines()[-1])["steps"].items():
-        print(f"  {step:12s} {used / arguments.rows * 1e6:6.3f}", flush=True)
+        required("peak, large over small", run("headway", arguments.large)["peak"] / peak, most=GROWTH)
 
 
-def wanted(what: str, found: float, bound: float, *, least: bool) -> None:
-    good = found >= bound if least else found <= bound
-    print(f"{what}: {found:.3g} (required: at {'least' if least else 'most'} {bound:g}): {'yes' if good else 'NO'}")
+def compare_text(arguments: argparse.Namespace, folder: Path) -> None:
+    """Run Headway and pyarrow by turns on each format."""
+    for suffix in ("csv", "jsonl"):
+        path, rates = folder / f"flights.{suffix}", {"headway": 0.0, "pyarrow": 0.0}
+        write_text(path, arguments.rows)
+        for _ in range(arguments.rounds):
+            for kind in rates:
+                asked = ("--child", kind, "--input", str(path), "--workers", str(arguments.workers))
+                figures = json.loads(child(__file__, *asked).splitlines()[-1])
+                rate = arguments.rows / figures["seconds"]
+                rates[kind] = max(rates[kind], rate)
+                print(f"{suffix:6s} {kind:8s} {rate:>11,.0f} rows/s {figures['peak']:6.0f} MB peak", flush=True)
+        required(f"{suffix}: of pyarrow's rate on one thread", rates["headway"] / rates["pyarrow"], least=TEXT_RATIO)
+        path.unlink()
+
+
+def write_text(path: Path, rows: int) -> None:
+    """Write the tiled flights as text, piece by piece."""
+    from beam_jobs.predict.part_writer import json_lines
+
+    piece = flights(FLIGHTS)
+    with path.open("wb") as file:
+        for start in range(0, rows, FLIGHTS):
+            part = piece.slice(0, min(FLIGHTS, rows - start))
+            part = part.set_column(0, "row_id", pa.array(range(start, start + part.num_rows)))
+            if path.suffix == ".csv":
+                pacsv.write_csv(part, file, pacsv.WriteOptions(include_header=start == 0))
+            else:
+                file.writelines(json_lines(batch) for batch in part.to_batches())
 
 
 @contextlib.contextmanager
@@ -173,19 +202,14 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     """One call of the ingest stage, checksums of input and output included."""
     import pandas  # noqa: F401 - pyarrow looks for it once, which takes half a second
 
+    import beam_jobs.runners.pipeline  # noqa: F401 - its import is not counted
     from beam_jobs.ingest.stage import ingest_many
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
-    from headway.storage.manifest import entries
-
-    with contextlib.suppress(ImportError):  # its import is not counted
-        import beam_jobs.runners.pipeline  # noqa: F401
 
     started, used = time.perf_counter(), time.process_time()
     runner = RunnerConfig(workers=arguments.workers)
     (result,) = ingest_many([request_of(arguments.input)], [out], Monitor(), runner=runner)
-    if "files" not in result:  # the commit of those before computed them
-        entries(out, **({"sync": False} if "sync" in inspect.signature(entries).parameters else {}))
     seconds, cpu = time.perf_counter() - started, time.process_time() - used
     size = sum(path.stat().st_size for path in out.glob("*.tfrecord"))
     return {"seconds": seconds, "cpu": cpu, "written": result["counts"]["written"], "bytes": size}
@@ -217,62 +241,21 @@ def request_of(path: Path) -> Any:
     )
 
 
-def steps(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
-    """Every range on this thread, with a clock around each step; what is between them is "other"."""
-    from collections import Counter
-    from collections.abc import Callable
+def parse(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Read every batch of a text by pyarrow, and keep none."""
+    import pyarrow.json as pajson
 
-    import pandas  # noqa: F401 - pyarrow looks for it once, which takes half a second
+    started = time.perf_counter()
+    if arguments.input.suffix == ".csv":
+        with pacsv.open_csv(arguments.input, pacsv.ReadOptions(use_threads=False, block_size=1 << 22)) as reader:
+            rows = sum(batch.num_rows for batch in reader)
+    else:
+        options = pajson.ReadOptions(use_threads=False, block_size=1 << 22)
+        rows = pajson.read_json(arguments.input, options).num_rows
+    return {"seconds": time.perf_counter() - started, "rows": rows}
 
-    from beam_jobs.ingest import range_worker
-    from headway.leakage.key_index import KeyIndex
-    from headway.records import shard
-    from headway.statistics.split_statistics import SplitStatistics
-    from headway.tabular.row_split import RowSplit
 
-    used: Counter[str] = Counter()
-
-    def timed(owner: Any, name: str, step: str) -> None:
-        inner: Callable[..., Any] = getattr(owner, name)
-
-        def outer(*args: Any, **kwargs: Any) -> Any:
-            started = time.thread_time()
-            try:
-                return inner(*args, **kwargs)
-            finally:
-                used[step] += time.thread_time() - started
-
-        setattr(owner, name, outer)
-
-    timed(range_worker, "coerce", "coerce")
-    timed(range_worker.RangeWork, "_label", "label")
-    for owner, name in ((RowSplit, "assigned"), (KeyIndex, "add"), (KeyIndex, "save")):
-        timed(owner, name, "hash")
-    for name in ("update", "save"):
-        timed(SplitStatistics, name, "statistics")
-    timed(shard, "encode_records", "encode")
-    timed(shard.Shard, "write_groups", "write")
-
-    def decoded(chunks: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            started = time.thread_time()
-            chunk = next(chunks, None)
-            used["decode"] += time.thread_time() - started
-            if chunk is None:
-                return
-            yield chunk
-
-    read = range_worker.read_unchanged
-    range_worker.read_unchanged = lambda *args: decoded(read(*args))
-    request = request_of(arguments.input)
-    started = time.thread_time()
-    for piece in request.ranges():
-        (out / str(piece.index)).mkdir()
-        range_worker.ingest_range(request, piece, out / str(piece.index), lambda rows: None)
-    total = time.thread_time() - started
-    order = ("decode", "coerce", "label", "hash", "statistics", "encode", "write")
-    named = {step: used[step] for step in order}
-    return {"steps": named | {"other": total - sum(named.values()), "all": total}}
+RUNS = {"tutorial": tutorial, "tutorial-threads": tutorial, "headway": headway, "pyarrow": parse}
 
 
 if __name__ == "__main__":

@@ -20,14 +20,11 @@ import ast
 import base64
 import io
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -35,57 +32,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from common import header, raw_flights
-from odd_tables import Written
+from common import header, raw_flights, typed
+from models import METRICS, score, trees
 
-SLACK = {"binary": 0.02, "multiclass": 0.02, "ranks": 0.02, "regression": 0.05, "count": 0.05, "absolute": 0.05}
+SLACK = {"binary": 0.02, "multiclass": 0.02, "regression": 0.05, "count": 0.05}
 ERRORS, RESAMPLES, WORDS, LARGEST = 2.0, 200, 300, 16
-METRICS = {
-    "binary": "AUC",
-    "multiclass": "accuracy",
-    "ranks": "mean AUC",
-    "regression": "R2",
-    "count": "D2",
-    "absolute": "D1",
-}
-"""By task; `ranks`, and `absolute` (the share of the median's absolute errors that is gone), where those see few rows only."""
-Measure = Callable[[str, Path, Written], dict[str, Any]]
+Written = tuple[str, Path, str | None]
+"""The form of a data set, its file, and its label; None leaves the label to init."""
+HEADS = "data, form, rows, split, metric, Headway, trees, constant, difference, seconds"
 
 
 def main() -> None:
-    compare(__doc__, "init", DATA, "data, form, rows, split, metric, Headway, trees, constant, difference, seconds")
-
-
-def compare(
-    doc: str | None,
-    bench: str,
-    data: Mapping[str, Callable[[Path], Written]],
-    heads: str,
-    measure: Measure | None = None,
-) -> None:
-    """Measure the data sets that the command line names, print a row of a table for each, and exit: 1 where one fell short.
-
-    Args:
-        heads: the columns of the table, divided by commas: keys of `cells`.
-        measure: called with a data set's name, its folder and what was written there; None: `measured` of the latter two.
-    """
-    options = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
-    options.add_argument("--data", nargs="+", choices=[*data], default=[*data])
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--data", nargs="+", choices=[*DATA], default=[*DATA])
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
-    header(bench)
-    shown = heads.split(", ")
-    print("|", " | ".join(shown), "|")
-    print("|", " | ".join("---" for _ in shown), "|")
+    header("init")
+    print("|", HEADS.replace(", ", " | "), "|")
+    print("|", " | ".join("---" for _ in HEADS.split(", ")), "|")
     failed = []
     for name in arguments.data:
         with tempfile.TemporaryDirectory(prefix="headway-bench-") as scratch:
             folder = Path(scratch) / name
             folder.mkdir()
-            written = data[name](folder)
-            facts = measured(folder, *written) if measure is None else measure(name, folder, written)
-        row = cells(name, facts)
-        print("|", " | ".join(row[head] for head in shown), "|", flush=True)
+            facts = measured(folder, *DATA[name](folder))
+        scores = [f"{facts[of]:.3f}" for of in ("headway", "trees", "constant")]
+        difference = f"{facts['difference']:+.3f} +- {facts['error']:.3f}{'' if facts['passed'] else ' WORSE'}"
+        cells = [name, facts["form"], f"{facts['rows']:,}", facts["split"], METRICS[facts["task"]], *scores, difference]
+        print("|", " | ".join([*cells, f"{facts['seconds']:.0f}"]), "|", flush=True)
         if not facts["passed"]:
             failed.append(name)
     failures = ", ".join(failed) or "none"
@@ -93,46 +67,13 @@ def compare(
     raise SystemExit(bool(failed))
 
 
-def cells(name: str, facts: dict[str, Any]) -> dict[str, str]:
-    """What a table may show of a data set, by the heads of its columns; the trees' are empty where none were grown."""
-    scores = {"Headway": facts["headway"], "trees": facts["trees"], "constant": facts["constant"]}
-    difference = "" if facts["trees"] is None else f"{facts['difference']:+.3f} +- {facts['error']:.3f}"
-    return {
-        "data": name,
-        "form": facts["form"],
-        "what is odd": facts["form"],
-        "rows": f"{facts['rows']:,}",
-        "split": facts["split"],
-        "verdict": facts["state"],
-        "metric": METRICS[facts["judged"]],
-        **{head: "" if score is None else f"{score:.3f}" for head, score in scores.items()},
-        "difference": difference + ("" if facts["passed"] else " WORSE"),
-        "seconds": f"{facts['seconds']:.0f}",
-        "processor": f"{facts['processor']:.0f}",
-    }
-
-
-def typed(*arguments: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "flows.cli", *arguments, "--json"], check=False, capture_output=True, text=True
-    )
-    if done.returncode not in (0, 4):
-        raise SystemExit(f"headway {' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def measured(folder: Path, form: str, data: Path, label: str | None, judged: str | None = None) -> dict[str, Any]:
-    """The scores of one data set.
-
-    Args:
-        label: None leaves it to init.
-        judged: a key of METRICS; None: by the task.
-    """
-    began, used = time.perf_counter(), processor_seconds()
-    where = folder / "pipeline"
-    drafted = typed("init", str(data), "--folder", str(where), *([] if label is None else ["--label", label]))
-    record = typed("run", str(where))
-    seconds, processor = time.perf_counter() - began, processor_seconds() - used
+def measured(folder: Path, form: str, data: Path, label: str | None) -> dict[str, Any]:
+    """Return the scores of one data set."""
+    began, where = time.perf_counter(), folder / "pipeline"
+    named = [] if label is None else ["--label", label]
+    drafted = json.loads(typed("init", str(data), "--folder", str(where), *named, "--json"))
+    record = json.loads(typed("run", str(where), "--json"))
+    seconds = time.perf_counter() - began
     outputs = {
         stage["stage"]: where / "store" / "stages" / stage["stage"] / stage["fingerprint"] for stage in record["stages"]
     }
@@ -145,69 +86,44 @@ def measured(folder: Path, form: str, data: Path, label: str | None, judged: str
     classes = np.unique(np.concatenate([train[1], wanted[1]]))
     label_trees = np.searchsorted(classes, wanted[1]) if task in ("binary", "multiclass") else wanted[1].astype(float)
     label_train = np.searchsorted(classes, train[1]) if task in ("binary", "multiclass") else train[1].astype(float)
-    trees = fitted_trees(task, table(train[0], words), label_train, table(wanted[0], words))
+    grown = trees(task, table(train[0], words), label_train)
+    asked = table(wanted[0], words)
+    predicted = grown.predict_proba(asked) if task in ("binary", "multiclass") else grown.predict(asked)
+    beside = predicted[:, 1] if task == "binary" else predicted
     if not np.array_equal(label_own.astype(float), label_trees.astype(float)):
         raise SystemExit(f"{folder.name}: the eval rows are not in the order of the predictions")
-    judged = judged or task
     if task == "multiclass":
         constant = np.bincount(label_train) / len(label_train)
-    elif task == "binary":
-        constant = 0.5
     else:
-        constant = np.median(label_train) if judged == "absolute" else label_train.mean()
+        constant = 0.5 if task == "binary" else label_train.mean()
     flat = np.broadcast_to(np.asarray(constant, float), own.shape)
     scores = {
-        name: score(judged, label_trees, found)
-        for name, found in (("headway", own), ("trees", trees), ("constant", flat))
+        name: score(task, label_trees, found)
+        for name, found in (("headway", own), ("trees", beside), ("constant", flat))
     }
     random = np.random.default_rng(0)
     samples = [random.integers(0, len(own), len(own)) for _ in range(RESAMPLES)]
     error, above = (
         float(
             np.nanstd(
-                [score(judged, label_trees[at], own[at]) - score(judged, label_trees[at], other[at]) for at in samples]
+                [score(task, label_trees[at], own[at]) - score(task, label_trees[at], other[at]) for at in samples]
             )
         )
-        for other in (trees, flat)
+        for other in (beside, flat)
     )
     difference = scores["headway"] - scores["trees"]
     return scores | {
         "form": form,
         "rows": len(train[1]) + len(wanted[1]),
         "split": drafted["split"].get("column") or drafted["split"].get("key") or "row",
-        "judged": judged,
-        "state": record["state"],
+        "task": task,
         "seconds": seconds,
-        "processor": processor,
         "difference": difference,
         "error": error,
         "passed": record["state"] == "promoted"
-        and difference >= -max(SLACK[judged], ERRORS * error)
+        and difference >= -max(SLACK[task], ERRORS * error)
         and scores["headway"] - scores["constant"] > ERRORS * above,
     }
-
-
-def processor_seconds() -> float:
-    """Of all processes that this one has started and that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def score(judged: str, label: Any, predicted: Any) -> float:
-    from sklearn.metrics import d2_absolute_error_score, d2_tweedie_score, r2_score, roc_auc_score
-
-    if judged == "binary":
-        return float(roc_auc_score(label, predicted)) if 0 < label.mean() < 1 else float("nan")
-    if judged == "multiclass":
-        return float((label == predicted.argmax(1)).mean())
-    if judged == "ranks":
-        classes = range(predicted.shape[1])
-        return float(np.mean([score("binary", label == each, predicted[:, each]) for each in classes]))
-    if judged == "absolute":
-        return float(d2_absolute_error_score(label, predicted))
-    if judged == "count":
-        return float(d2_tweedie_score(label, np.maximum(predicted, 1e-6), power=1))
-    return float(r2_score(label, predicted))
 
 
 def rows_of(ingested: Path, split: str) -> tuple[pd.DataFrame, Any]:
@@ -255,29 +171,6 @@ def table(frame: pd.DataFrame, words: dict[str, list[str]]) -> pd.DataFrame:
         else:
             columns[name] = values
     return pd.DataFrame(columns)
-
-
-def fitted_trees(task: str, train: pd.DataFrame, label: Any, wanted: pd.DataFrame) -> Any:
-    from sklearn.compose import make_column_transformer
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-
-    texts = [
-        name
-        for name in train
-        if not (pd.api.types.is_numeric_dtype(train[name]) or pd.api.types.is_bool_dtype(train[name]))
-    ]
-    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    ready = make_column_transformer((codes, texts), remainder="passthrough")
-    if task in ("binary", "multiclass"):
-        model = make_pipeline(ready, HistGradientBoostingClassifier(random_state=0)).fit(train, label)
-        shares = model.predict_proba(wanted)
-        return shares[:, 1] if task == "binary" else shares
-    loss = "poisson" if task == "count" else "squared_error"
-    return (
-        make_pipeline(ready, HistGradientBoostingRegressor(random_state=0, loss=loss)).fit(train, label).predict(wanted)
-    )
 
 
 # --- the data sets: (form, path, label)

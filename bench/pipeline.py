@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import pyarrow.csv as csv
-from common import header, raw_flights
+from common import header, raw_flights, typed
 
 ROWS, COLUMNS = 15_000, 18
 PIPELINE = """
@@ -29,15 +27,12 @@ columns: {"*": auto, arr_time: ignore, air_time: ignore}
 split: {mode: hash, eval: 0.3333}
 training: {steps: 1000, batch_size: 40}
 """
-COMMAND = [sys.executable, "-P", "-m", "flows.cli"]
 
 
 def timed(*arguments: str) -> float:
     """Seconds of a headway command as a process."""
     began = time.perf_counter()
-    done = subprocess.run([*COMMAND, *arguments], check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
+    typed(*arguments)
     return time.perf_counter() - began
 
 
@@ -61,7 +56,7 @@ def main() -> None:
             cached.append(timed("run", scratch))
         print(f"raw CSV to promoted model, empty store   {_figures(cold)}   required: under 20 s")
         print(f"the same again, nothing changed          {_figures(cached)}   required: under 2 s")
-        print(subprocess.run([*COMMAND, "show", scratch], check=True, capture_output=True, text=True).stdout)
+        print(typed("show", scratch))
 
 
 def _figures(seconds: list[float]) -> str:

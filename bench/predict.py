@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import child, header, peak_rss_mb, write_parquet
+from common import child, header, peak_rss_mb, required, write_parquet
 
 from headway.process import own
 
@@ -78,9 +78,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
             tutorials.append(run(kind, arguments.tutorial_rows))
         headways.append(run("headway", arguments.rows))
     ratio = max(f["rate"] for f in headways) / max(f["rate"] for f in tutorials)
-    print(
-        f"rows/s, headway over tutorial: {ratio:.3g} (required: at least {RATIO:g}): {'yes' if ratio >= RATIO else 'NO'}"
-    )
+    required("rows/s, headway over tutorial", ratio, least=RATIO)
 
 
 def columns() -> tuple[Any, ...]:

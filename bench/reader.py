@@ -6,8 +6,8 @@
 2. Vectorised: interleave, shuffle, batch, parse_example on classic Examples.
 3. Headway: row groups, parsed, transformed and shuffled as a whole, rebatched into stacks of 32.
 Headway's rows are transformed (two standardized columns, six vocabularies) and shuffled within windows of 65,536; the
-other two only parse and shuffle, and are shown with the same transform for comparison. Required of 3: 200x the first, 10x
-the second, as they are without it. Every case runs in a process of its own, in turn; the best round of each counts.
+other two only parse and shuffle. Required of 3: 200x the first, 10x the second. Every case runs in a process of its own, in
+turn; the best round of each counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,13 @@ import common
 import pyarrow as pa
 import train as training
 
-from headway.schema.columns import Column
 from tests.example_shards import write_examples
 
 ROWS, CLASSIC_ROWS, STACK = 3_300_000, 262_144, 32
-Features = Callable[[dict[str, Any]], Any]
 REQUIRED = {"rows": 200.0, "vectorised": 10.0}
 TITLES = {
     "rows": "row by row: map(parse_single_example).shuffle.batch",
-    "rows+transform": "  and transformed",
     "vectorised": "interleave.shuffle.batch.map(parse_example)",
-    "vectorised+transform": "  and transformed",
     "headway": "Headway: row groups, transformed, shuffled",
 }
 
@@ -90,15 +85,13 @@ def run_case(arguments: argparse.Namespace) -> float:
     from tfcore.transform.parameters import TransformParameters
 
     folder = Path(arguments.data)
-    parameters = TransformParameters.model_validate_json((folder / "transform.json").read_text())
-    transform = Transform(parameters)
     if arguments.case == "headway":
-        dataset, rows = headway_dataset(folder, transform, parameters, arguments.batch)
+        parameters = TransformParameters.model_validate_json((folder / "transform.json").read_text())
+        dataset, rows = headway_dataset(folder, Transform(parameters), parameters, arguments.batch)
     else:
         files = sorted(str(path) for path in (folder / "classic").glob("*.tfrecord"))
-        make = row_by_row if arguments.case.startswith("rows") else vectorised
-        features = _features(transform) if arguments.case.endswith("+transform") else None
-        dataset, rows = make(files, features, arguments.batch), arguments.batch
+        make = row_by_row if arguments.case == "rows" else vectorised
+        dataset, rows = make(files, arguments.batch), arguments.batch
     return measure(dataset, rows, arguments.seconds)
 
 
@@ -132,39 +125,18 @@ def _spec() -> dict[str, Any]:
     return {column.name: tf.io.FixedLenFeature([], *kinds[column.type]) for column in training.COLUMNS}
 
 
-def _features(transform: Any) -> Features:
-    import tensorflow as tf
-
-    from tfcore.transform.raw_column import RawColumn
-
-    def features(rows: dict[str, Any]) -> Any:
-        def raw(column: Column) -> Any:
-            value = rows[column.name]
-            return RawColumn(value, tf.ones_like(value, tf.bool) if column.nullable else None)
-
-        return transform({column.name: raw(column) for column in training.COLUMNS}), rows["label"]
-
-    return features
-
-
-def row_by_row(files: list[str], features: Features | None, batch: int) -> Any:
+def row_by_row(files: list[str], batch: int) -> Any:
     import tensorflow as tf
 
     spec = _spec()
     dataset = tf.data.TFRecordDataset(files).repeat().map(lambda record: tf.io.parse_single_example(record, spec))
-    dataset = dataset.shuffle(10_000).batch(batch, drop_remainder=True)
-    return dataset.map(features) if features else dataset
+    return dataset.shuffle(10_000).batch(batch, drop_remainder=True)
 
 
-def vectorised(files: list[str], features: Features | None, batch: int) -> Any:
+def vectorised(files: list[str], batch: int) -> Any:
     import tensorflow as tf
 
     spec, auto = _spec(), tf.data.AUTOTUNE
-
-    def parsed(records: Any) -> Any:
-        rows = tf.io.parse_example(records, spec)
-        return features(rows) if features else rows
-
     dataset = tf.data.Dataset.from_tensor_slices(files).repeat()
     dataset = dataset.interleave(
         lambda file: tf.data.TFRecordDataset(file, buffer_size=1 << 20),
@@ -173,7 +145,7 @@ def vectorised(files: list[str], features: Features | None, batch: int) -> Any:
         num_parallel_calls=auto,
     )
     dataset = dataset.shuffle(10_000).batch(batch, drop_remainder=True, num_parallel_calls=auto)
-    return dataset.map(parsed, num_parallel_calls=auto).prefetch(auto)
+    return dataset.map(lambda records: tf.io.parse_example(records, spec), num_parallel_calls=auto).prefetch(auto)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import child, header, serving
+from common import child, header, promote, serving
+from predict import save_model
 
 BATCHES = (1, 64)
 NUMBERS, TEXTS = ("dep_delay", "distance", "sched_dep_time"), ("carrier", "origin")
@@ -38,7 +39,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child == "model":
-        publish(arguments.folder)
+        promote(arguments.folder, save_model)
         return
     if arguments.child == "bare":
         print(json.dumps(bare(arguments)))
@@ -123,22 +124,6 @@ def ask(url: str, batch: int, clients: int, seconds: float) -> dict[str, float]:
 
 
 # --- in a process of its own
-
-
-def publish(folder: Path) -> None:
-    """The model of predict.py as the champion of a pipeline."""
-    from predict import save_model
-
-    from headway.registry.registry import Registry
-    from headway.storage.store import Store
-
-    text = "name: bench\nsource: {format: parquet, path: data.parquet}\nlabel: late\nstore: store\n"
-    (folder / "pipeline.yaml").write_text(text)
-    save_model(folder / "model")
-    store = Store(folder / "store")
-    store.create()
-    registry = Registry(store, "bench")
-    registry.promote(registry.publish(folder / "model", {}).number, reason="bench")
 
 
 def bare(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import FLOATS, INTS, STRINGS, child, flights, header, peak_rss_mb
+from common import FLOATS, INTS, STRINGS, child, flights, header, peak_rss_mb, required
 
 SPANS, MERGE_SECONDS, WIDE_MB, TEXT_MB = 365, 2.0, 1000.0, 400.0
 COLUMNS, STRING_SPANS, STRING_ROWS = 5_000, 4, 1_250_000
@@ -58,20 +58,18 @@ def main() -> None:
 def report(kind: str, found: dict[str, Any]) -> None:
     """One line a figure, and whether it is what is wanted."""
     if kind == "merge":
-        wanted(f"s to merge {found['spans']} spans of {found['rows']:,} rows in all", found["seconds"], MERGE_SECONDS)
+        required(
+            f"s to merge {found['spans']} spans of {found['rows']:,} rows in all", found["seconds"], most=MERGE_SECONDS
+        )
         return
     cells = found["rows"] * found["columns"] / found["seconds"]
     what = "strings, counted to ranked" if kind == "text" else f"{found['columns']:,} columns, whole ingest"
     print(f"{what}: {found['rows']:,} rows in {found['seconds']:.1f} s, {cells:,.0f} cells/s", flush=True)
     if kind == "text":
-        wanted(f"MB above the process's {found['before']:.0f}", found["mb"], TEXT_MB)
+        required(f"MB above the process's {found['before']:.0f}", found["mb"], most=TEXT_MB)
     else:
         print(f"{found['cpu']:.0f} s of processor time", flush=True)
-        wanted("MB at the peak of the whole process", found["mb"], WIDE_MB)
-
-
-def wanted(what: str, found: float, most: float) -> None:
-    print(f"{what}: {found:.3g} (required: at most {most:g}): {'yes' if found <= most else 'NO'}", flush=True)
+        required("MB at the peak of the whole process", found["mb"], most=WIDE_MB)
 
 
 def write_wide(path: Path, rows: int, columns: int, group: int = 5_000) -> None:

@@ -22,6 +22,7 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +99,7 @@ def main() -> None:
         print(json.dumps(run_case(arguments)))
         return
     common.header("train")
-    arguments.data = str(common.data_folder(arguments))
+    arguments.data = arguments.data or tempfile.mkdtemp(prefix="headway-bench-")
     prepare_data(Path(arguments.data))
     if arguments.auc:
         compare_auc(arguments)
@@ -329,8 +330,6 @@ def limit_case(data: Data, batch: int, seconds: float) -> float:
 
 def full_case(data: Data, batch: int, seconds: float) -> float:
     """The loop as the training stage runs it, but for the reader: what happens between calls included."""
-    import tempfile
-
     from headway.monitor import Monitor
     from tfcore.graph.retrace import RetraceGuard
     from tfcore.runtime.devices import prepare
@@ -479,8 +478,6 @@ def naive_case(data: Data, batch: int, seconds: float) -> float:
 
 def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     """AUC on the eval rows: Headway's stages, and a plain fit on the same features for as many steps of as many rows."""
-    import tempfile
-
     import keras
     import tensorflow as tf
 

@@ -5,7 +5,8 @@
 
 Every run is `headway run` as a process on an empty store, then `headway predict` on the same file; seconds of the stages are
 those of the run's own record, and training start is what a training takes beside its steps: reading, building, tracing and
-compiling before the first ones have run, and saving after the last. Memory is the peak of all processes together. Required: a
+compiling before the first ones have run, and saving after the last. Memory is the peak of all processes together, what they share
+counted once. Required: a
 stage's time at 5,000 columns is at most 6 times that at 1,000, and the whole road takes less than 60 s at 2,000 columns and
 150 s at 5,000, on two quiet cores.
 """
@@ -14,20 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import header
+from common import header, watched
 
 ROWS = 1_500
-COMMAND = [sys.executable, "-P", "-m", "flows.cli"]
 STAGES = ("ingest", "statistics", "validate", "transform", "train", "evaluate", "gate", "export", "replay")
 START = "training start"
 MOST_RATIO, WHOLE = 6.0, {2_000: 60.0, 5_000: 150.0}
@@ -56,47 +52,10 @@ def write_table(path: Path, columns: int, kinds: str, texts: float) -> None:
     pq.write_table(pa.table(made), path)
 
 
-class Memory(threading.Thread):
-    """The peak of a process's memory and of all that it starts, MB."""
-
-    def __init__(self, pid: int):
-        super().__init__(daemon=True)
-        self._pid, self._ended, self.peak = pid, threading.Event(), 0.0
-
-    def run(self) -> None:
-        while not self._ended.wait(0.2):
-            self.peak = max(self.peak, _tree(self._pid))
-
-    def end(self) -> float:
-        self._ended.set()
-        self.join()
-        return self.peak
-
-
-def _tree(pid: int) -> float:
-    """MB that a process and its children hold; what they share counts once for each."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text().splitlines()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += (task / "children").read_text().split()
-    except OSError:
-        return 0.0
-    own = next((int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS")), 0.0)
-    return own + sum(_tree(int(child)) for child in set(children))
-
-
 def timed(*arguments: str) -> tuple[float, float]:
     """(seconds, peak MB) of a headway command as a process."""
-    began = time.perf_counter()
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    memory = Memory(process.pid)
-    memory.start()
-    said, _ = process.communicate()
-    seconds, peak = time.perf_counter() - began, memory.end()
-    if process.returncode:
-        raise SystemExit(said)
-    return seconds, peak
+    samples = watched(*arguments, every=0.2)
+    return samples[-1].seconds, max(sample.memory for sample in samples) / 1e6
 
 
 def steps_seconds(store: Path) -> float:

@@ -146,7 +146,7 @@ class Quantiles(Task):
     primary, tolerances = (
         "loss",
         {"loss": SHARE, "miscoverage": 0.01},
-    )  # seeds alone: 0.001 to 0.004 (bench/gate.py --seeds)
+    )  # seeds alone: 0.001 to 0.004
 
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels

@@ -15,17 +15,14 @@ SHORT = {
     "comparison": "--lines",
     "coverage": "--task binary --rows 300 --repetitions 2",
     "judge": "--rows 5000",
-    "leaks": "--only twin",
+    "leaks": "--only unit",
 }
 """Their command lines, of those that take less than two processor seconds."""
 LONG = {
     "capacity": "--quick --scale 0.02",
-    "data_access": "--only draws --seconds 0.01",
     "gate": "--rows 2000 --repetitions 1",
-    "gate_trained": "--seeds 1 --samples 1 --rows 4000 --only equal",
     "graph_functions": "--rounds 1",
     "images": "--sides 28 --scale 0.01 --rounds 1",
-    "incremental": "--rows 1000 --rounds 1",
     "ingest": "--rows 2000 --tutorial-rows 200 --rounds 1 --large 0",
     "init": "--data breast_cancer",
     "models": "--tables wine --seeds 0 --results {folder}/results.jsonl",
@@ -36,7 +33,6 @@ LONG = {
     "serve": "--seconds 0.05 --clients 1",
     "stats": "--scale 0.01 --wide-rows 200",
     "storage": "--shards 2 --megabytes 1 --latency 0",
-    "text": "--rows 1000 --rounds 1",
     "train": "--only naive --batch 256 --seconds 0.1 --rounds 1",
     "walks": "--only run",
     "width": "--columns 3",
@@ -44,9 +40,7 @@ LONG = {
 ELSEWHERE = {"branches", "hostile", "mutants", "orchestration", "same"}
 """test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_hostile_clients.py hostile;
 orchestration is started here, and needs PostgreSQL."""
-NEEDS_PACKAGES = {"init_data": "--data sixty", "odd_files": "--data titled"}
-"""Benches whose name differs by their data alone, from a module that another bench starts; pandas and scikit-learn do here."""
-PARTS = {"common", "odd_tables", "packaged_tables", "same_pipelines"}
+PARTS = {"common", "packaged_tables", "same_pipelines"}
 """Modules that benches share."""
 
 
@@ -65,7 +59,7 @@ def started(*arguments):
 
 def test_every_bench_is_started_by_a_test():
     found = {path.stem for path in BENCH.glob("*.py")}
-    assert found == {*SHORT, *LONG, *NEEDS_PACKAGES, *ELSEWHERE, *PARTS}
+    assert found == {*SHORT, *LONG, *ELSEWHERE, *PARTS}
     assert {path.name for path in JOBS.iterdir() if path.is_file()} == {"headway.yaml", "keras_job.py"}
 
 
@@ -84,11 +78,16 @@ def test_a_bench_starts(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*LONG, *NEEDS_PACKAGES])
+@pytest.mark.parametrize("name", LONG)
 def test_a_bench_starts_processes(name, tmp_path):
-    line = (LONG | NEEDS_PACKAGES)[name].format(folder=tmp_path)
+    line = LONG[name].format(folder=tmp_path)
     said = started(BENCH / f"{name}.py", *line.split()).splitlines()
     assert said[2].startswith("# python ") and len(said) > 3
+
+
+@pytest.mark.long
+def test_the_bench_of_text_starts():
+    assert "jsonl: of pyarrow's rate" in started(BENCH / "ingest.py", "--text", "--rows", "1000", "--rounds", "1")
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ promotion to promotion.
 A fall is the slope of a straight line through them, held against two variances: that of the rows, which the bootstrap knows
 (rows that two runs share count once), and that of the seeds, which is what is left around the line. Every promotion tests
 again, so the allowed error shrinks with their number k like 1 / (log k (1 + log k)), whose sum over doublings of k is finite: in
-simulations of equal recipes 3 to 5% of chains were ever stopped by mistake, of 100 promotions and of 400 (bench/README.md).
+simulations of equal recipes 3 to 5% of chains were ever stopped by mistake, of 100 promotions and of 400.
 """
 
 from __future__ import annotations
