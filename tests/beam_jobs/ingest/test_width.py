@@ -7,7 +7,7 @@ import sys
 import pytest
 
 PROMISED_MB = 1000
-"""docs/statistics.md says so: two workers, 5,000 columns."""
+"""docs/validation.md says so: two workers, 5,000 columns."""
 CHILD = """
 import json, os, sys
 from pathlib import Path
