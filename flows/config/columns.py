@@ -31,9 +31,8 @@ from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text
 from headway.tabular.expressions import parse
-from tfcore.transform.chain_check import check_all
 from tfcore.transform.column_config import ColumnConfig, check_columns, configured, is_stored
-from tfcore.transform.config import ColumnTransform
+from tfcore.transform.config import ColumnTransform, check_chains
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile], *, schema_text: 
         by_place=schema.split_by_place and pipeline.split.by_row,
         completes=bool(split_notes) and not inferred,
     )
-    check_all(columns.read, columns.transforms(configs), where=str(loaded.file))
+    check_chains(columns.read, columns.transforms(configs), where=str(loaded.file))
     return columns
 
 

@@ -3,7 +3,7 @@
     code = code_of(run_spec.loaded)                     # as it is when the run begins
     lineage = lineage_of(run_spec, run_result, record)  # kept beside the version, in lineage.json
 
-It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.lineage`).
+It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.registry.Registry.lineage`).
 """
 
 import hashlib
@@ -26,7 +26,6 @@ from flows.records import Code, Git, RunRecord, record_of
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
 from headway.redaction import redacted
-from headway.registry.lineage import read
 from headway.storage import manifest as manifests
 from headway.user_code import files as user_files
 
@@ -54,7 +53,7 @@ def changes_since(run_spec: RunSpec, number: int, record: RunRecord) -> Iterator
     was, now = ((window_text(run.spans), run.training and run.training.rows) for run in (before, record))
     yield from ((what, a, b) for what, a, b in zip(("spans", "train rows"), was, now, strict=True) if a != b)
     with suppress(HeadwayError):  # its lineage is damaged
-        lineage = read(run_spec.registry, version)
+        lineage = run_spec.registry.lineage(version)
         known = {each["span"]: [(f["bytes"], f["crc32c"]) for f in each["files"]] for each in lineage["spans"]}
         both = [span for span in record.spans if known.get(span)]
         if files := [span for span in both if known[span] != [(f.bytes, f.crc32c) for f in run_spec.files(span)]]:

@@ -210,9 +210,7 @@ class Version:
     @property
     def lineage(self) -> dict[str, Any]:
         """Run, code, config, spans and raw files behind it, as lineage.json in its folder has them."""
-        from headway.registry.lineage import read
-
-        return read(self._registry, self._version)
+        return self._registry.lineage(self._version)
 
     def predict(self, rows: Any) -> Table:
         """Predict rows in memory, by the same job as `headway predict`; TensorFlow is loaded into this process.

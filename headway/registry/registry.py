@@ -21,6 +21,7 @@ the second is refused (`Overtaken`), since it rests on what is no longer so.
 """
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 from headway.errors import ConfigError, StoreError
 from headway.messages import now
 from headway.registry.pointers import CHAMPION, NOBODY, PREVIOUS, Event, Pointer, aliases, check_alias, is_alias, me
-from headway.registry.versions import SAVED_MODEL, Version, Versions, numbers, written_aside
+from headway.registry.versions import LINEAGE, SAVED_MODEL, Version, Versions, numbers, written_aside
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, writing
 from headway.storage.manifest import Manifest
@@ -53,6 +54,25 @@ class Registry(Versions):
             StoreError: champion.json is damaged.
         """
         return self._champion.history()
+
+    def lineage(self, version: Version) -> dict[str, Any]:
+        """Return what a version was made from (run, code, config, spans, shards, raw files), and the events that point at it.
+
+        It was written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs.
+
+        Raises:
+            StoreError: its file is not there, is damaged, or has another format.
+        """
+        path = version.path / LINEAGE
+        try:
+            self.store.localize([path])
+            lineage = dict(json.loads(path.read_bytes()))
+        except (ValueError, OSError):
+            fix = "restore it from a backup of models/"
+            raise StoreError("is missing or damaged", where=str(path), fix=fix) from None
+        manifests.check_format(lineage, str(path))
+        events = [event.model_dump(mode="json") for event in self.history() if event.version == version.number]
+        return {"model": self.name, "version": version.number, "created": version.created, **lineage, "events": events}
 
     def champion(self) -> Version | None:
         """The version in production; None before the first promotion.

@@ -88,7 +88,7 @@ class Versions:
 
         Args:
             facts: JSON; what later runs and people need to know of it.
-            lineage: JSON; what it was made from (`headway.registry.lineage`).
+            lineage: JSON; what it was made from (`Registry.lineage`).
         """
         with self.lock(), writing(self.store.root):
             self.folder.mkdir(parents=True, exist_ok=True)

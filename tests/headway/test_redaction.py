@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from headway import redaction
-from headway.config import Frozen, expand
-from headway.config_errors import sentences
+from headway.config import Frozen, expand, sentences
 from headway.errors import ConfigError, DataError
 from headway.redaction import redact, redacted, remember, scrub
 from headway.storage.filesystem import resolve

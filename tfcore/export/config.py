@@ -12,7 +12,13 @@ from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.schema.columns import suggest
 from tfcore.export.metadata import FORMATS, NEEDED, Format
-from tfcore.export.replay.serving_limits import ServingLimits
+
+
+class ServingLimits(Frozen):
+    """The limits on the cost of serving a model, measured on the machine that exports; null: no limit."""
+
+    size_mb: float | None = Field(default=None, gt=0, description="the SavedModel's files, MB (10^6 bytes)")
+    p99_ms: float | None = Field(default=None, gt=0, description="99% of the calls of one row take no longer, ms")
 
 
 class ExportConfig(Frozen):

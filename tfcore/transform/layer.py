@@ -7,23 +7,38 @@
 
 Dictionary columns are looked up by their distinct values and then gathered by row. Integers are centred in float64,
 since float32 cannot tell large ones apart.
+
+Columns of one kind are transformed as one stacked tensor, by one op for all of them instead of one for each: an op chain for each
+column costs TensorFlow about half a millisecond for every op, each time a graph is traced, saved or loaded, so a table of 5,000
+columns would take minutes. The computation is elementwise, so a column's values have the same bits as on their own; only a
+logarithm may differ in its last bit, which depends on where in a vector a value stands. Vectors, lists and very long lists of
+boundaries are groups of one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from headway.schema.calendar_days import part_of
-from tfcore.transform.fitted import Fitted
+from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.images import Tolerant, decode_images
 from tfcore.transform.parameters import TransformParameters, image_input
-from tfcore.transform.raw_column import RawColumn
-from tfcore.transform.together import Block, absent, categories, in_order, numbers
+from tfcore.transform.raw_column import RawColumn, pad
 from tfcore.transform.vocabularies import Vocabularies
 
 MOST_TRACED = 500
 """Of more columns no function is made: each tensor of a column would be an argument of it."""
+_MOST_BOUNDARIES = 1024
+"""Boundaries of columns that go together are padded to one length."""
+
+
+class Block(NamedTuple):
+    """Some numeric inputs: `values` float32 [names, rows]."""
+
+    names: tuple[str, ...]
+    values: tf.Tensor
 
 
 class Transform(tf.Module):
@@ -184,3 +199,258 @@ def sources(parameters: TransformParameters) -> dict[str, list[str]]:
     }
     images = [fitted.column.name for fitted in parameters.fitted if fitted.pixels is not None]
     return inputs | {image_input(name): [name] for name in images}
+
+
+def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
+    """The numeric inputs except images: those of one number per row, and vectors."""
+    groups: dict[Any, list[Fitted]] = {}
+    for entry in fitted:
+        if entry.size is None and entry.pixels is None:
+            kind = (entry.column.type, columns[entry.column.name].present is None, tuple(map(_kind, entry.ops)))
+            groups.setdefault(entry.column.name if entry.column.shape else kind, []).append(entry)
+    blocks, vectors = list[Block](), dict[str, tf.Tensor]()
+    for group in groups.values():
+        _numbers(group, columns, blocks, vectors)
+    return blocks, vectors
+
+
+def _kind(op: FittedOp) -> tuple[Any, ...]:
+    """The key that columns share to be transformed by one op: a clip of one side is another op than of both."""
+    return (op.op, op.minimum is None, op.maximum is None)
+
+
+def _numbers(
+    group: Sequence[Fitted], columns: Mapping[str, RawColumn], blocks: list[Block], vectors: dict[str, tf.Tensor]
+) -> None:
+    column, raw = group[0].column, [columns[entry.column.name] for entry in group]
+    values = tf.stack([entry.values for entry in raw])
+    if column.type == "int64":
+        values = tf.cast(values, tf.float64)
+    finite = tf.math.is_finite(values) if column.type == "float32" else None
+    present = _present(raw)
+    # of a list none of the values is a null row's, of a vector all are
+    filled = None if column.is_list or present is None else present[..., None] if column.length else present
+    usable = finite if filled is None else filled if finite is None else filled & finite
+    if usable is not None:
+        values = tf.where(usable, values, tf.cast(each([entry.fill for entry in group], tf.float32), values.dtype))
+    for ops in zip(*(entry.ops for entry in group), strict=True):
+        values = _apply(ops, values)
+    lengths = raw[0].lengths
+    if lengths is not None:
+        figures = [_pooled(figure, values[0], lengths, group[0].longest) for figure in group[0].pool]
+        blocks.append(Block(tuple(f"{column.name}__{figure}" for figure in group[0].pool), tf.stack(figures)))
+    elif column.length is not None:
+        vectors[column.name] = tf.ensure_shape(tf.cast(values[0], tf.float32), [None, column.length])
+    else:
+        blocks.append(Block(tuple(entry.column.name for entry in group), tf.cast(values, tf.float32)))
+    if marked := [i for i, entry in enumerate(group) if entry.missing_indicator]:
+        blocks.append(_indicator(group, marked, "missing", absent(raw)))
+    if finite is not None and (marked := [i for i, entry in enumerate(group) if entry.nan_indicator]):
+        not_finite = ~finite
+        if lengths is not None:
+            not_finite = (_sums(tf.cast(not_finite[0], tf.int64), lengths) > 0)[None]
+        elif column.length is not None:
+            not_finite = tf.reduce_any(not_finite, 2)
+        blocks.append(_indicator(group, marked, "nan", not_finite if present is None else present & not_finite))
+
+
+def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
+    """Where values are missing; bool [columns, rows], for columns that either all can be null, or none."""
+    present = _present(raw)
+    return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
+
+
+def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
+    """The inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
+    # TensorFlow's own look at the shape would gather all where all are wanted
+    chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
+    return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
+
+
+def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
+    """One number per column, shaped for use with [columns, rows]."""
+    return tf.constant(numbers[0], dtype) if len(numbers) == 1 else tf.constant([[n] for n in numbers], dtype)
+
+
+def in_order(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
+    """The numeric inputs `names`, in their order; float32 [rows, names]."""
+    places = {name: place for place, name in enumerate(name for block in blocks for name in block.names)}
+    values = blocks[0].values if len(blocks) == 1 else tf.concat([block.values for block in blocks], 0)
+    order = [places[name] for name in names]
+    if order != list(range(len(places))):
+        values = tf.gather(values, tf.constant(order, tf.int32))
+    return tf.transpose(values)
+
+
+def _sums(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    return tf.math.unsorted_segment_sum(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+
+
+def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
+    return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
+
+
+def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | None) -> tf.Tensor:
+    """One figure of each row's values, float32 [rows]; 0 for a row without values."""
+    if figure == "length":
+        count = tf.cast(lengths, tf.float32)
+        return count / float(longest) if longest else count
+    if figure in ("mean", "sum"):
+        total = _sums(values, lengths)
+        if figure == "mean":
+            total = tf.math.divide_no_nan(total, tf.cast(lengths, values.dtype))
+        return tf.cast(total, tf.float32)
+    segment = tf.math.unsorted_segment_min if figure == "min" else tf.math.unsorted_segment_max
+    extremes = segment(values, _row_of_each(lengths), tf.size(lengths, tf.int64))
+    return tf.cast(tf.where(lengths > 0, extremes, tf.zeros_like(extremes)), tf.float32)
+
+
+def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
+    """Apply operations like fitted.apply_numeric: one op on any shape, or several of a kind, one per row of `x`."""
+    op = ops[0]
+
+    def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
+        return each([value(op) for op in ops], x.dtype)
+
+    if op.op == "standardize":
+        return (x - number(lambda op: op.mean)) / number(lambda op: op.std)
+    if op.op == "min_max":
+        x = (x - number(lambda op: op.minimum)) / number(lambda op: _span(op.minimum, op.maximum))
+        return x * number(lambda op: _span(op.low, op.high)) + number(lambda op: op.low)
+    if op.op == "log":
+        return tf.sign(x) * tf.math.log1p(tf.abs(x))
+    if op.op == "clip":
+        x = x if op.minimum is None else tf.maximum(x, number(lambda op: op.minimum))
+        return x if op.maximum is None else tf.minimum(x, number(lambda op: op.maximum))
+    return x
+
+
+def _span(low: float | None, high: float | None) -> float:
+    assert low is not None and high is not None
+    return high - low
+
+
+def categories(
+    fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies
+) -> dict[str, tf.Tensor]:
+    """The categorical inputs: int32 [rows] for a column of one category per row, int32 [rows, width] for others."""
+    groups: dict[Any, list[Fitted]] = {}
+    for entry in fitted:
+        if entry.size is None:
+            continue
+        last, column = entry.ops[-1], columns[entry.column.name]
+        kind: tuple[Any, ...] = (entry.column.name,)
+        if entry.width is None:
+            if last.op == "hash":
+                kind = (last.buckets,)
+            elif last.op == "vocabulary":
+                kind = vocabularies.kind(entry.column.name)
+            elif len(last.boundaries or ()) <= _MOST_BOUNDARIES:
+                kind = tuple(_kind(op) for op in entry.ops[:-1])
+        whole = (last.op, entry.column.type, entry.width, column.present is None, column.codes is None, *kind)
+        groups.setdefault(whole, []).append(entry)
+    ids_of: dict[str, tf.Tensor] = {}
+    for group in groups.values():
+        names = [entry.column.name for entry in group]
+        ids = _categories(group, [columns[name] for name in names], vocabularies)
+        ids_of |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
+    return ids_of
+
+
+def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies: Vocabularies) -> tf.Tensor:
+    entry, last, present = group[0], [entry.ops[-1] for entry in group], _present(raw)
+    # NaN in a column that cannot be null counts as the lowest bucket
+    nulls = each([entry.null_id if entry.null_id is not None else 0 for entry in group], tf.int32)
+    if last[0].op == "bucketize":
+        values = _flat([column.values for column in raw])
+        values = tf.cast(values, tf.float64) if entry.column.type == "int64" else values
+        finite = tf.math.is_finite(values)
+        values = _before_buckets([entry.ops[:-1] for entry in group], tf.where(finite, values, tf.zeros_like(values)))
+        ids = _bucketize(values, [op.boundaries or () for op in last])
+        if entry.width is not None:
+            ids = tf.where(finite, ids, nulls)
+        else:
+            present = finite if present is None else present & finite
+    else:
+        coded = raw[0].codes is not None
+        values = tf.concat([column.values for column in raw], 0) if coded else _flat([column.values for column in raw])
+        sizes = _sizes([column.values for column in raw]) if coded else None
+        which = tf.range(len(group))[:, None] if sizes is None else tf.repeat(tf.range(len(group)), sizes)
+        if last[0].op == "hash":
+            text = values if entry.column.type == "bytes" else tf.strings.as_string(values)
+            ids = tf.strings.to_hash_bucket_fast(text, last[0].buckets)
+        else:
+            ids = vocabularies([entry.column.name for entry in group], values, which)
+        ids = tf.cast(ids, tf.int32)
+        if sizes is not None:
+            ids = _of_codes(ids, _flat([column.codes for column in raw]), sizes)
+    if entry.width is not None:
+        return _several(entry, raw[0], ids[0])[None]
+    return ids if present is None else tf.where(present, ids, nulls)
+
+
+def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Stack to [columns, rows]; a vector, always alone, becomes [1, rows * n]."""
+    stacked = tf.stack(tensors)
+    return stacked if stacked.shape.rank == 2 else tf.reshape(stacked, [1, -1])
+
+
+def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
+    """The ids of each row, then -1; int32 [rows, width]. Null has only its own id, an empty list none."""
+    width = fitted.width
+    assert width is not None
+    if column.lengths is None:
+        ids = tf.reshape(ids, [-1, fitted.column.length])[:, :width]
+    else:
+        ids = pad(ids, column.lengths, width, -1)
+    ids = tf.ensure_shape(ids, [None, width])
+    if column.present is None or fitted.null_id is None:
+        return ids
+    null = tf.constant([[fitted.null_id] + [-1] * (width - 1)], tf.int32)
+    return tf.where(column.present[:, None], ids, null)
+
+
+def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
+    """Apply each column's operations before its bucketize; float32 where one of them rounds.
+
+    Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
+    float64 rounded to float32 puts a value and the boundary made of it on the same number.
+    """
+    exact = all(op.op in ("clip", "identity") for op in before[0])
+    values = values if exact else tf.cast(values, tf.float64)
+    for ops in zip(*before, strict=True):
+        values = _apply(ops, values)
+    return values if exact else tf.cast(values, tf.float32)
+
+
+def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The number of values of each tensor; int32 [tensors]. In parts: TensorFlow's optimizer takes quadratic time."""
+    shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
+    return tf.concat([shape for several in shapes for shape in several], 0)
+
+
+def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+    """The id of each row, from the concatenated ids of all columns' distinct values."""
+    codes = tf.cast(codes, tf.int32)
+    # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
+    wrong = (codes < 0) | (codes >= tf.maximum(sizes, 1)[:, None])
+    inside = tf.debugging.Assert(~tf.reduce_any(wrong), ["a code is outside of its dictionary"])
+    with tf.control_dependencies([inside]):
+        places = codes + tf.cumsum(sizes, exclusive=True)[:, None]
+    return tf.gather(tf.concat([ids, [0]], 0), places)
+
+
+def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.Tensor:
+    """The number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
+    longest = max(len(bounds) for bounds in boundaries)
+    if not longest:
+        return tf.zeros_like(values, tf.int32)
+    padded = np.full((len(boundaries), longest), np.inf)
+    for place, bounds in enumerate(boundaries):
+        padded[place, : len(bounds)] = bounds
+    return tf.searchsorted(tf.constant(padded, values.dtype), values, side="right", out_type=tf.int32)
+
+
+def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
+    """Where values are present, bool [columns, rows]; all columns of a group can be null, or none (then None)."""
+    return None if raw[0].present is None else tf.stack([column.present for column in raw])

@@ -132,10 +132,9 @@ def named_side(registry: Registry, name: str, letter: str = "") -> Side:
 
 
 def _of_version(registry: Registry, version: Version, letter: str) -> Side:
-    from headway.registry.lineage import read
     from tfcore.export.metadata import FILE, describe_model
 
-    lineage, store, facts = read(registry, version), registry.store, version.facts
+    lineage, store, facts = registry.lineage(version), registry.store, version.facts
     manifest = store.manifest(version.path)
     try:
         store.localize([version.saved_model / FILE, version.saved_model / "saved_model.pb"])

@@ -13,7 +13,6 @@ from flows.tell.rendering.cells import Row
 from flows.tell.rendering.parts import Part, Table
 from headway.errors import HeadwayError
 from headway.messages import counted, some
-from headway.registry import lineage as lineages
 from headway.registry.registry import Registry
 
 _MOST_FILES, _MOST_OUTPUTS = 400, 200
@@ -44,7 +43,7 @@ def _files(material: Material) -> Iterator[Row]:
     if (number := material.record.version) is not None:
         registry = Registry(material.store, material.record.pipeline)
         with suppress(HeadwayError, OSError, KeyError):  # it was removed
-            lineage = lineages.read(registry, registry.version(number))
+            lineage = registry.lineage(registry.version(number))
             known = {span["span"]: span["files"] for span in lineage.get("spans", [])} | known
     for span, output in material.ingested().items():
         for file in known.get(span) or material.key(output.title).get("files") or []:

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from headway.errors import StoreError
-from headway.registry import lineage
 from headway.storage.manifest import checksum
 
 
@@ -33,7 +32,7 @@ def traced(registry, saved_model, tmp_path):
 
 
 def test_a_lineage_is_kept_with_the_version_and_checked_with_it(traced):
-    found = lineage.read(traced, traced.version(1))
+    found = traced.lineage(traced.version(1))
     assert (found["model"], found["version"], found["run"]) == ("flights", 1, {"run": "r"})
     assert [event["kind"] for event in found["events"]] == ["promote"]
     path = traced.folder / "1" / "lineage.json"
@@ -45,11 +44,11 @@ def test_a_lineage_is_kept_with_the_version_and_checked_with_it(traced):
 
 def test_a_lineage_that_is_not_there_is_damaged_or_has_another_format_is_refused(registry, saved_model):
     with pytest.raises(StoreError, match="is missing or damaged"):
-        lineage.read(registry, registry.publish(saved_model, {}))
+        registry.lineage(registry.publish(saved_model, {}))
     version = registry.publish(saved_model, {}, {"format": 99})
     with pytest.raises(StoreError, match="in format 99"):
-        lineage.read(registry, version)
+        registry.lineage(version)
     (version.path / "lineage.json").write_text("{")
     with pytest.raises(StoreError, match="damaged"):
-        lineage.read(registry, version)
+        registry.lineage(version)
     assert json.loads((version.path / "version.json").read_text()) == {}

@@ -30,8 +30,16 @@ from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import replay_main as replay_script
 from tfcore.export.replay.replay_process import ReplayProcess
-from tfcore.export.replay.replay_stage import ReplayRequest, _expected, beyond, formats_text, question, replay, sample
-from tfcore.export.replay.serving_limits import serving_text
+from tfcore.export.replay.replay_stage import (
+    ReplayRequest,
+    _expected,
+    beyond,
+    formats_text,
+    question,
+    replay,
+    sample,
+    serving_text,
+)
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
 from tfcore.export.warm_up import black_image, warm_up_requests
 from tfcore.graph.python_op import python_op

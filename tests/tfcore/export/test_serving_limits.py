@@ -2,7 +2,8 @@
 
 import pytest
 
-from tfcore.export.replay.serving_limits import ServingLimits, over, serving_text
+from tfcore.export.config import ServingLimits
+from tfcore.export.replay.replay_stage import over, serving_text
 
 RESULT = {
     "load_seconds": 0.75,

@@ -29,9 +29,9 @@ from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key, Stage
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
+from tfcore.export.config import ServingLimits
 from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.replay.replay_process import ReplayProcess, replay_request
-from tfcore.export.replay.serving_limits import ServingLimits, over, serving_text
 from tfcore.export.request import Exported
 
 VERSION = 4
@@ -263,3 +263,29 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def over(result: dict[str, Any], limits: ServingLimits) -> list[str]:
+    """The limits that a model does not keep, with its figures."""
+    serving = result["serving"]
+    measured = {"size_mb": serving["size_mb"], "p99_ms": serving["latency"]["1"]["p99_ms"]}
+    return [
+        f"{name} is {number(measured[name])}, the limit {number(limit)}"
+        for name, limit in limits
+        if limit is not None and measured[name] > limit
+    ]
+
+
+def serving_text(result: dict[str, Any]) -> str:
+    """Format the measured cost of serving as one line."""
+    serving = result["serving"]
+    latency = ", ".join(
+        f"{counted(int(rows), 'row')} p50 {number(figures['p50_ms'])} ms, p99 {number(figures['p99_ms'])} ms"
+        for rows, figures in serving["latency"].items()
+    )
+    memory = ""
+    if serving["memory_mb"] is not None:
+        before, most = round(serving["start_memory_mb"]), round(serving["memory_mb"])
+        memory = f"{most:,} MB of memory at most ({before:,} MB before it is loaded), "
+    size = number(round(serving["size_mb"], 2))
+    return f"serving: {size} MB on disk, loaded in {number(round(result['load_seconds'], 2))} s, {memory}{latency}"
