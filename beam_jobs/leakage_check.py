@@ -76,7 +76,7 @@ def prove(
     where = [*places, str(out)][0]
 
     def read_again(columns: tuple[str, ...], keys: tuple[int, ...], names: Sequence[str]) -> list[Any]:
-        """What the job of each span found."""
+        """Return what the job of each span found."""
         jobs = [LookJob(spans[name], f"{where}/look-{number}", columns, keys) for number, name in enumerate(names)]
         try:
             return [(end.result or {})["found"] for end in run_spans(jobs, monitor, runner or RunnerConfig())]

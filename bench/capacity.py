@@ -50,7 +50,7 @@ SIZES = [BASE, (48, 10_000, 20), *((12, rows, 20) for rows in ROWS), (12, 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """What one command cost."""
+    """The seconds, memory and disk that one command took."""
 
     seconds: float
     memory: int

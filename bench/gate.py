@@ -202,7 +202,7 @@ def _name(test: Compared) -> str:
 
 
 def _losses(found: Comparison) -> dict[str, float]:
-    """By how much each metric is worse."""
+    """Return by how much each metric is worse."""
     losses = {}
     for test in _tests(found):
         if test.measured.difference is not None:

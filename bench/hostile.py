@@ -67,7 +67,7 @@ def lists() -> bytes:
 
 
 def large() -> bytes:
-    """As many rows as one request may have, all right."""
+    """Return a request of as many rows as one may have, all of them right."""
     return json.dumps({"signature_name": "serving_nullable", "instances": [ROW] * 16_384}).encode()
 
 
@@ -294,7 +294,7 @@ def _status(taken: socket.socket) -> str:
 
 
 def _state(taken: socket.socket, seconds: float) -> str:
-    """Of a connection that was held: answered and cut, cut, or open still after so many seconds."""
+    """Return what became of a connection that was held: answered and cut, cut, or open still after so many seconds."""
     taken.settimeout(seconds)
     try:
         state = _status(taken)

@@ -140,7 +140,7 @@ def headway(
 
 
 def others(model: str, line: Line, train: pd.DataFrame, wanted: pd.DataFrame, label: str) -> np.ndarray:
-    """What scikit-learn's models predict: numbers, or the probability of each class."""
+    """Return what scikit-learn's models predict: numbers, or the probability of each class."""
     fit, task, classes = (linear if model == "linear" else trees), line["task"], line["classes"]
     features = train.drop(columns=label)
     fitted = fit(task, features, indices(train[label], classes) if classes else train[label].to_numpy(float))
@@ -205,7 +205,7 @@ def score(task: str, label: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def processor_seconds() -> float:
-    """Of this process and of those that it started and that have ended, as the one that trains."""
+    """Return those of this process and of those that it started and that have ended, as the one that trains."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

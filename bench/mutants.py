@@ -184,7 +184,7 @@ class Mutant:
     module: str
     source: str
     number: int
-    """Of the fault among those of the module."""
+    """The place of the fault among those of the module."""
     name: str
     """The same wherever the function stands."""
 
@@ -280,7 +280,7 @@ class Copy:
 
 
 def run(root: Path, mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
-    """Whether each mutant is killed."""
+    """Return whether each mutant is killed."""
     limits: dict[str, float] = {}
     mine = threading.local()
 

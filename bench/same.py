@@ -71,7 +71,7 @@ print(json.dumps(found))
 
 class Difference(NamedTuple):
     what: str
-    """In few words."""
+    """Return a value in few words."""
     example: str = ""
 
 
@@ -108,7 +108,7 @@ def different_rows(old: pa.Table, new: pa.Table, tolerance: float = 0.0) -> list
 
 
 def different_predictions(old: list[pa.Table], new: list[pa.Table]) -> list[Difference]:
-    """Of eval rows, and of those that `headway predict` read."""
+    """Return the differences of predictions: of eval rows, and of those that `headway predict` read."""
     return [found for pair in zip(old, new, strict=True) for found in different_rows(*pair, CLOSE)]
 
 

@@ -193,7 +193,7 @@ class RunRecord(Result):
         return next((step for step in reversed(self.stages) if stage in (step.stage, step.title)), None)
 
     def as_json(self) -> dict[str, Any]:
-        """As runs/<run>.json has it, without secrets."""
+        """Return the record as runs/<run>.json has it, without secrets."""
         return dict(redacted(self.model_dump(mode="json")))
 
     def save(self, store: Store) -> None:

@@ -91,7 +91,7 @@ class IngestRequest(Stage[Ingested]):
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def file_splits(self, files: Sequence[InputFile]) -> list[int]:
-        """For each of the files the place of its split in `SPLITS`, with split.mode: path; none with another split.
+        """Return for each of the files the place of its split in `SPLITS`, with split.mode: path; none with another split.
 
         Raises:
             DataError: a path names a split that split.values does not have.

@@ -182,7 +182,7 @@ class BucketPlace(_Place):
         self.objects: Bucket = Bucket(url)
 
     def prepare(self, job: str) -> None:
-        """As of a folder."""
+        """Prepare the place as a folder is prepared."""
         self.objects.delete([_BEGUN])
         self.write(_JOB, job.encode())
 

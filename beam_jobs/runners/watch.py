@@ -19,7 +19,7 @@ _WATCHES: dict[str, Watch] = {}
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
-    """Over one job."""
+    """Watches over one job."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
@@ -64,7 +64,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self.stop()
 
     def begun(self) -> bool:
-        """Whether a worker in this process has begun."""
+        """Return whether a worker in this process has begun."""
         return bool(self._totals)
 
     def cut(self, span: int, pieces: Sequence[Range]) -> None:

@@ -88,7 +88,7 @@ class WriteRowGroups(beam.PTransform):
 
 @dataclass(frozen=True)
 class _Writer:
-    """What every shard takes; picklable."""
+    """The settings that every shard is written by; they can be pickled."""
 
     folder: str
     columns: tuple[Column, ...]

@@ -98,7 +98,7 @@ def _label(text: str | None, look: Look, *, ask: bool) -> LabelConfig:
 
 
 def _value(draft: Draft, target: Path) -> dict[str, object]:
-    """What was found and written, for --json."""
+    """Return what was found and written, for --json."""
     return {
         "pipeline": str(target),
         "name": draft.name,
@@ -149,7 +149,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def _report(draft: Draft, target: Path) -> str:
-    """What was found and written, for a person."""
+    """Return what was found and written, for a person."""
     from flows.tell.rendering.cells import text_table
 
     shown = draft.choices

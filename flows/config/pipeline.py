@@ -260,13 +260,13 @@ class Pipeline(Frozen):
 
     @property
     def ranks_index(self) -> bool:
-        """Whether the evaluation ranks each row's item among all items of the model's index."""
+        """Says whether the evaluation ranks each row's item among all items of the model's index."""
         item = self.evaluation.item
         return self.model.name == "two_towers" and item is not None and item == self.model.item[0]
 
     @property
     def only_named(self) -> bool:
-        """Whether columns that the file does not name are left out."""
+        """Says whether columns that the file does not name are left out."""
         return isinstance(self.columns, dict) and "*" not in self.columns
 
 

@@ -26,7 +26,7 @@ Spans = Mapping[str, Output[Ingested]]
 
 
 def ingest_requests(window: Window) -> dict[str, IngestRequest]:
-    """By span."""
+    """Return the request of each span's ingest, by span."""
     pipeline, columns = window.pipeline, window.columns
     return {
         span: IngestRequest(
@@ -56,7 +56,7 @@ def statistics_request(window: Window, ingested: Spans) -> StatisticsRequest:
 
 
 def splits_request(window: Window, requests: Mapping[str, IngestRequest], ingested: Spans) -> SplitsRequest:
-    """Of the stage that proves that the window's splits keep keys, rows and times apart."""
+    """Return the request of the stage that proves that the window's splits keep keys, rows and times apart."""
     return SplitsRequest(
         split=window.pipeline.split,
         parts={name: parts for name, parts in window.parts.items() if parts},

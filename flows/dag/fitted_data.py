@@ -76,7 +76,7 @@ class Data:
 
     @cached_property
     def size(self) -> Facts:
-        """What settings are chosen by."""
+        """The facts about the data by which settings are chosen."""
         fitted = self.transform.value.parameters
         return Facts(
             rows=self.statistics.value.rows.get("train", 0),

@@ -73,7 +73,7 @@ def model_of(data: Data, trained: Output[Trained], seed: int) -> TrainedModel:
 
 
 def evaluate_request(data: Data, model: TrainedModel | SavedModel, split: str = "eval") -> EvaluateRequest:
-    """Of the one pass of a model over a split; what is said of it is computed from the predictions that this keeps."""
+    """Return the request of a model's pass over a split, which keeps the predictions that all is computed from."""
     config, trained, group = data.pipeline.evaluation, isinstance(model, TrainedModel), data.window.group
     # the baselines of the item are computed beside a training, not a version
     item = config.item if trained else None
@@ -117,7 +117,7 @@ def measure_request(
     split: str = "eval",
     given: float | None = None,
 ) -> MeasureRequest:
-    """Of the measuring of predictions.
+    """Return the request of the measuring of predictions.
 
     Args:
         beside: the predictions of other models on the same rows, by name.
@@ -152,7 +152,7 @@ def measure_request(
 
 
 def unmeasured_export(data: Data, trained: Output[Trained], seed: int) -> ExportRequest:
-    """Of the export of a model of which nothing else is known yet."""
+    """Return the request of the export of a model of which nothing else is known yet."""
     files = data.window.run_spec.loaded.user_files
     return ExportRequest(
         formats=data.pipeline.export.formats,
@@ -169,7 +169,7 @@ def unmeasured_export(data: Data, trained: Output[Trained], seed: int) -> Export
 def export_request(
     data: Data, candidate: Candidate, measured: Output[Measured] | None, verdict: Verdict | None
 ) -> ExportRequest:
-    """Of the export of a candidate.
+    """Return the request of the export of a candidate.
 
     Args:
         measured: of the one that is promoted; None: another seed.

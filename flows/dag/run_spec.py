@@ -140,7 +140,7 @@ class RunResult:
 
     @property
     def trains(self) -> bool:
-        """In a plan: whether a step needs TensorFlow."""
+        """Says, in a plan, whether a step needs TensorFlow."""
         return need_tensorflow([output.stage for output in self.outputs if not output.hit] + self.follows)
 
 

@@ -88,7 +88,7 @@ class Output(Generic[Answer]):
 
     @property
     def known(self) -> bool:
-        """Whether the step has run."""
+        """Says whether the step has run."""
         return self.result is not None
 
     def get(self) -> dict[str, Any]:

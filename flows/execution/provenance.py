@@ -114,7 +114,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """As pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
+    """Return a config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
     if isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):

@@ -47,7 +47,7 @@ class _SaidOnce(logging.Filter):
 
 
 def say_once() -> None:
-    """From now on the message of a flow's state is logged by the flow alone, and so is that of a task that failed."""
+    """Let the message of a flow's state, from now on, be logged by the flow alone, and so is that of a task that failed."""
     of_flows = ("Completed", "Held", "Rejected", "Drifting", "Failed", "Cancelled")
     for name, states in (("flow_runs", of_flows), ("task_runs", ("Failed", "Cancelled"))):
         logger = logging.getLogger(f"prefect.{name}")

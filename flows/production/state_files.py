@@ -1,7 +1,7 @@
 """The file in which `headway monitor` keeps what it knows of a pipeline's champions: monitor/<pipeline>.json.
 
 state = MonitorState.of(store, "flights")            # an empty one where there is none, or it is damaged
-state.checked[-1].span, state.checked[-1].alarms
+state.spans["2013-05"].alarms
 state.save(store, "flights")
 """
 
@@ -47,7 +47,7 @@ class _Findings(Result):
 
 
 class MonitorState(_Findings):
-    """What `headway monitor` found of the champion, and of those before it."""
+    """What `headway monitor` found of the champion, and of those before it: one that comes back is not told of again."""
 
     earlier: tuple[_Findings, ...] = ()
 
@@ -65,16 +65,6 @@ class MonitorState(_Findings):
 
     def save(self, store: Store, pipeline: str) -> None:
         store.replace(self.path(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
-
-    @property
-    def checked(self) -> list[CheckedSpan]:
-        """By champion as they came, then by span."""
-        return [
-            found.model_copy(update={"champion": past.champion, "span": span})
-            for past in (*self.earlier, self)
-            if past.champion is not None
-            for span, found in sorted(past.spans.items())
-        ]
 
     def watching(self, champion: int, *, keep: int) -> "MonitorState":
         """The same with another champion, or one that came back.

@@ -38,7 +38,7 @@ class Material:
 
     @functools.cached_property
     def manifests(self) -> dict[str, Manifest]:
-        """By title, in the order in which the outputs were made; those that are gone are not in it."""
+        """Manifests by title, in the order in which the outputs were made; those that are gone are not in it."""
         found = {step.title: self.store.find(step.stage, step.fingerprint) for step in self.record.stages}
         return {title: manifest for title, manifest in found.items() if manifest is not None}
 
@@ -85,7 +85,7 @@ class Material:
 
     @functools.cached_property
     def importance(self) -> Importance | None:
-        """Of columns: as it was asked for, else of the evaluation's small sample."""
+        """The importance of columns: as it was asked for, else of the evaluation's small sample."""
         asked: Importance | None = self.read("importance")
         return asked if asked is not None or self.evaluated is None else self.evaluated.importance
 

@@ -88,7 +88,7 @@ class Paired:
 
     @property
     def text(self) -> str:
-        """For a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
+        """Return the text of a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
         return f"{self.checks[0].metric} {change_text(self.checks[0])} against v{self.against}{_on(self.spans)}"
 
     @property
@@ -219,7 +219,7 @@ def spans_in(parts: object) -> tuple[str, ...]:
 
 
 def metrics_of(version: Version) -> dict[str, float]:
-    """Of a version on the eval rows of its run."""
+    """Return the metrics of a version on the eval rows of its run."""
     metrics = version.facts.get("metrics")
     found = metrics if isinstance(metrics, dict) else {}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}

@@ -199,7 +199,7 @@ class Version:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """On the eval split of the run that made it."""
+        """The metrics on the eval split of the run that made it."""
         return metrics_of(self._version)
 
     @property

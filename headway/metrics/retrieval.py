@@ -59,7 +59,7 @@ class _OfRank(MomentMetric):
 
 
 class _IndexCoverage(ItemCoverage):
-    """Of all items of the index, the share that some row whose label is above 0 is shown within the first ranks."""
+    """The share of all items of the index that some row whose label is above 0 is shown within the first ranks."""
 
     def __init__(self, name: str):
         self.name, self.higher_is_better = name, None

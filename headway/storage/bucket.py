@@ -366,7 +366,7 @@ class Bucket:
         return [attempt for attempt, last in changed.items() if now - last / 1e9 >= self.orphan_seconds]
 
     def _ask(self, key: str, action: Callable[[Any], Result]) -> Result | None:
-        """As `_call`; None when there is no such object."""
+        """Do as `_call` does; return None when there is no such object."""
         try:
             return self._call(key, action)
         except FileNotFoundError:
@@ -411,5 +411,5 @@ def new_attempt() -> str:
 
 
 def _tag(meta: Any) -> str:
-    """Of what a server says of an object: its ETag, and its generation where it has one."""
+    """Return the ETag of what a server says of an object, and its generation where it has one."""
     return f"{meta['e_tag'] or ''}|{meta['version'] or ''}"

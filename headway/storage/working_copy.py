@@ -41,7 +41,7 @@ class WorkingCopy:
         return path.relative_to(self.root).as_posix()
 
     def localize(self, paths: Iterable[Path], *, later: bool) -> RemoteFiles | None:
-        """As `Store.localize`."""
+        """Do what `Store.localize` promises."""
         files_of: dict[Path, set[str] | None] = {}
         for path in paths:
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
@@ -106,7 +106,7 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def checkpointing(self, folder: Path) -> Iterator[None]:
-        """As `Store.checkpointing`."""
+        """Do what `Store.checkpointing` promises."""
         self._get_newest(folder)
         stop = threading.Event()
 

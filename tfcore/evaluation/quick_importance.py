@@ -99,7 +99,7 @@ class QuickStudy:
         return {"importance": importance, "dependence": dependence}
 
     def _places(self) -> dict[str, Places]:
-        """By raw column, which inputs are made of it."""
+        """Return, by raw column, which inputs are made of it."""
         sources = {part.name: part.source.name for part in self._parameters.parts}
         found: dict[str, Places] = {column.name: {} for column in self._parameters.raw}
         for fitted, name, at in self._placed():
@@ -192,7 +192,7 @@ def _numbers(fitted: Fitted, values: NDArray[np.float32]) -> tuple[list[float], 
 
 
 def _power(value: float) -> int:
-    """Of ten."""
+    """Return the exponent of the power of ten at or below a number."""
     return int(np.floor(np.log10(value)))
 
 

@@ -41,7 +41,7 @@ class Dependence(Result):
 
     @property
     def lines(self) -> dict[str, tuple[float, ...]]:
-        """By class; of a task without classes one, without a name."""
+        """Return the lines by class; of a task without classes one, without a name."""
         return self.by_class or {"": self.predictions}
 
 

@@ -213,7 +213,7 @@ def save_weights(model: keras.Model, prefix: Path) -> None:
 
 
 def extract_weights(checkpoint: Path, prefix: Path) -> None:
-    """As `save_weights`, from a checkpoint that holds the model and more."""
+    """Do as `save_weights` does, from a checkpoint that holds the model and more."""
     stored = tf.train.load_checkpoint(str(checkpoint))
     count = sum(1 for name in stored.get_variable_to_shape_map() if re.fullmatch(r"model/\d+/\.ATTRIBUTES/.*", name))
     values = [stored.get_tensor(VARIABLE.format(i)) for i in range(count)]

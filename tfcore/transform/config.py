@@ -66,7 +66,7 @@ class Log(Frozen):
 
 
 class Clip(Frozen):
-    """To [min, max], or to the train values at two quantiles."""
+    """Clips to [min, max], or to the train values at two quantiles."""
 
     op: Literal["clip"] = Field(default="clip", description="values beyond the bounds become the bounds")
     min: float | None = Field(default=None, description="the lower bound; none: values may be as low as they are")

@@ -109,7 +109,7 @@ class Transform(tf.Module):
     def _compute(
         self, columns: Mapping[str, RawColumn]
     ) -> tuple[dict[Any, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
-        """As `_computed`, of the blocks {(place, *names): values}."""
+        """Compute what `_computed` returns, of the blocks {(place, *names): values}."""
         if self._preprocess is not None:
             columns = {**columns, **self._preprocess(columns)}
         columns = {**columns}

@@ -122,7 +122,7 @@ class TransformParameters(Frozen):
 
     @property
     def edges(self) -> tuple[tuple[float, ...], ...]:
-        """Of each numeric input the edges of equally full bins of the train values, where they were asked for."""
+        """Edges of each numeric input: those of equally full bins of the train values, where they were asked for."""
         return tuple(edges for fitted in self.fitted for edges in fitted.numeric_edges())
 
     @property

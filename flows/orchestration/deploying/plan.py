@@ -84,7 +84,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
 def automations(
     loaded: LoadedPipeline, *, deployments: Mapping[str, UUID], blocks: Mapping[str, UUID]
 ) -> list[AutomationCore]:
-    """The pipeline's automations.
+    """Return the pipeline's automations.
 
     Args:
         deployments: ids by the flow's name.
@@ -127,5 +127,5 @@ _BODY = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
 
 
 def prefix(pipeline: str) -> str:
-    """What the names of a pipeline's automations begin with."""
+    """Return the words with which the names of a pipeline's automations begin."""
     return f"headway {pipeline}: "

@@ -101,7 +101,7 @@ class Side(Frozen):
 
     @property
     def label(self) -> str:
-        """For a heading: "version 4", or "run A", whose name would be too long."""
+        """The side's name for a heading: "version 4", or "run A", whose name would be too long."""
         return self.title if self.version is not None else f"run {self.letter}"
 
     @property

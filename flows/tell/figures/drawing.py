@@ -254,7 +254,7 @@ def histogram(axes: Plot, heights: ArrayLike, edges: ArrayLike, colour: str) -> 
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
-    """At most so many of the points, evenly spread, the first and the last among them."""
+    """Return at most so many of the points, evenly spread, the first and the last among them."""
     if len(points) <= most:
         return list(points)
     return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))]

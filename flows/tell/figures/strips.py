@@ -18,7 +18,7 @@ Mark = tuple[float, float, float, str]
 
 
 class Box(NamedTuple):
-    """From `left` to `right` in the data's units, and as shares of the height from `low` to `high`."""
+    """A box from `left` to `right` in the data's units, and as shares of the height from `low` to `high`."""
 
     left: float
     right: float

@@ -93,7 +93,7 @@ def _labels(columns: dict[str, list[Any]]) -> dict[int, float]:
 
 
 def _costs(material: Material) -> tuple[float, float]:
-    """Of a false positive and a false negative: the pipeline's, or 1 each."""
+    """Return the costs of a false positive and a false negative: the pipeline's, or 1 each."""
     rule = (material.key("measure").get("config") or {}).get("threshold") or {}
     costs = rule.get("cost") if isinstance(rule, dict) else None
     return (costs["false_positive"], costs["false_negative"]) if costs else (1.0, 1.0)

@@ -55,7 +55,7 @@ def _anchor(split: str, row: int) -> str:
 
 
 def _slices(measured: Measured) -> dict[int, list[str]]:
-    """By row the slices that name it."""
+    """Return, by row, the slices that name it."""
     found: dict[int, list[str]] = {}
     slices = measured.worst_slices.slices if measured.worst_slices is not None else ()
     known = [(named(each.slice, each.value), each.worst_rows) for each in slices]
@@ -80,5 +80,5 @@ def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, p
 
 
 def _value(value: float | str | None) -> str:
-    """Of a float32 no more digits than it has."""
+    """Return a value, of a float32 with no more digits than it has."""
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)

@@ -81,7 +81,7 @@ def _said(value: float | None, share: bool) -> str:
 
 
 def _without_train_rows(material: Material) -> dict[str, str]:
-    """By fingerprint the split of the spans that have no train rows, as after a split by time."""
+    """Return, by fingerprint, the split of the spans that have no train rows, as after a split by time."""
     parts = material.key("statistics").get("inputs") or {}
     splits = {fingerprint: split for split, of in parts.items() for fingerprint, _ in of if split != "train"}
     train = {fingerprint for fingerprint, _ in parts.get("train", ())}
@@ -89,7 +89,7 @@ def _without_train_rows(material: Material) -> dict[str, str]:
 
 
 def _statistics(material: Material, output: Output, names: Sequence[str]) -> Statistics:
-    """Of the train rows of a span, or of its only split; {} where the store no longer has them."""
+    """Return the statistics of the train rows of a span, or of its only split; {} where the store no longer has them."""
     found = material.read(output.title)
     splits = found.splits if found is not None else {}
     split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
