@@ -67,7 +67,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
         Fault(
             "a worker of a Headway of another format than the store's",
             "before the run",
-            "Failed: was written by Headway",
+            "Failed: was written by another Headway",
         ),
     ],
     "tests/chaos/test_disks.py::test_a_disk_that_is_full_or_read_only_ends_the_run_and_the_next_ones_go_on": [
