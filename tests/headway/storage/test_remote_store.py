@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ConfigError, Locked, Overtaken, StoreError
-from headway.registry import gc, leases, lineage
+from headway.registry import gc, leases
 from headway.registry.registry import NOBODY, Registry
 from headway.storage.bucket import Bucket
 from headway.storage.locks import Lock
@@ -365,7 +365,7 @@ def test_aliases_lineages_and_refusals_are_one_for_all_machines(machine, saved):
     b.publish(saved, {})
     a.set_alias("stable", 1)
     assert b.named("stable").number == 1 and Registry(machine("c"), "flights").aliases() == {"stable": 1}
-    known = lineage.read(b, b.version(1))
+    known = b.lineage(b.version(1))
     assert known["run"] == {"run": "r"}
     looked = b.decided_against()
     a.promote(1, reason="first", against=looked)
