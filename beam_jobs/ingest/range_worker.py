@@ -186,7 +186,7 @@ class RangeWork(RangeRows):
         return batch.filter(keep), at[keep.to_numpy(zero_copy_only=False)]
 
     def _coerce(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        coerced = coerce(batch, self._request.read)
+        coerced = coerce(batch, self._request.read, self._request.keys())
         self.reject(coerced.rejected, at)
         return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 

@@ -25,7 +25,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
-VERSION = 12
+VERSION = 13
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 NOTES = "splits"
@@ -78,6 +78,11 @@ class IngestRequest(Stage[Ingested]):
     def unit(self) -> bool:
         """Whether records say which rows `split.key` keeps together; a stored group that is the key says it already."""
         return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
+
+    def keys(self) -> frozenset[str]:
+        """The columns whose values say which rows belong together, or are one."""
+        of_role = frozenset(column.name for column in self.read if column.role in ("key", "group"))
+        return of_role.union(self.split.key, self.split.unique_columns())
 
     def record_columns(self) -> tuple[Column, ...]:
         """`columns`, and the unit's where records have one."""

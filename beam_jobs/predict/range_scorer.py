@@ -29,7 +29,7 @@ from headway.errors import DataError, StoreError
 from headway.messages import counted
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.discovery.open_source import open_source
-from headway.tabular.coerce import coerce, raw_types
+from headway.tabular.coerce import coerce, converted, raw_types
 from headway.tabular.list_arrays import decoded
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -106,8 +106,10 @@ class Scorer:
             )
         columns = {}
         for passed in self._request.passthrough:
-            source = coerced.batch if passed.column is not None else batch
-            columns[passed.name] = _readable(source.column(passed.name), passed.name, where)
+            array = batch.column(passed.name)
+            if passed.column is not None:  # not as the model has it: what is copied is not rounded
+                array = converted(array, passed.column.exact)
+            columns[passed.name] = _readable(array, passed.name, where)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         whole = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         return Scored(whole, coerced.fitting_rows, coerced.rejected)

@@ -20,7 +20,7 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.storage.fingerprint import fingerprint
 
-VERSION = 4
+VERSION = 5
 """Raised by whoever changes a byte of what is written for the same request."""
 FILE, ROW = "source_file", "source_row"
 OUTPUTS = (FILE, ROW, "prediction", "probabilities")
@@ -31,7 +31,7 @@ class Passed(Frozen):
 
     name: str
     column: Column | None = None
-    """How it is coerced; None: it goes through as the file has it."""
+    """How it is coerced, numbers to doubles; None: it goes through as the file has it."""
 
 
 class PredictRequest(Frozen):
@@ -57,7 +57,7 @@ class PredictRequest(Frozen):
     def coerced(self) -> tuple[Column, ...]:
         """The columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
-        extra = [p.column for p in self.passthrough if p.column is not None and p.name not in model_columns]
+        extra = [p.column.exact for p in self.passthrough if p.column is not None and p.name not in model_columns]
         return (*self.columns, *extra)
 
     def read(self) -> list[str]:

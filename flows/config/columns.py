@@ -202,7 +202,8 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
 
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
     """The schema of a sample, or of these columns of it, and notes."""
-    configs = loaded.pipeline.column_configs()
+    configs, split = loaded.pipeline.column_configs(), loaded.pipeline.split
+    keys = frozenset(name for name, config in configs.items() if config.role in ("key", "group"))
     return infer(
         prefix if names is None else dataclasses.replace(prefix, table=prefix.table.select(names)),
         configs if names is None else {name: config for name, config in configs.items() if name in names},
@@ -210,6 +211,7 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
         needed=_needed(loaded) if names is None else frozenset(),
         where=str(loaded.file),
         typed=loaded.pipeline.source.format != "csv",
+        keys=keys.union(split.key, split.unique_columns()),
     )
 
 

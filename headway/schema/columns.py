@@ -34,7 +34,13 @@ LABEL = "label"
 UNIT = "/unit"
 """int64 code of what the split keeps together, its key's values (a slash is refused in names of the data's columns): rows of
 one code are drawn together. Null: the row belongs to no other. Not there: rows were split one by one."""
-ARROW: dict[str, pa.DataType] = {"int64": pa.int64(), "float32": pa.float32(), "bytes": pa.binary()}
+ARROW: dict[str, pa.DataType] = {
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "bytes": pa.binary(),
+    "float64": pa.float64(),
+}
+"""The last one is that of `Column.exact`: no record holds it."""
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
 """Config words to stored types."""
 _LISTED = 40
@@ -178,6 +184,11 @@ class Column(Frozen):
         """The scalar column of a list's or vector's elements."""
         changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
         return self.model_copy(update=changes) if self.shape else self
+
+    @property
+    def exact(self) -> Self:
+        """The column with its numbers as doubles: what is copied or compared must not be rounded to float32."""
+        return self.model_copy(update={"type": "float64"}) if self.type == "float32" else self
 
     @property
     def arrow(self) -> pa.DataType:

@@ -28,9 +28,11 @@ from headway.schema.notes import Note
 from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
 from headway.schema_inference.text_patterns import recognized
+from headway.sources.precision import loss_of
 from headway.sources.sample import ONE_IN, Sample
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import is_list, is_text, value_type
 
 PREFIX_ROWS = 100_000
@@ -51,6 +53,7 @@ def infer(
     needed: frozenset[str],
     where: str,
     typed: bool = True,
+    keys: frozenset[str] = frozenset(),
 ) -> tuple[Schema, list[Note]]:
     """Infer the schema of a sample; also returns notes on columns and the source.
 
@@ -59,6 +62,7 @@ def infer(
         only: take the configured and needed columns only, rather than all there are.
         needed: columns that the label, the split or the filter reads.
         typed: whether the format tells text from numbers, so that text of digits was meant to be text.
+        keys: columns whose values are compared: float32 may not make two of them equal.
 
     Raises:
         ConfigError: a column that does not exist, or whose type Headway cannot store.
@@ -123,6 +127,17 @@ def infer(
             number = column_yaml(name, "{type: float}", auto=not only)
             text = f"read as text: {large}; say 'type: float' to read it as a number ({number})"
             notes.append(Note(column=name, text=text))
+        counted_as = values
+        if kind == "float32" and not shape and not config.type and config.parse is None:
+            kind, parse, counted_as, lost = _in_full(
+                name,
+                values,
+                parse,
+                key=name in keys,
+                whole=not sample.spelled and name not in needed - keys,
+                auto=not only,
+            )
+            notes += [Note(column=name, text=lost)] if lost else []
         nothing = values.null_count == len(values) and not config.type
         if kind is None or "/" in name or not name or nothing:
             safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
@@ -158,7 +173,7 @@ def infer(
             notes.append(Note(column=name, text=text))
         meaning = None
         if not shape and parse is None and temporal is None and config.type != "float":
-            meaning = meaning_of(name, values if kind != "bytes" or is_text(element) else values.cast(pa.string()))
+            meaning = meaning_of(name, counted_as if kind != "bytes" or is_text(element) else values.cast(pa.string()))
         columns.append(
             Column(
                 name=name,
@@ -173,6 +188,31 @@ def infer(
             )
         )
     return Schema(columns=tuple(columns)), notes
+
+
+def _in_full(
+    name: str, values: pa.ChunkedArray, parse: Parse | None, *, key: bool, whole: bool, auto: bool
+) -> tuple[StoredType, Parse | None, pa.ChunkedArray, str | None]:
+    """(type, rule, values, note) of a column of real numbers, where float32 would make distinct ones equal.
+
+    Doubles and decimals that are integers become such. Otherwise a key is kept as text, and a feature is float32, with a note.
+
+    Args:
+        whole: whether it may become integers: a label of numbers stays one.
+    """
+    column = Column(name=name, type="float32", nullable=True, parse=parse)
+    loss = loss_of(values, column) if values.null_count < len(values) else None
+    if loss is None:
+        return "float32", parse, values, None
+    if parse is None and whole and loss.mostly_integers:
+        integer = column.model_copy(update={"type": "int64"})
+        integers = pa.chunked_array([converted(chunk, integer) for chunk in values.chunks], pa.int64())
+        text = f"read as integers, as {loss}{loss.rejects()}; say 'type: float' to have real numbers"
+        return "int64", None, integers, f"{text} ({column_yaml(name, '{type: float}', auto=auto)})"
+    keep = f"say 'type: string' to keep them apart ({column_yaml(name, '{type: string}', auto=auto)})"
+    if key:
+        return "bytes", None, values, f"read as text, as its values are keys and {loss}"
+    return "float32", parse, values, f"read as real numbers: {loss}; {keep}" if loss.matters else None
 
 
 def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:

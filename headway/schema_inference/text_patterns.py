@@ -23,6 +23,7 @@ from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
 from headway.schema.decimal_signs import DecimalSign, sign_of
 from headway.schema.number_texts import SHORT, number_pattern, without_units
 from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
+from headway.sources.precision import loss_of
 from headway.sources.sample import ONE_IN
 from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import decoded
@@ -31,6 +32,7 @@ LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
 _PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_EXPONENT, _REAL = r"^[0-9]+[eE][0-9]+$", r"[.]|[eE][+-]"
 _POINT_AND_THREE = r"^[^0-9%]*[0-9]{1,3}\.[0-9]{3}[^0-9.,%]*$"
 _BEGINS_AS_NUMBER = r"^[-+−(]?\s?\p{Sc}?[.]?[0-9]"
 _UNITS = r"\p{Sc}|%|[A-Za-z]"
@@ -58,6 +60,9 @@ _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y"
 _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%b-%Y", "%b, %Y", "%Y-%b", "%b-%y", "%YQ%q", "%Y-Q%q",
             "%Y Q%q", "%Y/Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "%G-W%V", "%GW%V", "%G W%V", "%G-W%V-%u")  # fmt: skip
 """Months, quarters and weeks: each counts as its first day."""
+
+
+_NUMBER_COLUMN = Column(name="value", type="float32", nullable=True)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,8 @@ def recognized(
     trimmed = pc.utf8_trim_whitespace(distinct)
     if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
         return zeros if plain else Recognized()
+    if plain and (codes := _codes(trimmed, many, rows)) is not None:
+        return codes
     missing = _missing(texts, null)
     least = _LEAST_NAMED if named else _FIRST
     if plain and dates and digits and (digits_form := _digits_form(trimmed, least)) is not None:
@@ -221,6 +228,24 @@ def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized |
     example = trimmed.filter(zeros)[0].as_py()
     return Recognized(note=f"read as text: {count:,} of {rows:,} sampled values begin with 0, such as {example!r}, which a "
                       "number would lose; say 'type: int' to read numbers")  # fmt: skip
+
+
+def _codes(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
+    """Keep as text, with a note, what a number would change: article numbers such as 12E3, and digits that int64 does not hold
+    and float32 makes equal."""
+    if pc.any(pc.match_substring_regex(trimmed, _REAL)).as_py():
+        return None  # real numbers
+    for of_it, why in ((_EXPONENT, "are written as"), (_DIGITS, "do not fit int64, such as")):
+        found = pc.match_substring_regex(trimmed, of_it)
+        if of_it == _DIGITS:
+            fits = converted(trimmed, Column(name="value", type="int64", nullable=True)).is_valid()
+            found = pc.and_(found, pc.invert(fits))
+        count = pc.sum(pc.if_else(found, many, 0)).as_py() or 0
+        if count * ONE_IN > rows and (of_it == _EXPONENT or loss_of(trimmed, _NUMBER_COLUMN) is not None):
+            example = trimmed.filter(found)[0].as_py()
+            return Recognized(note=f"read as text: {count:,} of {rows:,} sampled values {why} {example!r}; say 'type: float' to "
+                              "read numbers")  # fmt: skip
+    return None
 
 
 def _numbers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ class Sample:
     """By column of one value per row: how many sampled rows had several values."""
     decimal: DecimalSign | None = None
     """What the numbers in text that show it have as decimal sign; None: the format does not write numbers as text."""
+    spelled: bool = False
+    """Whether the files hold numbers as text, so that their spelling counts: 1e5 is no integer, 100000 is."""
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The sample with renamed columns, {old: new}."""
@@ -34,4 +36,10 @@ class Sample:
             return {names.get(name, name): sentence for name, sentence in sentences.items()}
 
         table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
-        return Sample(table, self.notes, keys(self.conflicts), keys(self.misfits), keys(self.several), self.decimal)
+        return replace(
+            self,
+            table=table,
+            conflicts=keys(self.conflicts),
+            misfits=keys(self.misfits),
+            several=keys(self.several),
+        )

@@ -9,7 +9,7 @@ Nothing is done row by row unless a row is bad: a cast either holds for the whol
 value by value through masks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +34,14 @@ _NUMBER = (
 )
 _NO_DIGITS = r"(?i)^[^0-9]*$|nan[(]"
 _INTEGER = r"^[+-]?[0-9]+([.]0*)?$|^0[xX][0-9a-fA-F]{1,16}$"
-_INT64, _INT32 = pa.int64(), pa.int32()
+_INT64, _INT32, _DOUBLE = pa.int64(), pa.int32(), pa.float64()
 _STORED = {"int64": pa.int64().id, "float32": pa.float32().id}
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT32_MAX = float(np.finfo(_FLOAT32).max)
 
 
 _NOUN = {"abbreviated": "a number such as 1.2M", "duration": "a duration such as 1:02:03"}
+_ROUNDED = "is a key, and float32, its type in the schema, rounds it: say 'type: int' or 'type: string' for the column"
 _Mask = NDArray[np.bool_] | None
 _Fault = tuple[_Mask, str]
 """Where a value does not fit, and why."""
@@ -53,8 +54,11 @@ class Coerced:
     rejected: pa.Table
 
 
-def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
+def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[str] = ()) -> Coerced:
     """The named columns of `batch` in their stored types.
+
+    Args:
+        keys: columns whose values are compared: a number beyond 2^24 that float32 would make equal to another does not fit.
 
     Raises:
         DataError: a column is missing, or its raw type can never become the stored one (a list as a number).
@@ -68,10 +72,12 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
         raw = by_name.get(column.name) if once else None
         if raw is None:
             raw = _find(batch, column.name)
-        if _is_stored(raw, column):
+        if _is_stored(raw, column):  # what is float32 in the file is not rounded here
             arrays.append(raw)
             continue
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
+        if column.name in keys and column.type == "float32":
+            faults = [*faults, (_rounded(raw, array, column), _ROUNDED)]
         wrong = _any([mask for mask, _ in faults])
         for mask, why in (*faults, (_missing(array, wrong, column), "is null, but the column is not nullable")):
             if mask is not None and mask.any():
@@ -85,6 +91,13 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column]) -> Coerced:
         return Coerced(whole, None, SCHEMA.empty_table())
     fitting_rows = np.flatnonzero(~bad)
     return Coerced(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
+
+
+def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
+    """Where float32 is not the number, among those beyond which it does not hold every integer."""
+    doubles = converted(raw, column.exact)
+    changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
+    return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:
@@ -209,7 +222,7 @@ def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return _from_text(texts, column) if column.temporal is None else _time_from_text(texts, column, column.temporal)
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), None, ""
-    return _to_float(raw, column) if column.type == "float32" else _to_int(raw, column)
+    return _to_int(raw, column) if column.type == "int64" else _to_float(raw, column)
 
 
 def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
@@ -278,7 +291,7 @@ def _never(raw: pa.Array, column: Column) -> DataError:
 
 def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     trimmed = pc.utf8_trim_whitespace(raw)
-    if column.type == "float32":
+    if column.type != "int64":
         fits = pc.match_substring_regex(trimmed, _NUMBER)
         numbers = pc.if_else(fits, trimmed, pa.scalar(None, pa.string())).cast(pa.float64())
         if pc.any(pc.is_inf(numbers)).as_py():  # digits that no double holds, or an infinity that is meant
@@ -321,7 +334,7 @@ def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
 
 def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
     kind = raw.type
-    if pa.types.is_float32(kind):
+    if pa.types.is_float32(kind) and column.type == "float32":
         return raw, None, ""
     if not (
         pa.types.is_floating(kind)
@@ -333,6 +346,8 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
     doubles = (
         raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
     )
+    if column.element.arrow == _DOUBLE:
+        return doubles, None, ""
     array = doubles.cast(pa.float32(), safe=False)
     if np.isfinite(slots(array, _FLOAT32)).all():  # Arrow's maximum takes forty times as long
         return array, None, ""

@@ -43,7 +43,10 @@ from headway.tabular.quarantine import CUT
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
 """Of text, the most parsed at once: some hundred thousand short rows."""
-_LARGE_INTEGER = r"^\s*[+-]?[0-9]{19,}\s*$"
+_LARGE_INTEGER = r"^\s*[+-]?[0-9]{8,}\s*$"
+"""Of more digits than float32 holds: a decimal point in another row must not cost the last ones."""
+_CODE, _REAL = r"^\s*[0-9]+[eE][0-9]+\s*$", r"[.]|[eE][+-]"
+"""A code is 12E3; a number with an exponent has a sign or a point: 1.2e+4."""
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DOUBLE = pa.float64()
 _NOT_UTF8 = (
@@ -243,29 +246,34 @@ class CsvSource:
         decimal: DecimalSign | None = sign_of_table(whole.columns)
         if decimal == "either" and self._config.delimiter != ";":
             decimal = None  # the semicolon separates values where the comma is the decimal sign
-        merged = dataclasses.replace(merged, table=whole, notes=(_NOT_UTF8,) if other else (), decimal=decimal)
+        notes = (_NOT_UTF8,) if other else ()
+        merged = dataclasses.replace(merged, table=whole, notes=notes, decimal=decimal, spelled=True)
         thousands = {name for name in whole.column_names if decimal == "," and in_groups(whole.column(name))}
         return as_numbers(merged, [name for name in whole.column_names if name not in thousands])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: those
-        beyond int64, which pyarrow would round to doubles, those that begin with 0, and those in groups of three."""
+        """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: integers among
+        real numbers that float32 cannot hold, those that begin with 0, codes such as 12E3, and those in groups of three."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
         try:
             table, malformed = self._attempt(piece, names, names, None, quoted, len(piece))
-            doubtful = {name: _LARGE_INTEGER for name in names if _beyond_int64(table.column(name))}
+            may_be_codes = re.search(rb"[0-9][eE][0-9]", piece)
+            doubles = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
+            doubtful = {name: _LARGE_INTEGER for name in doubles if may_be_codes or _large_integers(table.column(name))}
             if re.search(rb"(?:^|[\n" + around + rb"])[ \t]*0[0-9]+[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
                 doubtful |= {name: _ZEROS for name in names if pa.types.is_integer(table.schema.field(name).type)}
             grouped: list[str] = []
             if self._config.delimiter != "," and re.search(rb"\.[0-9]{3}[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
-                grouped = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
+                grouped = doubles
             if doubtful or grouped:
                 as_text = dict.fromkeys([*doubtful, *grouped], pa.string())
                 text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece))
                 for name, pattern in doubtful.items():
-                    if pc.any(pc.match_substring_regex(text.column(name), pattern)).as_py():
+                    if _any_like(text.column(name), pattern) or (
+                        pattern == _LARGE_INTEGER and _are_codes(text.column(name))
+                    ):
                         table = table.set_column(names.index(name), name, text.column(name))
                 for name in grouped:
                     if in_groups(text.column(name)):
@@ -373,11 +381,20 @@ def _infinite(table: pa.Table) -> list[str]:
     ]
 
 
-def _beyond_int64(values: pa.ChunkedArray) -> bool:
-    if not pa.types.is_floating(values.type):
-        return False
+def _any_like(texts: pa.ChunkedArray, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def _are_codes(texts: pa.ChunkedArray) -> bool:
+    """Whether there are codes such as 12E3 among numbers of which none is a real one."""
+    return _any_like(texts, _CODE) and not _any_like(texts, _REAL)
+
+
+def _large_integers(values: pa.ChunkedArray) -> bool:
+    """Whether there are integers beyond 2^24 among doubles."""
     sizes = pc.abs(values)
-    return bool(pc.any(pc.and_(pc.greater_equal(sizes, 2.0**63), pc.is_finite(sizes))).as_py())
+    large = pc.and_(pc.greater(sizes, 2.0**24), pc.is_finite(sizes))
+    return bool(pc.any(pc.and_(large, pc.equal(sizes, pc.floor(sizes)))).as_py())
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:

@@ -144,13 +144,13 @@ def _kind(value: Any) -> str:
 
 
 def _settled(kinds: Counter[str], few: int = _FEW) -> Counter[str]:
-    """Settle the kind of large integers: exceptional integers where they are few, else floats."""
+    """Settle the kind of large integers: exceptional integers where they are few, else read as they are spelled."""
     values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
         if kind.endswith(_LARGE):
             rare = count <= few or (few and count * ONE_IN <= values)
-            kind = kind.removesuffix(_LARGE) + ("int" if rare else "float")
+            kind = kind.removesuffix(_LARGE) + ("int" if rare else _LARGE)
         settled[kind] += count
     return settled
 
@@ -163,7 +163,7 @@ def _usual(kinds: Counter[str]) -> Counter[str]:
 
 def is_number(kind: str) -> bool:
     """Whether the values are numbers, true or false, or lists of them."""
-    return kind.removeprefix(_LISTS) in ("int", "float", "bool")
+    return kind.removeprefix(_LISTS) in ("int", "float", "bool", _LARGE)
 
 
 def storable(kind: str) -> bool:

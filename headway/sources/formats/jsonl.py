@@ -95,7 +95,7 @@ class JsonlSource:
                 if kind != "null" and name not in rare and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
         merged = sampled(tables, rows, evenly=True)
-        merged = replace(merged, conflicts={**merged.conflicts, **clashes})
+        merged = replace(merged, conflicts={**merged.conflicts, **clashes}, spelled=True)
         return as_numbers(merged, [name for name, all_of_it in numbers.items() if all_of_it])
 
 

@@ -262,6 +262,21 @@ def test_numbers_have_the_decimal_sign_of_the_files_that_the_model_was_trained_o
         assert "write numbers as the model's training files do, 2.5" in info.value.fix
 
 
+def test_what_is_copied_is_not_rounded(tmp_path, model):
+    """Neither an input of the model nor another column."""
+    (tmp_path / "a.csv").write_text("id,x,s\n100000499690645,100000499690645,\n0.1,1600000001.5,a\n")
+    request = _request(tmp_path / "a.csv", model, format="csv")
+    number = Column(name="id", type="float32", nullable=True)
+    passed = (
+        Passed(name="id", column=number),
+        Passed(name="x", column=COLUMNS[0]),
+        Passed(name="s", column=COLUMNS[1]),
+    )
+    predict(request.model_copy(update={"passthrough": passed}), tmp_path / "out", Monitor())
+    found = [(row["id"], row["x"], row["s"]) for row in _found(tmp_path / "out")]
+    assert found == [(100000499690645.0, 100000499690645.0, None), (0.1, 1600000001.5, "a")]
+
+
 def test_mistakes_are_named(tmp_path, data, model):
     with pytest.raises(ConfigError, match="no column 'idd'"):
         predict(_request(data, model, passthrough=("idd",)), tmp_path / "out", Monitor())
