@@ -62,7 +62,7 @@ class IngestRequest(Stage[Ingested]):
     def open(self) -> Source:
         """The source of the files; a column that came with a later span is missing in those that lack it."""
         later = [column.name for column in self.read if column.since is not None and self.span < column.since]
-        return open_source(self.source, self.files, later)
+        return open_source(self.source, self.files, later, self.read)
 
     def ranges(self) -> list[Range]:
         """The ranges of the files; whole files where rows are split by their place in them."""

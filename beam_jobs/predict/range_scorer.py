@@ -132,7 +132,7 @@ class RangeScorer(RangeRows):
             DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
         """
         request, types = self._request, raw_types(self._request.coerced())
-        source = open_source(request.source)
+        source = open_source(request.source, columns=request.coerced())
         for chunk in read_unchanged(source, request.files, self._piece, request.read(), types):
             yield self._table(chunk)
             tick(self.rows)

@@ -1,18 +1,18 @@
 """The columns that a pipeline reads, stores and learns from.
 
-    columns = resolve(loaded, files_of_first_span)
+    columns = resolve(loaded, spans_of_the_window, files_of_a_span)
     columns.read, columns.stored, columns.notes
     columns = columns.completed(statistics)            # the first time: with domains and presence
     columns = columns.frozen(loaded)                   # and once they passed validation the schema file is written
 
-The schema comes from the file beside the pipeline. Without one its types are inferred from a sample of the window's first
-span; once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
+The schema comes from the file beside the pipeline. Without one its types are inferred from samples of the window's spans;
+once the window's statistics are there it is completed, and once validation has passed it is frozen in that file, and
 the run says so: what a window shows that is refused binds nobody. Columns that the label is made of, keys and times never
 become features by themselves.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.config.pipeline import LoadedPipeline
@@ -25,7 +25,8 @@ from headway.schema.notes import Note
 from headway.schema.pbtxt import from_text, to_text, with_split
 from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, few_distinct, row_columns
-from headway.sources.base import InputFile
+from headway.sources.base import InputFile, sample_spans
+from headway.sources.config import NAMED
 from headway.sources.discovery.open_source import open_source
 from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
@@ -80,11 +81,18 @@ class Columns:
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
 
-def resolve(loaded: LoadedPipeline, files: Sequence[InputFile], *, schema_text: str | None = None) -> Columns:
+def resolve(
+    loaded: LoadedPipeline,
+    spans: Sequence[str],
+    files: Callable[[str], Sequence[InputFile]],
+    *,
+    schema_text: str | None = None,
+) -> Columns:
     """The columns of a pipeline.
 
     Args:
-        files: of the window's first span, to infer from when there is no schema file.
+        spans: of the window; their files are looked at where there is no schema file.
+        files: of a span.
         schema_text: instead of what the schema file has.
 
     Raises:
@@ -95,13 +103,13 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile], *, schema_text: 
     path = loaded.schema_file
     if schema_text is None and path.is_file():
         schema_text = path.read_text(encoding="utf-8")
-    inferred, prefix = schema_text is None, None
+    inferred, samples = schema_text is None, list[Sample]()
     if schema_text is not None:
         schema = from_text(schema_text, where=str(path))
+        _check_words(loaded, schema)
     else:
-        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
-        schema, notes = _infer(loaded, prefix)
-    schema, split_notes = _split_columns(loaded, schema, prefix, files)
+        schema, notes, *samples = _infer_window(loaded, {span: files(span) for span in spans})
+    schema, split_notes = _split_columns(loaded, schema, samples, files(spans[0]))
     needed = _needed(loaded)
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
@@ -135,16 +143,18 @@ def resolve(loaded: LoadedPipeline, files: Sequence[InputFile], *, schema_text: 
 
 
 def _split_columns(
-    loaded: LoadedPipeline, schema: Schema, prefix: Sample | None, files: Sequence[InputFile]
+    loaded: LoadedPipeline, schema: Schema, samples: Sequence[Sample], files: Sequence[InputFile]
 ) -> tuple[Schema, list[Note]]:
-    """Complete the schema with the columns that a split without a key hashes, if it lacks them; return it and notes."""
+    """Complete the schema with the columns that a split without a key hashes, if it lacks them; return it and notes.
+
+    Args:
+        samples: of the first span, and of all; none: the schema is frozen, and `files` of the first span are looked at.
+    """
     pipeline = loaded.pipeline
     if not pipeline.split.by_row or schema.split:
         return schema, []
-    typed = prefix is None
-    if prefix is None:
-        prefix = open_source(pipeline.source).prefix(files, PREFIX_ROWS)
-    columns, identifiers = row_columns(prefix, pipeline.label_columns())
+    prefix = samples[0] if samples else open_source(pipeline.source).prefix(files, PREFIX_ROWS)
+    columns, identifiers = row_columns(prefix, pipeline.label_columns(), samples[-1] if samples else None)
     notes = list[str]()
     if identifiers:
         notes.append(
@@ -152,7 +162,7 @@ def _split_columns(
             f"{agree(len(identifiers), 'identifies', 'identify')} single rows; "
             f"to split by {agree(len(identifiers), 'it', 'them')}, set split.key"
         )
-    if typed:
+    if not samples:
         notes.append(
             f"{loaded.schema_file} did not list the columns that decide a row's split, and now it does "
             f"({counted(len(columns), 'column')}): eval rows are drawn anew, once"
@@ -190,14 +200,39 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
         return []
     prefix = open_source(loaded.pipeline.source).prefix(files, PREFIX_ROWS)
     found = _infer(loaded, prefix, [name for name in prefix.table.column_names if name in names])[0].columns
+    return _since(loaded, found, spans)
+
+
+def _infer_window(
+    loaded: LoadedPipeline, spans: Mapping[str, Sequence[InputFile]]
+) -> tuple[Schema, list[Note], Sample, Sample]:
+    """(the schema of a window's spans, with the columns that its first or its last one has, notes, samples of the first one
+    and of all)."""
+    source = loaded.pipeline.source
+    first, whole = sample_spans(open_source(source), list(spans.values()), PREFIX_ROWS)
+    schema, notes = _infer(loaded, whole)
+    if len(spans) == 1 or source.format not in NAMED:
+        return schema, notes, first, whole
+    columns = _since(loaded, schema.columns, spans)
+    gone = {column.name for column in schema.columns} - {column.name for column in columns}
+    notes += [Note(column=name, text="the last span lacks it", left_out=True) for name in sorted(gone)]
+    return schema.model_copy(update={"columns": tuple(columns)}), notes, first, whole
+
+
+def _since(loaded: LoadedPipeline, columns: Sequence[Column], spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
+    """The columns with the first span from which on all have them, where earlier ones do not; not those that the first and
+    the last span lack."""
     source = open_source(loaded.pipeline.source)
     there = {span: {*source.names(of[-1])} for span, of in spans.items()}
-
-    def since(name: str) -> str | None:
-        lacking = [span for span in there if name not in there[span]]
-        return None if not lacking else min(span for span in there if span > lacking[-1])
-
-    return [column.model_copy(update={"since": since(column.name)}) for column in found]
+    found = list[Column]()
+    for column in columns:
+        lacking = [span for span in there if column.name not in there[span]]
+        in_order = [*there]
+        if not lacking or lacking[0] != in_order[0]:
+            found.append(column)
+        elif lacking[-1] != in_order[-1]:
+            found.append(column.model_copy(update={"since": in_order[in_order.index(lacking[-1]) + 1]}))
+    return found
 
 
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
@@ -213,6 +248,20 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
         typed=loaded.pipeline.source.format != "csv",
         keys=keys.union(split.key, split.unique_columns()),
     )
+
+
+def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
+    """Refuse words for a missing value that the frozen schema does not know, or that all of its columns have and no key."""
+    of_columns = [set(column.null) for column in schema.columns if column.null is not None]
+    if loaded.pipeline.source.format != "csv" or not of_columns:
+        return
+    words = set(loaded.pipeline.source.csv.null_values)
+    if odd := sorted((words - set().union(*of_columns)) | (set.intersection(*of_columns) - words)):
+        raise ConfigError(
+            f"{some(odd, 5, repr)}: the columns of {loaded.schema_file} have other words for a missing value",
+            where=f"{loaded.file}: source.csv.null_values",
+            fix="delete the schema file to infer it anew, or change the tags headway.null= of its features",
+        )
 
 
 def _needed(loaded: LoadedPipeline) -> frozenset[str]:

@@ -7,6 +7,7 @@ It holds every column of the source, those that were left out and those of the l
 prints it.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -120,7 +121,7 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
     """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
     pipeline, store = loaded.pipeline, loaded.open_store()
     window = select_window(spans(pipeline.source), choose_window(loaded, None).size, "latest", "allow")
-    columns = resolve(loaded, files(pipeline.source, window[0]))
+    columns = resolve(loaded, window, functools.partial(files, pipeline.source))
     runs = [run for run in records(store) if run.pipeline == pipeline.name]
     notes = list(columns.notes)
     inferred = next((run for run in runs if run.columns), None)

@@ -39,7 +39,7 @@ class Window:
         # a span alone can be ingested, and be too little to train on
         parts = window_splits(pipeline.split, spans) if run_spec.last != "ingest" else {}
         frozen = None if prepared is None else prepared.schema_text
-        columns = resolve(loaded, run_spec.files(spans[0]), schema_text=frozen)
+        columns = resolve(loaded, spans, run_spec.files, schema_text=frozen)
         pipeline.validation.check(columns.schema.names(), where=str(loaded.file))
         serving = loaded.serving_file if prepared is None else None
         if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):

@@ -23,7 +23,7 @@ from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
-from headway.messages import agree, counted, percent, some
+from headway.messages import agree, counted, percent
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
 from headway.sources.formats.csv_names import unnamed
@@ -135,11 +135,6 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
     _refuse_too_few(seen, facts)
     notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
-    if look.later:
-        notes.append(
-            f"columns of span {look.spans[-1]} that {look.spans[0]} lacks are left out: {some(look.later, 5, repr)}; after "
-            "the first run 'headway schema --update' proposes them"
-        )
     if facts.rare and (label.column is not None or spellings is not None):
         written = label.expression or as_written(label.column or "")
         source["where"] = f"not ({written} in [{', '.join(repr(value) for value in facts.rare)}])"

@@ -19,8 +19,8 @@ from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
 from headway.schema.columns import LABEL, Column, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
-from headway.sources.base import Chunk, InputFile, Range
-from headway.sources.config import SourceConfig
+from headway.sources.base import Chunk, InputFile, Range, sample_spans
+from headway.sources.config import NAMED, SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files, spans
 from headway.sources.sample import Sample
@@ -50,7 +50,7 @@ class Look:
     starts: tuple[int, ...] = (0,)
     """The place in `files` of each span's first one."""
     later: tuple[str, ...] = ()
-    """Columns of the newest file that the sample, of the first span, lacks."""
+    """Columns that the first span lacks."""
 
     @property
     def names(self) -> list[str]:
@@ -97,12 +97,12 @@ def take(config: SourceConfig) -> Look:
     names = spans(config)
     by_span = [files(config, span) for span in names]
     source = open_source(config)
-    sample = source.prefix(by_span[0], PREFIX_ROWS)
+    sample = sample_spans(source, by_span, PREFIX_ROWS)[1]
     if not sample.table.num_rows:
         raise DataError("it holds no row", where=config.path, fix="name a file with rows")
     starts = np.cumsum([0, *map(len, by_span[:-1])]).tolist()
-    newest = source.names(by_span[-1][-1]) if len(names) > 1 else []
-    later = tuple(name for name in newest if name not in sample.table.column_names)
+    first = source.names(by_span[0][-1]) if len(names) > 1 and config.format in NAMED else sample.table.column_names
+    later = tuple(name for name in sample.table.column_names if name not in first)
     return Look(
         config, tuple(names), tuple(file for files_ in by_span for file in files_), sample, tuple(starts), later
     )
@@ -159,7 +159,7 @@ def typed(look: Look, label: LabelConfig) -> Seen:
 
 def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
     """(batches in stored types, rows that were rejected, whether these are all rows)."""
-    source = open_source(look.config)
+    source = open_source(look.config, look.files, look.later, columns)
     ranges = source.ranges(look.files)
     size = sum(file.bytes for file in look.files)
     most = max(1, len(ranges) * MOST_BYTES // max(size, 1))

@@ -66,8 +66,8 @@ class ColumnConfig(Frozen):
     )
     parse: Parse | None = Field(
         default=None,
-        description="how text becomes a number or a date: number, decimal_comma, boolean, date, timestamp, or the form of a "
-        "date such as '%d/%m/%Y'; default: what the sample shows",
+        description="how text becomes a number or a date: number, decimal_comma, boolean, date, timestamp, text, or the form "
+        "of a date such as '%d/%m/%Y'; default: what the sample shows",
     )
     role: Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore"] = Field(
         default="feature",
@@ -105,7 +105,9 @@ class ColumnConfig(Frozen):
         if self.parse is not None:
             if self.shape not in (None, "scalar"):
                 raise ValueError("parse reads one value per row; leave out shape, or parse")
-            if self.type == "string":
+            if self.type not in (None, "string") and self.parse.as_ == "text":
+                raise ValueError(f"parse: text keeps the text as it is; leave out parse, or type: {self.type}")
+            if self.type == "string" and self.parse.as_ != "text":
                 raise ValueError("type: string keeps the text as it is; leave out parse, or the type")
             if self.type == "float" and self.parse.temporal:
                 raise ValueError(f"parse: {self.parse.as_} makes integers; leave out type: float")
@@ -135,6 +137,8 @@ class Column(Frozen):
     """What stands between the values of a list that the files hold as text."""
     parse: Parse | None = None
     """How text in the files becomes the stored number; None: only plain numbers do."""
+    null: tuple[str, ...] | None = None
+    """The texts that mean a missing value, in files and requests alike; None: none but what a CSV file's source says."""
     temporal: Temporal | None = None
     """Whether the integers are days or microseconds since 1970-01-01."""
     meaning: Meaning | None = None
@@ -182,7 +186,7 @@ class Column(Frozen):
     @property
     def element(self) -> Self:
         """The scalar column of a list's or vector's elements."""
-        changes = {"shape": (), "separator": None, "nullable": False, "parse": None}
+        changes = {"shape": (), "separator": None, "nullable": False, "parse": None, "null": None}
         return self.model_copy(update=changes) if self.shape else self
 
     @property

@@ -14,6 +14,7 @@
 | boolean | yes/no, y/n, true/false, t/f, on/off, 1/0 | 1, 0 |
 | date | `2013-01-31`, or the form that `format` says | days since 1970-01-01 |
 | timestamp | `2013-01-31T12:30:00Z`, or the form that `format` says | microseconds since 1970-01-01, UTC |
+| text | any, with `null` as the texts that mean a missing value | the text |
 | epoch_seconds, epoch_milliseconds, ... | `1359635400`, `1359635400.25` | the same without fraction: a time as computers count |
 
 Values that are numbers in the file, or plain numbers as text, are taken as they stand where the rule makes numbers.
@@ -52,6 +53,7 @@ Kind = Literal[
     "epoch_milliseconds",
     "epoch_microseconds",
     "epoch_nanoseconds",
+    "text",
 ]
 _TEMPORAL: dict[Kind, Temporal] = {
     "date": "date",
@@ -80,7 +82,8 @@ class Parse(Frozen):
     as_: Kind = Field(
         alias="as",
         description="what the text is: a number, a number with a decimal comma, a shortened number such as 1.2M, a duration "
-        "or a time of the day (in seconds), true or false, a date, a time, or the time that has passed since 1970",
+        "or a time of the day (in seconds), true or false, a date, a time, the time that has passed since 1970, or text that "
+        "stays text",
     )
     format: str | None = Field(default=None, description="for dates: a strptime format, such as %d/%m/%Y; default: ISO")
     unit: tuple[str, ...] = Field(

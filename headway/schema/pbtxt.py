@@ -205,7 +205,8 @@ def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> 
 def _tags(column: Column) -> dict[str, str]:
     """The facts of a column for which the proto has no field."""
     parse = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False) if column.parse else None
-    tags = {"parse": parse, "temporal": column.temporal, "meaning": column.meaning, "since": column.since}
+    null = None if column.null is None else json.dumps(column.null, ensure_ascii=False)
+    tags = {"parse": parse, "null": null, "temporal": column.temporal, "meaning": column.meaning, "since": column.since}
     return {key: value for key, value in tags.items() if value is not None}
 
 
@@ -217,8 +218,12 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
         key, _, value = tag.removeprefix(_TAG).partition("=")
         try:
             settings[key] = Parse.model_validate(json.loads(value)) if key == "parse" else value
+            if key == "null":
+                settings[key] = tuple(json.loads(value))
+                if not all(isinstance(word, str) for word in settings[key]):
+                    raise ValueError("it is a list of texts")
             allowed = {"temporal": get_args(Temporal), "meaning": get_args(Meaning)}
-            if key not in ("parse", "since") and value not in allowed.get(key, ()):
+            if key not in ("parse", "null", "since") and value not in allowed.get(key, ()):
                 listed = ", ".join(allowed.get(key, ()))
                 raise ValueError(f"{key} is one of {listed}" if listed else f"{key!r} is not a tag")
             if key == "parse" and kind == "bytes":

@@ -1,4 +1,4 @@
-"""Infers a schema from the first span: types from a bounded sample, domains and presence from complete statistics.
+"""Infers a schema from samples of a window's spans: types from bounded samples, domains and presence from complete statistics.
 
     schema, notes = infer(open_source(config).prefix(files, PREFIX_ROWS), configs, only=False, needed=frozenset())
     schema = complete(schema, [train_statistics, eval_statistics])
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from headway.errors import ConfigError, DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
+from headway.schema.decimal_signs import sign_of_table
 from headway.schema.notes import Note
 from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
@@ -77,6 +78,9 @@ def infer(
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
     columns: list[Column] = []
+    decimal = sample.decimal
+    if typed and (sign := sign_of_table(each for each in sample.table.columns if is_text(each.type))) != "either":
+        decimal = sign
     notes = [Note(text=text) for text in sample.notes]
     for name in names:
         config = configs.get(name, ColumnConfig())
@@ -95,7 +99,10 @@ def infer(
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config.type else stored_type(element)
         parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
-        if kind == "bytes" and not shape and config.parse is not None:
+        null = sample.nulls.get(name)
+        if config.parse is not None and config.parse.as_ == "text":
+            kind, temporal, null = "bytes", None, config.parse.null
+        elif kind == "bytes" and not shape and config.parse is not None:
             parse, temporal = config.parse, config.parse.temporal
             kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
         elif not shape and config.parse is not None and config.parse.is_epoch and kind in ("int64", "float32"):
@@ -115,7 +122,7 @@ def infer(
                 dates=name not in needed,
                 digits=name not in configs,
                 named=says_date(name),
-                decimal=sample.decimal,
+                decimal=decimal,
             )
             if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
                 notes.append(Note(column=name, text=recognized_as.note, doubt=recognized_as.doubt))
@@ -164,6 +171,8 @@ def infer(
             keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
             text = f"read as one value per row: {several}; such rows will be rejected, {keep}"
             notes.append(Note(column=name, text=text))
+        if name in sample.words and kind == "bytes" and config.parse is None:
+            notes.append(Note(column=name, text=sample.words[name]))
         encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
         if stored_shape is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
             shape = (length,)
@@ -183,6 +192,7 @@ def infer(
                 shape=shape,
                 separator=config.separator,
                 parse=parse,
+                null=null,
                 temporal=temporal,
                 meaning=meaning,
             )
@@ -207,7 +217,7 @@ def _in_full(
     if parse is None and whole and loss.mostly_integers:
         integer = column.model_copy(update={"type": "int64"})
         integers = pa.chunked_array([converted(chunk, integer) for chunk in values.chunks], pa.int64())
-        text = f"read as integers, as {loss}{loss.rejects()}; say 'type: float' to have real numbers"
+        text = f"read as integers, as {loss}{loss.odd}; say 'type: float' to have real numbers"
         return "int64", None, integers, f"{text} ({column_yaml(name, '{type: float}', auto=auto)})"
     keep = f"say 'type: string' to keep them apart ({column_yaml(name, '{type: string}', auto=auto)})"
     if key:
@@ -252,8 +262,11 @@ def _date_digits(values: pa.ChunkedArray) -> bool:
     """Whether numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
-    bounds = pc.min_max(values).as_py()
-    return any(low <= bounds["min"] and bounds["max"] <= high for low, high in _DATE_DIGITS)
+    known = values.drop_null()
+    inside = (
+        pc.sum(pc.and_(pc.greater_equal(known, low), pc.less_equal(known, high))).as_py() for low, high in _DATE_DIGITS
+    )
+    return any(len(known) - count <= len(known) // ONE_IN for count in inside)
 
 
 def _temporal(kind: pa.DataType) -> Temporal | None:

@@ -36,18 +36,26 @@ _FIRST, _LONG = 1000, 64
 """Identifiers are shorter than this; what is longer is a text, an image."""
 
 
-def row_columns(sample: Sample, label: Collection[str]) -> tuple[tuple[Column, ...], list[str]]:
-    """(the columns to hash, the identifiers left out) from the first rows of the first span."""
+def row_columns(
+    sample: Sample, label: Collection[str], whole: Sample | None = None
+) -> tuple[tuple[Column, ...], list[str]]:
+    """(the columns to hash, the identifiers left out) from the first rows of the first span.
+
+    Args:
+        whole: of all spans, which types are of: real numbers of a later one may not all be hashed as what is no integer.
+    """
     columns: list[Column] = []
     identifiers: list[str] = []
+    types = (whole or sample).table.schema
     for name, values in zip(sample.table.column_names, sample.table.columns, strict=True):
-        element = values.type.value_type if is_list(values.type) else values.type
+        of_all = values.type if pa.types.is_null(values.type) else types.field(name).type
+        element = of_all.value_type if is_list(of_all) else of_all
         kind = "bytes" if pa.types.is_uint64(element) else stored_type(element)
-        if kind is None or name in label or not name or "/" in name or name in sample.conflicts:
+        if kind is None or name in label or not name or "/" in name or name in (whole or sample).conflicts:
             continue
         if names_rows(name, values):
             identifiers.append(name)
-        columns.append(split_column(name, kind, listed=is_list(values.type)))
+        columns.append(split_column(name, kind, listed=is_list(of_all)))
     hashed = tuple(column for column in columns if column.name not in identifiers)
     return (hashed, identifiers) if hashed else (tuple(columns), [])
 

@@ -4,8 +4,8 @@
     found.type, found.parse              # "float32", the rule number; None, None: text
     found.note                           # what to tell about it, without the column's name; None: nothing
 
-One rule reads a whole column, and the same rule reads every later file. Of numbers one value in a hundred may be odd; dates
-must all be of one form, and a form that the values leave open (03/04/2013) is told rather than guessed.
+One rule reads a whole column, and the same rule reads every later file. Of numbers and dates one value in a hundred may be
+odd; dates must all be of one form, and a form that the values leave open (03/04/2013) is told rather than guessed.
 """
 
 import functools
@@ -118,12 +118,13 @@ def recognized(
         return codes
     missing = _missing(texts, null)
     least = _LEAST_NAMED if named else _FIRST
-    if plain and dates and digits and (digits_form := _digits_form(trimmed, least)) is not None:
+    if plain and dates and digits and (digits_form := _digits_form(trimmed, many, rows, least)) is not None:
         rule = _rule("date").model_copy(update={"format": digits_form, "null": null})
-        return Recognized("int64", rule, _joined(_note(distinct, rule, "say 'type: int' to keep the number"), missing))
-    order, open_signs = _styles(trimmed, decimal)
+        read = _note(distinct, rule, "say 'type: int' to keep the number")
+        return Recognized("int64", rule, _joined(read, missing, _odd(trimmed, many, rows, rule)[0]))
+    order, open_signs = _styles(trimmed, decimal, plain=plain)
     if (
-        (plain or null)
+        (plain or any(null))
         and not (order[0] == "decimal_comma" and pc.any(pc.match_substring(trimmed, ".")).as_py())
         and (numeric := _numbers(distinct, many, rows, _rule("number", null), decorated=False)) is not None
     ):
@@ -145,8 +146,8 @@ def recognized(
             return Recognized(kind, rule, note, doubt=either is not None)
     measure = measure_of(distinct, many)
     if measure.rules and measure.rules[0].unit:
-        order, open_signs = _styles(without_units(trimmed, measure.rules[0].unit), decimal)
-    rules = sorted(measure.rules, key=lambda rule: rule.as_ == order[-1])
+        order, open_signs = _styles(without_units(trimmed, measure.rules[0].unit), decimal, plain=plain)
+    rules = sorted(measure.rules, key=lambda rule: rule.as_ != order[0])
     for rule in (rule.model_copy(update={"null": null}) for rule in rules):
         if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
             either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit and open_signs else None
@@ -156,10 +157,14 @@ def recognized(
         first, second = measure.differ
         note = f"read as text: its numbers have different units, such as {first!r} and {second!r}"
         return Recognized(None, None, note, doubt=True)
-    form, open_ = _form(distinct)
+    form, open_ = _form(trimmed, many, rows)
+    odd, too_many = (None, False) if form is None else _odd(trimmed, many, rows, form)
+    if too_many:
+        odd = (_mixed_dates(trimmed, many, rows) if dates else None) or f"read as text: {odd}"
+        return Recognized(None, None, odd, doubt=True)
     if form is not None and dates:
         rule = form.model_copy(update={"null": null})
-        return Recognized("int64", rule, _joined(_note(distinct, rule), missing))
+        return Recognized("int64", rule, _joined(_note(distinct, rule), missing, odd))
     if form is not None:
         return Recognized(
             None, None, "it holds dates and stays text, as an expression or a split reads it as it stands"
@@ -176,15 +181,16 @@ def recognized(
 
 
 def _styles(
-    trimmed: pa.Array, decimal: DecimalSign | None
+    trimmed: pa.Array, decimal: DecimalSign | None, *, plain: bool
 ) -> tuple[Sequence[Literal["number", "decimal_comma"]], bool]:
     """(the rules for numbers in the order of trying, whether neither the values nor the file tell which is meant)."""
     own = sign_of(trimmed)
     sign = decimal if own == "either" else own
-    return (
-        ("decimal_comma", "number") if sign in (",", "either") else ("number", "decimal_comma"),
-        own == "either" and sign not in (",", "."),
-    )
+    unknown = own == "either" and sign not in (",", ".")
+    order: Sequence[Literal["number", "decimal_comma"]] = ("number", "decimal_comma")
+    order = order[::-1] if sign in (",", "either") else order
+    # what reads both ways is read as the others are, and plain text of digits in typed files is no number of thousands
+    return order[:1] if own == "either" and not (plain and unknown) else order, unknown
 
 
 def _word_for_missing(distinct: pa.Array, many: pa.Array) -> str | None:
@@ -285,13 +291,14 @@ def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
     return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
 
 
-def _digits_form(trimmed: pa.Array, least: int) -> str | None:
+def _digits_form(trimmed: pa.Array, many: pa.Array, rows: int, least: int) -> str | None:
     """The form of digits that are dates, such as 20130131, or months, such as 201301; None: they are numbers. So many
     distinct ones are days or months of the calendar only if meant so."""
     if len(trimmed) < least:
         return None
     for digits, form in _DATE_DIGITS:
-        if pc.all(pc.match_substring_regex(trimmed, digits)).as_py() and _all(trimmed, Parse.model_validate(form)):
+        likely = pc.mean(pc.match_substring_regex(trimmed, digits).cast(pa.int8())).as_py() >= _MOSTLY
+        if likely and not _odd(trimmed, many, rows, Parse.model_validate(form))[1]:
             return form
     return None
 
@@ -356,21 +363,48 @@ def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
     return f"{gone:,} of {len(texts):,} sampled values ({markers}) {verb} as null"
 
 
-def _form(distinct: pa.Array) -> tuple[Parse | None, tuple[str, str] | None]:
-    """(the date form that all values have, None) or (None, two that fit all and differ in day and month)."""
-    texts = pc.utf8_trim_whitespace(distinct)
+def _form(texts: pa.Array, many: pa.Array, rows: int) -> tuple[Parse | None, tuple[str, str] | None]:
+    """(the date form of most values, None) or (None, two that fit and differ in day and month)."""
     first = texts.slice(0, _FIRST).to_pylist()
-    if not all(sum(c.isdigit() for c in text) >= _LEAST_DIGITS and not text.isdigit() for text in first):
+    like = [text for text in first if sum(c.isdigit() for c in text) >= _LEAST_DIGITS and not text.isdigit()]
+    if 2 * len(like) <= len(first):
         return None, None
-    if all(re.fullmatch(ISO_DATE, text) for text in first) and _all(texts, rule := _rule("date")):
-        return rule, None
-    if all(re.fullmatch(ISO_TIME, text) for text in first) and _all(texts, rule := _rule("timestamp")):
-        return rule, None
-    fitting = (rule for rule, pattern in _candidates(first[0]) if all(pattern.match(text) for text in first))
-    good = [rule for rule in fitting if _all(texts, rule)]
+    iso = any(re.match(ISO_DATE, text) for text in (like[0], like[-1]))
+    rules = [_rule("date"), _rule("timestamp")] if iso else []
+    rules += [rule for rule, _ in _candidates(like[0])] + [rule for rule, _ in _candidates(like[-1])]
+    best, good = rows // 2, list[Parse]()
+    for rule in dict.fromkeys(rules):
+        if 2 * sum(bool(re.match(_pattern(rule), text)) for text in first) <= len(first):
+            continue
+        odd = _unread(texts, many, rule)
+        if odd <= best:
+            best, good = odd, [*(good if odd == best else []), rule]
     if len(good) > 1 and (both := _day_or_month(good)):
         return None, both
     return (good[0], None) if good else (None, None)
+
+
+def _pattern(rule: Parse) -> str:
+    return pattern_of(rule.format) if rule.format else f"^(?:{ISO_DATE if rule.as_ == 'date' else ISO_TIME})$"
+
+
+def _unread(texts: pa.Array, many: pa.Array, rule: Parse) -> int:
+    """The rows whose text a rule does not read."""
+    return int(pc.sum(many.filter(pc.invert(_read(texts, rule)))).as_py() or 0)
+
+
+def _odd(texts: pa.Array, many: pa.Array, rows: int, rule: Parse) -> tuple[str | None, bool]:
+    """(a clause on the values that are no dates of a form, None where all are; whether they are too many)."""
+    bad = _unread(texts, many, rule)
+    if not bad:
+        return None, False
+    example = texts.filter(pc.invert(_read(texts, rule)))[0].as_py()[:60]
+    fix = f"say 'parse: {rule.format or rule.as_}' to read {rule.as_}s and reject such rows"
+    fix, too_many = (fix, True) if bad * ONE_IN > rows else ("such rows will be rejected", False)
+    return (
+        f"{bad:,} of {rows:,} sampled values {'is' if bad == 1 else 'are'} no {rule.as_}, such as {example!r}; {fix}",
+        too_many,
+    )
 
 
 def _candidates(text: str) -> list[tuple[Parse, re.Pattern[str]]]:
@@ -388,11 +422,6 @@ def _forms(date: str) -> list[tuple[Parse, re.Pattern[str]]]:
     """A form of dates, without and with each form of times."""
     forms = [date] if date in _PERIODS else [date + time for time in _TIMES]
     return [(Parse.model_validate(form), re.compile(pattern_of(form))) for form in forms]
-
-
-def _all(texts: pa.Array, rule: Parse) -> bool:
-    values, wrong = parsed(texts, rule)
-    return values.null_count == 0 and (wrong is None or not wrong.any())
 
 
 def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:

@@ -31,6 +31,7 @@ BATCH_BYTES = 36 << 20
 RANGE_CELLS = 64 << 20
 """A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
 _RANGES = 8
+_SPANS, _LEAST_SAMPLE = 24, 1000
 
 
 class InputFile(Frozen):
@@ -167,6 +168,37 @@ def whole_files(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
+class NoRows(DataError):
+    """The files of a sample hold no rows."""
+
+
+def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int) -> tuple[Sample, Sample]:
+    """(a sample of the first span that has rows, one of it and of up to 24 others, evenly spread): what the first one has no
+    value of another may have, and where it has integers another may have real numbers.
+
+    Args:
+        spans: the files of each.
+        rows: the most of the first span, and of all others together.
+
+    Raises:
+        NoRows: no span has rows.
+    """
+    others = [spans[i] for i in np.unique(np.linspace(1, len(spans) - 1, _SPANS).astype(int))] if len(spans) > 1 else []
+    samples, empty = list[Sample](), None
+    for most, files in ((rows, spans[0]), *((max(_LEAST_SAMPLE, rows // len(others)), files) for files in others)):
+        try:
+            samples.append(source.prefix(files, most))
+        except NoRows as error:
+            empty = empty or error
+    if not samples:
+        assert empty is not None
+        raise empty
+    if len(samples) == 1:
+        return samples[0], samples[0]
+    whole = sampled([each.table for each in samples], sum(each.table.num_rows for each in samples))
+    return samples[0], samples[0].joined(whole, samples[1:])
+
+
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
     """The first `rows` rows of some tables, or `evenly` as many of each. A column whose types differ becomes text, or
     empty and in conflict when it cannot."""
@@ -180,6 +212,10 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
     for name, fields in named.items():
         if all(column.type == fields[0].type for column in fields):
             continue
+        kinds = {column.type for column in fields}
+        if pa.int64() in kinds and any(map(pa.types.is_floating, kinds)):  # Arrow refuses integers that no double holds
+            parts = [_as_doubles(part, name) for part in parts]
+            continue
         try:
             pa.unify_schemas([pa.schema([column]) for column in fields], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -192,6 +228,13 @@ def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> S
                 clashes[name] = f"column {name!r} has types that differ between the files: {first} and {second}"
                 parts = [without_values(part, clashes) for part in parts]
     return Sample(pa.concat_tables(parts, promote_options="permissive").slice(0, rows), conflicts=clashes)
+
+
+def _as_doubles(table: pa.Table, name: str) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    if place < 0 or table.schema.field(place).type != pa.int64():
+        return table
+    return table.set_column(place, name, table.column(place).cast(pa.float64(), safe=False))
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:

@@ -27,28 +27,17 @@ class Loss:
     distinct: int
     left: int
     """So many of the distinct values are still distinct as float32."""
-    present: int
-    odd: tuple[str, ...]
-    """The values that are no integers of int64, as text."""
+    odd: str
+    """A clause on the values that are no integers of int64; empty where there are none."""
+    mostly_integers: bool
 
     @property
     def matters(self) -> bool:
         """Whether more than one distinct value in a hundred is lost."""
         return (self.distinct - self.left) * ONE_IN > self.distinct
 
-    @property
-    def mostly_integers(self) -> bool:
-        return len(self.odd) * ONE_IN <= self.present
-
     def __str__(self) -> str:
         return f"float32, which holds about 7 digits, would leave {self.left:,} of its {self.distinct:,} distinct sampled values"
-
-    def rejects(self) -> str:
-        """A clause on the rows that a column of integers rejects; empty where there are none."""
-        if not self.odd:
-            return ""
-        odd = f"{len(self.odd):,} of {self.present:,} {agree(len(self.odd), 'is', 'are')} no integer"
-        return f"; {odd}, such as {self.odd[0]!r}, and such rows will be rejected"
 
 
 def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
@@ -60,6 +49,8 @@ def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     raw = pa.chunked_array([decoded(chunk) for chunk in chunks], None if chunks else values.type).combine_chunks()
     doubles = converted(raw, column.exact)
+    # NaN is how data frames write a missing integer
+    doubles = pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)
     rounded = doubles.cast(pa.float32(), safe=False)
     text = is_text(raw.type)
     if not text and not pa.types.is_decimal(raw.type) and pc.all(pc.equal(doubles, rounded.cast(pa.float64()))).as_py():
@@ -72,6 +63,7 @@ def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
     if left == distinct:
         return None
     whole = converted(raw, column.model_copy(update={"type": "int64", "parse": None}))
-    odd = doubles.filter(pc.and_(doubles.is_valid(), whole.is_null()))
-    examples = (f"{value:.15g}" for value in odd.to_pylist())
-    return Loss(distinct, left, len(doubles) - doubles.null_count, tuple(examples))
+    odd, present = doubles.filter(pc.and_(doubles.is_valid(), whole.is_null())), len(doubles) - doubles.null_count
+    clause = f"; {len(odd):,} of {present:,} {agree(len(odd), 'is', 'are')} no integer, such as " if len(odd) else ""
+    clause += f"'{odd[0].as_py():.15g}', and such rows will be rejected" if clause else ""
+    return Loss(distinct, left, clause, len(odd) * ONE_IN <= present)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headway.schema.decimal_signs import DecimalSign
 
+_Fact = TypeVar("_Fact")
 ONE_IN = 100
 """So few of a column's sampled values may be unlike the others: they decide nothing."""
 
@@ -26,14 +28,33 @@ class Sample:
     """By column of one value per row: how many sampled rows had several values."""
     decimal: DecimalSign | None = None
     """What the numbers in text that show it have as decimal sign; None: the format does not write numbers as text."""
+    nulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By column of text files: the texts that mean a missing value."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """By column of text: what such a word is in it, where that is worth a note."""
     spelled: bool = False
     """Whether the files hold numbers as text, so that their spelling counts: 1e5 is no integer, 100000 is."""
+
+    def joined(self, whole: Sample, others: Sequence[Sample]) -> Sample:
+        """The sample of several spans: `whole` is that of all their tables, and of each fact the first span's counts."""
+        every = (whole, self, *others)
+        facts: dict[str, Any] = {
+            name: {column: fact for each in every[::-1] for column, fact in getattr(each, name).items()}
+            for name in ("conflicts", "misfits", "several", "nulls", "words")
+        }
+        for name, words in facts["nulls"].items():  # a word that is a text in one span is one
+            facts["nulls"][name] = tuple(
+                word for word in words if all(word in of.nulls.get(name, words) for of in others)
+            )
+        notes = tuple(dict.fromkeys(note for each in every for note in each.notes))
+        decimal = self.decimal if all(each.decimal == self.decimal for each in others) else None
+        return replace(self, table=whole.table, notes=notes, decimal=decimal, **facts)
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The sample with renamed columns, {old: new}."""
 
-        def keys(sentences: Mapping[str, str]) -> dict[str, str]:
-            return {names.get(name, name): sentence for name, sentence in sentences.items()}
+        def keys(facts: Mapping[str, _Fact]) -> dict[str, _Fact]:
+            return {names.get(name, name): fact for name, fact in facts.items()}
 
         table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
         return replace(
@@ -42,4 +63,6 @@ class Sample:
             conflicts=keys(self.conflicts),
             misfits=keys(self.misfits),
             several=keys(self.several),
+            nulls=keys(self.nulls),
+            words=keys(self.words),
         )

@@ -75,6 +75,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
         if _is_stored(raw, column):  # what is float32 in the file is not rounded here
             arrays.append(raw)
             continue
+        raw = _without_words(raw, column.null or ())
         array, faults = _coerce_list(raw, column) if column.shape else _coerce_one(raw, column)
         if column.name in keys and column.type == "float32":
             faults = [*faults, (_rounded(raw, array, column), _ROUNDED)]
@@ -91,6 +92,20 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
         return Coerced(whole, None, SCHEMA.empty_table())
     fitting_rows = np.flatnonzero(~bad)
     return Coerced(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
+
+
+def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
+    """Text with the words that mean a missing value as nulls."""
+    if not words or not is_text(value_type(raw.type)):
+        return raw
+    texts = raw.dictionary if pa.types.is_dictionary(raw.type) else raw
+    missing = pc.is_in(texts, value_set=pa.array(words, pa.string()).cast(texts.type))
+    if not missing.true_count:
+        return raw
+    if texts is raw:
+        return pc.if_else(missing, pa.scalar(None, raw.type), raw)
+    codes = pc.if_else(missing.take(raw.indices), pa.scalar(None, raw.indices.type), raw.indices)
+    return pa.DictionaryArray.from_arrays(codes, texts)
 
 
 def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:

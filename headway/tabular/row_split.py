@@ -86,8 +86,8 @@ class RowSplit:
         return assigned(self._config, batch, list(self._hashed), hashes, places=places)
 
 
-_SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature"})
-"""What of a column changes no stored value; a vector is hashed as the list that it is."""
+_SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature", "null"})
+"""What of a column changes no stored value, as it is hashed; a vector is hashed as the list that it is."""
 
 
 def _differ(read: Column, hashed: Column) -> bool:

@@ -98,7 +98,7 @@ def span_statistics(source: SourceConfig, span: str, columns: list[Column], moni
     Args:
         columns: in the types to be counted in; a value that does not fit leaves out its row.
     """
-    reader, of_span = open_source(source), files(source, span)
+    reader, of_span = open_source(source, columns=columns), files(source, span)
     read = [column.model_copy(update={"nullable": True}) for column in columns]
     statistics = SplitStatistics.create(read)
     where = None if source.where is None else parse(source.where)

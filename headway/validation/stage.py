@@ -180,7 +180,8 @@ def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
             share = span.quarantined / span.read
             message = f"{span.quarantined:,} of {span.read:,} rows of span {span.span} ({share:.2%}) "
             message += f"{agree(span.quarantined, 'was', 'were')} rejected; at most {request.config.max_quarantined:.2%} may be"
-            fix = "headway quarantine shows them; mend the files or raise validation.max_quarantined"
+            fix = "headway quarantine shows them; mend the files, say what a column has become (type: float, for real "
+            fix += "numbers among integers), or raise validation.max_quarantined"
             limit = request.config.max_quarantined
             yield finding("error", "quarantine", span.span, message, fix, value=share, expected=limit)
         if not span.written:

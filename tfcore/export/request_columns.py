@@ -117,6 +117,9 @@ def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tens
     known = tf.stack([everything if flag is None else flag for flag in flags])
     if all(flag is None for flag in flags) and values.dtype == tf.float32:
         known = ~tf.math.is_nan(values) | tf.constant([[not column.nullable] for column in columns])
+    for word in sorted({word for column in columns if column.type == "bytes" for word in column.null or ()}):
+        of_it = tf.constant([[column.nullable and word in (column.null or ())] for column in columns])
+        known &= ~(of_it & (values == word))
     return known
 
 
@@ -140,5 +143,17 @@ def _shaped(
 
 
 def of_examples(examples: tf.Tensor, columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null."""
-    return raw_columns(parse_examples(examples, columns), columns)
+    """Serialized tf.Examples as raw columns: a feature that is absent or empty is a null, as is a column's word for one."""
+    raw = raw_columns(parse_examples(examples, columns), columns)
+    worded = [
+        column for column in columns if column.type == "bytes" and column.null and column.nullable and not column.shape
+    ]
+    if worded:
+        values = tf.stack([raw[column.name].plain() for column in worded])
+        known = _known(values, worded, [raw[column.name].present for column in worded])
+        values = tf.where(known, values, "")
+        for column, value, flag in zip(
+            worded, tf.unstack(values, len(worded)), tf.unstack(known, len(worded)), strict=True
+        ):
+            raw[column.name] = RawColumn(value, flag)
+    return raw

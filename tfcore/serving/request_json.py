@@ -203,6 +203,8 @@ class SignatureReader:
             values, where = cells.get(tensor.name), place(tensor.name)
             if values is None:
                 values = [ABSENT] * rows
+            if column is not None and column.null and tensor.dtype != "string":  # of a text the model knows it
+                values = [None if isinstance(value, str) and value in column.null else value for value in values]
             missing = np.fromiter((value is None or value is ABSENT for value in values), np.bool_, rows)
             told = self._companion(tensor.name + PRESENT, cells, rows, place)
             if column is not None and column.temporal and not column.shape:

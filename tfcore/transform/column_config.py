@@ -58,7 +58,10 @@ def configured(column: Column, config: ColumnConfig | None, role: Role) -> Colum
         kind = STORED[config.type]
         changes |= {"type": kind, "encoding": "dictionary" if kind == "bytes" else "plain"}
         changes |= {"parse": None, "temporal": None} if kind == "bytes" else {}
-    if config.parse is not None:
+    if config.parse is not None and config.parse.as_ == "text":
+        encoding = column.encoding if column.type == "bytes" else "dictionary"
+        changes |= {"type": "bytes", "encoding": encoding, "parse": None, "temporal": None, "null": config.parse.null}
+    elif config.parse is not None:
         temporal = config.parse.temporal
         kind = "int64" if temporal else STORED[config.type] if config.type else column.type
         kind = "float32" if kind == "bytes" else kind

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import DataError
-from headway.sources.base import InputFile, sampled, twice
+from headway.sources.base import InputFile, NoRows, sampled, twice
 from headway.sources.sample import Sample
 
 Way = tuple[str, ...]
@@ -88,7 +88,7 @@ def first_rows(
         if count >= rows:
             break
     if not count:
-        raise DataError("the files hold no rows", where=files[0].path)
+        raise NoRows("the files hold no rows", where=files[0].path)
     return sampled(tables, rows)
 
 

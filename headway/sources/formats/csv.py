@@ -7,6 +7,7 @@ reported, never lost.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +22,10 @@ import pyarrow.csv as pacsv
 from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
-from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, cut, sampled, twice
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, check_columns, cut, sampled, twice
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.csv_names import cells_of, moved
+from headway.sources.null_words import null_words
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import (
@@ -217,6 +219,7 @@ class CsvSource:
         """Sample rows from places spread over the files: the beginning of a sorted file shows one value only."""
         tables = []
         bad: list[tuple[list[Malformed], str]] = []
+        quoted_words: dict[str, set[str]] = {}
         other = 0
         for file in files[:SAMPLE_FILES]:
             text = self._text(file.path)
@@ -227,12 +230,12 @@ class CsvSource:
                     piece = self._utf8(piece, text, at)
                     other += not _is_utf8(piece)
                     table, malformed = self._guessed(piece, names, file.path, quoted)
-                    tables.append(table)
+                    tables.append(self._with_words(table, piece, names, quoted, quoted_words))
                     if malformed and not table.num_rows:
                         bad.append((malformed, file.path))
         if not tables:
             what = "column names and no rows" if self._config.header else "no rows"
-            raise DataError(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
+            raise NoRows(f"the files hold {what}", where=files[0].path, fix="bring files with rows")
         if bad and not any(table.num_rows for table in tables):
             lines, path = bad[0]
             problem = f"none of {len(lines):,} sampled lines fits the column names: {lines[0].reason}, first "
@@ -243,6 +246,13 @@ class CsvSource:
         for place, field in enumerate(whole.schema):
             if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
                 whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
+        nulls, words = dict[str, tuple[str, ...]](), dict[str, str]()
+        for place, name in enumerate(whole.column_names):
+            found = null_words(whole.column(place), self._config.null_values, quoted_words.get(name, ()))
+            values, nulls[name], note = found
+            whole = whole.set_column(place, name, values)
+            words |= {} if note is None else {name: note}
+        merged = dataclasses.replace(merged, nulls=nulls, words=words)
         decimal: DecimalSign | None = sign_of_table(whole.columns)
         if decimal == "either" and self._config.delimiter != ";":
             decimal = None  # the semicolon separates values where the comma is the decimal sign
@@ -281,6 +291,25 @@ class CsvSource:
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
         return table, malformed
+
+    def _with_words(
+        self, table: pa.Table, piece: bytes, names: list[str], quoted: bool, quoted_words: dict[str, set[str]]
+    ) -> pa.Table:
+        """A sample with the columns of text as they stand, words for a missing value included; adds those in quotes."""
+        words, texts = self._config.null_values, [f.name for f in table.schema if pa.types.is_string(f.type)]
+        for name in texts:
+            values = table.column(name)
+            in_quotes = values.filter(pc.is_in(values, value_set=pa.array(words, pa.string())))
+            quoted_words.setdefault(name, set()).update(pc.unique(in_quotes).to_pylist())
+        if not texts or not any(word and word.encode() in piece for word in words):
+            return table
+        piece = piece if _is_utf8(piece) else _decoded(piece).encode()
+        bare = copy.copy(self)
+        bare._config = self._config.model_copy(update={"null_values": tuple(word for word in words if not word)})
+        whole, _ = bare._attempt(piece, names, texts, dict.fromkeys(texts, pa.string()), quoted, len(piece))
+        for name in texts:
+            table = table.set_column(names.index(name), name, whole.column(name))
+        return table
 
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int

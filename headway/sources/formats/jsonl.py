@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headway.errors import DataError
 from headway.sources import type_conflicts
-from headway.sources.base import Chunk, InputFile, Range, cut, sampled
+from headway.sources.base import Chunk, InputFile, NoRows, Range, cut, sampled
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.json_parser import Parser
 from headway.sources.formats.json_types import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
@@ -178,4 +178,4 @@ def _no_rows(path: str) -> DataError:
             if line.lstrip().startswith(b"{"):
                 fix = "write one object per line: jq -c . old.json > new.jsonl"
             return DataError(f"no line is a JSON object, beginning with {start!r}", where=f"{path}:{number}", fix=fix)
-    return DataError("the files hold empty lines and no rows", where=path, fix="bring files with rows")
+    return NoRows("the files hold empty lines and no rows", where=path, fix="bring files with rows")

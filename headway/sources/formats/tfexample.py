@@ -24,7 +24,7 @@ from headway.errors import DataError
 from headway.records import wire
 from headway.records.example import SEQUENCE, usual_form, varints
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
-from headway.sources.base import Chunk, InputFile, Malformed, Range, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, sampled
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import not_a
@@ -376,7 +376,7 @@ class ExamplesSource:
             if count >= rows:
                 break
         if not batches:
-            raise DataError("the files hold no rows", where=files[0].path)
+            raise NoRows("the files hold no rows", where=files[0].path)
         rare = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:

@@ -1,5 +1,7 @@
 """What decides a row's split, as a pipeline resolves it: frozen once, whatever the config picks."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -8,7 +10,7 @@ import pytest
 from flows.config.columns import resolve
 from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, spans
 
 ROWS = 200
 PIPELINE = """
@@ -37,7 +39,7 @@ def resolved(tmp_path):
         pacsv.write_csv(pa.table(columns), tmp_path / "data.csv")
         (tmp_path / "pipeline.yaml").write_text(PIPELINE.format(more=more))
         loaded = read_pipeline(tmp_path)
-        columns = resolve(loaded, files(loaded.pipeline.source, "all"))
+        columns = resolve(loaded, ["all"], partial(files, loaded.pipeline.source))
         return columns.frozen(loaded) if freeze else columns
 
     return run
@@ -76,7 +78,7 @@ def test_a_label_that_is_made_of_another_column_is_not_hashed_by(resolved, tmp_p
     text = (tmp_path / "pipeline.yaml").read_text().replace("y > 0", "y + a > 2")
     (tmp_path / "pipeline.yaml").write_text(text)
     loaded = read_pipeline(tmp_path)
-    assert names(resolve(loaded, files(loaded.pipeline.source, "all"))) == ["b", "c"]
+    assert names(resolve(loaded, ["all"], partial(files, loaded.pipeline.source))) == ["b", "c"]
 
 
 def test_a_schema_that_does_not_list_them_is_completed_once(resolved, tmp_path):
@@ -154,3 +156,50 @@ def test_a_key_of_the_split_is_stored_where_the_worst_rows_show_it(resolved):
     shown = resolved("split: {key: id}\nevaluation: {row_values: [id]}")
     assert "id" not in plain.stored and "id" in shown.stored
     assert "id" not in [column.name for column in shown.read if column.is_feature]
+
+
+def _months(tmp_path, format, **months):
+    for month, rows in months.items():
+        (tmp_path / f"{month}.{format}").write_text(rows)
+    text = f"name: months\nsource: {{format: {format}, path: '{{span}}.{format}'}}\nlabel: y > 0\n"
+    (tmp_path / "pipeline.yaml").write_text(text)
+    loaded = read_pipeline(tmp_path)
+    return resolve(loaded, spans(loaded.pipeline.source), partial(files, loaded.pipeline.source))
+
+
+def test_types_are_those_of_all_spans_of_the_window(tmp_path):
+    """Integers that become real numbers, a column that is null at first, one that comes later, a first file without rows."""
+    columns = _months(
+        tmp_path,
+        "csv",
+        m1="x,y,z\n",
+        m2="x,y,z\n" + "".join(f"{i},{i % 2},\n" for i in range(50)),
+        m3="x,y,z,new\n" + "".join(f"{i}.5,{i % 2},word,{i}\n" for i in range(50)),
+    )
+    found = {column.name: (column.type, column.since) for column in columns.schema.columns}
+    assert found == {"x": ("float32", None), "y": ("int64", None), "z": ("bytes", None), "new": ("int64", "m3")}
+    assert [(column.name, column.type) for column in columns.hashed] == [("x", "float32")]
+
+
+def test_lists_that_are_empty_at_first_and_a_column_that_goes(tmp_path):
+    columns = _months(
+        tmp_path,
+        "jsonl",
+        m1="".join(f'{{"x": {i}, "y": {i % 2}, "l": [], "n": null}}\n' for i in range(50)),
+        m2="".join(f'{{"x": {i}, "y": {i % 2}, "l": ["a"], "n": "b"}}\n' for i in range(50)),
+    )
+    found = {column.name: (column.type, column.shape) for column in columns.schema.columns}
+    assert found["l"] == ("bytes", (None,)) and found["n"] == ("bytes", ())
+
+
+def test_a_word_for_a_missing_value_that_the_frozen_schema_does_not_know_is_refused(tmp_path):
+    columns = _months(tmp_path, "csv", m1="x,y,z\n" + "".join(f"{i},{i % 2},NA\n" for i in range(50)))
+    columns.frozen(read_pipeline(tmp_path))
+    text = (tmp_path / "pipeline.yaml").read_text()
+    for words in ('["", NA, "?"]', '[""]'):
+        (tmp_path / "pipeline.yaml").write_text(
+            text.replace("format: csv", f"format: csv, csv: {{null_values: {words}}}")
+        )
+        with pytest.raises(ConfigError, match="other words for a missing value"):
+            loaded = read_pipeline(tmp_path)
+            resolve(loaded, ["m1"], partial(files, loaded.pipeline.source))

@@ -38,7 +38,7 @@ def _loaded(tmp_path, text=PIPELINE):
 def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
     loaded = _loaded(tmp_path)
     found = files(loaded.pipeline.source, "all")
-    columns = resolve(loaded, found)
+    columns = resolve(loaded, ["all"], lambda span: found)
     read = {column.name: column for column in columns.read}
     assert read["user_id"].role == "group" and read["user_id"].is_feature and "user_id" in columns.stored
     assert columns.transforms(loaded.pipeline.column_configs())["user_id"].transform != "auto"
@@ -57,7 +57,7 @@ def test_each_column_has_a_line_with_its_type_its_transform_and_why(tmp_path):
 def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     loaded = _loaded(tmp_path)
     found = files(loaded.pipeline.source, "all")
-    schema = resolve(loaded, found).schema
+    schema = resolve(loaded, ["all"], lambda span: found).schema
     loaded.schema_file.write_text(to_text(schema))
     assert unknown_columns(loaded, schema, found) == ["empty"] and new_columns(loaded, schema, {"all": found}) == []
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
@@ -71,7 +71,7 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
         assert [(c.name, c.temporal, c.since) for c in new] == [("day", "date", None), ("n", None, since)]
         kept = from_text(to_text(Schema(columns=tuple(new))), where="schema.pbtxt")
         assert [column.since for column in kept.columns] == [None, since]
-    again = resolve(loaded, found)  # the schema file keeps the rules
+    again = resolve(loaded, ["all"], lambda span: found)  # the schema file keeps the rules
     assert next(c for c in again.read if c.name == "price").parse.as_ == "number"
 
 

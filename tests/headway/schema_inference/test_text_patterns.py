@@ -3,8 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from headway.schema_inference.column_types import infer
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
 from headway.schema_inference.text_patterns import recognized
+from headway.sources.sample import Sample
 
 
 def _found(values, plain=True, **more):
@@ -226,3 +228,32 @@ def test_dates_of_several_forms_stay_text_and_each_form_is_said_with_an_example_
     # numbers and words beside dates are not dates
     for other in ("7", "soon", "2024"):
         assert "forms" not in _found([*values, other])[2]
+
+
+@pytest.mark.parametrize("odd", ["2013-02-30", "0", "TBD", "0000-00-00"])
+@pytest.mark.parametrize("place", [0, 999])
+def test_one_odd_cell_among_dates_costs_its_row_and_more_are_told(odd, place):
+    days = [f"{2000 + i % 24}-{i % 12 + 1:02d}-{i % 28 + 1:02d}" for i in range(1000)]
+    kind, rule, note = _found([*days[:place], odd, *days[place:]])
+    assert (kind, rule) == ("int64", {"as": "date"})
+    assert f"1 of 1,001 sampled values is no date, such as '{odd}'; such rows will be rejected" in note
+    kind, rule, note = _found([odd, "later", "soon"] * 10 + days)
+    assert (kind, rule) == (None, None) and "30 of 1,030 sampled values are no date" in note and "parse: date" in note
+    clock = _found([odd, *(f"{day} 10:00:00" for day in days)])
+    assert clock[1] == {"as": "timestamp"} and "is no timestamp" in clock[2]
+    german = [f"{i % 28 + 1}.{i % 12 + 1}.2013" for i in range(1000)]
+    assert _found([*german, "31.2.2013"])[1] == {"as": "date", "format": "%d.%m.%Y"}
+    digits = [f"2013{i % 12 + 1:02d}{i % 28 + 1:02d}" for i in range(1000)]
+    assert _found([*digits, "20130231"])[1] == {"as": "date", "format": "%Y%m%d"}
+
+
+def test_the_decimal_sign_of_text_in_typed_files_is_that_of_its_table():
+    def types(**columns):
+        schema, _ = infer(Sample(pa.table(columns)), {}, only=False, needed=frozenset(), where="w")
+        return [(column.type, column.parse.as_ if column.parse else None) for column in schema.columns]
+
+    either, text = ["7.776", "1.234"] * 10, ("bytes", None)
+    assert types(a=either) == [text]
+    assert types(a=either, b=["$12.50", "$3.25"] * 10) == [text, ("float32", "number")]
+    assert types(a=either, b=["12,50 €", "3,25 €"] * 10) == [("int64", "decimal_comma"), ("float32", "decimal_comma")]
+    assert types(a=["1234567890123456", ""] * 10) == [text]

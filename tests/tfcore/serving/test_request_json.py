@@ -238,3 +238,15 @@ def test_whatever_json_is_sent_is_read_or_refused_as_the_clients_mistake(name, i
             assert error.status == 400 and answered(error)
         else:
             assert all(len(array) == rows.count for array in rows.arrays.values())
+
+
+def test_a_word_for_a_missing_number_is_a_null():
+    columns = tuple(column.model_copy(update={"null": ("", "NA")}) for column in COLUMNS)
+    for name in ("serving_default", "serving_nullable"):
+        rows = SignatureReader(name, SIGNATURES[name], columns).of_instances([ROW | {DELAY: "NA"}])
+        assert (
+            math.isnan(rows.arrays[DELAY][0]) if name == "serving_default" else not rows.arrays[DELAY + "__present"][0]
+        )
+        assert rows.arrays["carrier"].tolist() == [b"UA"]
+    with pytest.raises(RequestError, match="'N/A', not a number"):
+        SignatureReader("serving_default", SIGNATURES["serving_default"], columns).of_instances([ROW | {DELAY: "N/A"}])
