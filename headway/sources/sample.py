@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
 from headway.schema.decimal_signs import DecimalSign
 
-_Fact = TypeVar("_Fact")
 ONE_IN = 100
 """So few of a column's sampled values may be unlike the others: they decide nothing."""
+
+_FACTS = ("conflicts", "misfits", "several", "nulls", "words")
+"""The facts of a sample that are of single columns."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Sample:
         every = (whole, self, *others)
         facts: dict[str, Any] = {
             name: {column: fact for each in every[::-1] for column, fact in getattr(each, name).items()}
-            for name in ("conflicts", "misfits", "several", "nulls", "words")
+            for name in _FACTS
         }
         for name, words in facts["nulls"].items():  # a word that is a text in one span is one
             facts["nulls"][name] = tuple(
@@ -52,17 +54,8 @@ class Sample:
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
         """The sample with renamed columns, {old: new}."""
-
-        def keys(facts: Mapping[str, _Fact]) -> dict[str, _Fact]:
-            return {names.get(name, name): fact for name, fact in facts.items()}
-
+        facts: dict[str, Any] = {
+            of_it: {names.get(name, name): fact for name, fact in getattr(self, of_it).items()} for of_it in _FACTS
+        }
         table = self.table.rename_columns([names.get(name, name) for name in self.table.column_names])
-        return replace(
-            self,
-            table=table,
-            conflicts=keys(self.conflicts),
-            misfits=keys(self.misfits),
-            several=keys(self.several),
-            nulls=keys(self.nulls),
-            words=keys(self.words),
-        )
+        return replace(self, table=table, **facts)
