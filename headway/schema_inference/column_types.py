@@ -219,7 +219,9 @@ def _in_full(
         integers = pa.chunked_array([converted(chunk, integer) for chunk in values.chunks], pa.int64())
         text = f"read as integers, as {loss}{loss.odd}; say 'type: float' to have real numbers"
         return "int64", None, integers, f"{text} ({column_yaml(name, '{type: float}', auto=auto)})"
-    keep = f"say 'type: string' to keep them apart ({column_yaml(name, '{type: string}', auto=auto)})"
+    keep = (
+        f"if they name things, say 'type: string' to keep them apart ({column_yaml(name, '{type: string}', auto=auto)})"
+    )
     if key:
         return "bytes", None, values, f"read as text, as its values are keys and {loss}"
     return "float32", parse, values, f"read as real numbers: {loss}; {keep}" if loss.matters else None
