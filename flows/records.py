@@ -189,8 +189,10 @@ class RunRecord(Result):
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> Ran | None:
-        """The last step of a stage, or the step of a title, such as "ingest 2013-01"."""
-        return next((step for step in reversed(self.stages) if stage in (step.stage, step.title)), None)
+        """The step of a title, such as "ingest 2013-01" or, of the candidate, "evaluate"; else the last step of a stage."""
+        steps = [*reversed(self.stages)]
+        titled = (step for step in steps if step.title == stage)
+        return next(titled, None) or next((step for step in steps if step.stage == stage), None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as runs/<run>.json has it, without secrets."""

@@ -32,6 +32,21 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
+def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:
+    """Refuse keys of a config that would change nothing, as its other keys stand.
+
+    Args:
+        when: what they need: "with mode: hash".
+
+    Raises:
+        ValueError: one of them has another value than its default.
+    """
+    for key in keys:
+        field = type(config).model_fields[key]
+        if getattr(config, key) != field.get_default(call_default_factory=True):
+            raise ValueError(f"{field.alias or key} only means something {when}: leave it out")
+
+
 class Result(BaseModel):
     """Part of a stage's answer that people read; keys that it does not have are passed over."""
 

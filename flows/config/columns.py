@@ -111,8 +111,14 @@ def resolve(
         schema, notes, *samples = _infer_window(loaded, {span: files(span) for span in spans})
     schema, split_notes = _split_columns(loaded, schema, samples, files(spans[0]))
     needed = _needed(loaded)
+    # a schema leaves out what is ignored, so that a name which is misspelled shows in the files alone
+    named = None
+    if inferred and pipeline.source.format in NAMED:
+        source = open_source(pipeline.source)
+        named = {name for span in spans for name in source.names(files(span)[-1])}
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
+        ignored = ignored and (named is None or name in named)
         if name not in schema and not ignored:
             split = pipeline.split
             setting = f": {split.named_by(name)}" if name in split.columns() else ""

@@ -189,6 +189,16 @@ class Pipeline(Frozen):
         """Expand `carrier: vocabulary` and `delay: [clip, standardize]` to {transform: ...}; a bare name means auto."""
         return spelled_out(value)
 
+    @field_validator("columns")
+    @classmethod
+    def _all_others(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("*", ColumnConfig()) != ColumnConfig():
+            raise ValueError(
+                "'*' stands for every column without a line of its own, and takes no settings: write \"*\": auto, and name "
+                "the columns that have some"
+            )
+        return value
+
     @field_validator("schema_path")
     @classmethod
     def _beside(cls, value: str) -> str:

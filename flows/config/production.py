@@ -9,12 +9,12 @@ Nothing of it is a part of what a stage computes, so changing it repeats no work
 """
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, refuse_idle
 from headway.messages import did_you_mean
 from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
@@ -129,6 +129,12 @@ class ScheduleConfig(Frozen):
         """Take a cron expression alone for that of retrain."""
         return {"retrain": value} if isinstance(value, str) else value
 
+    @model_validator(mode="after")
+    def _zone_of_a_time(self) -> Self:
+        if not any(map(self.of, FLOWS)):
+            refuse_idle(self, ("timezone",), "with the cron expression of a flow")
+        return self
+
     def of(self, flow: str) -> str | None:
         """Return a flow's cron expression; None: it runs only when it is started, as a backfill always does."""
         cron: str | None = getattr(self, flow, None)
@@ -159,6 +165,14 @@ class AlarmsConfig(Frozen):
                     "('prefect block ls' lists them)"
                 )
         return tuple(dict.fromkeys(value))
+
+    @model_validator(mode="after")
+    def _somebody_is_told(self) -> Self:
+        if not self.notify:
+            refuse_idle(self, ("when", "late_minutes"), "with notify, which names whom to tell")
+        elif "late" not in self.when:
+            refuse_idle(self, ("late_minutes",), "with when: late")
+        return self
 
 
 def check_secrets(blocks: dict[str, str]) -> dict[str, str]:
@@ -194,6 +208,12 @@ class ArrivalConfig(Frozen):
     quiet_minutes: float = Field(
         default=10.0, ge=0, description="without done: so long a span's files have not changed"
     )
+
+    @model_validator(mode="after")
+    def _one_sign(self) -> Self:
+        if self.done is not None:
+            refuse_idle(self, ("quiet_minutes",), "without done")
+        return self
 
 
 class PredictionsConfig(Frozen):

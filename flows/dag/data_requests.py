@@ -158,6 +158,7 @@ def transform_request(
         bins=pipeline.model.quantile_bins,
         recurring=pipeline.model.recurring_numbers,
         counted=pipeline.training.counted(pipeline.model.item),
+        item=next(iter(pipeline.model.item), None),
     )
     derived = pipeline.preprocess
     if derived is None or analysed is None:

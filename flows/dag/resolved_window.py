@@ -1,5 +1,6 @@
 """The window of one execution: its spans, their columns, and which part of which span each split has."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from flows.config.pipeline import Pipeline
 from flows.dag.references import check_metrics, possible_tasks
 from flows.dag.run_spec import RunSpec
 from flows.dag.step import Output
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.stages.ingested import Ingested
 from headway.stages.refs import Examples
 from headway.storage.fingerprint import fingerprint
@@ -40,7 +41,11 @@ class Window:
         parts = window_splits(pipeline.split, spans) if run_spec.last != "ingest" else {}
         frozen = None if prepared is None else prepared.schema_text
         columns = resolve(loaded, spans, run_spec.files, schema_text=frozen)
-        pipeline.validation.check(columns.schema.names(), where=str(loaded.file))
+        counted = [column for column in columns.read if column.name in columns.stored]
+        with contextlib.suppress(HeadwayError):  # what is wrong with the label is ingest's to say
+            counted.append(pipeline.label.stored(columns.read))
+        complete = not columns.inferred
+        pipeline.validation.check(columns.schema, counted, where=str(loaded.file), complete=complete)
         serving = loaded.serving_file if prepared is None else None
         if serving is not None and not serving.is_file() and run_spec.last not in ("ingest", "statistics"):
             fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"

@@ -357,6 +357,12 @@ def f1_of(right: Floats, wrong: Floats, missed: Floats) -> Floats:
     return np.where(both == 0, 0.0, 2 * right / np.where(both == 0, 1.0, both))
 
 
+def _f1(means: Floats) -> Floats:
+    """F1 of the positive class; like recall undefined without a positive label, where the best model could only get 0."""
+    right, wrong, missed = np.moveaxis(means, -1, 0)
+    return np.where(right + missed == 0, np.nan, f1_of(right, wrong, missed))
+
+
 def _macro_f1(means: Floats) -> Floats:
     """The mean over the classes that occur, as labels or as predictions."""
     right, wrong, missed = np.split(means, 3, axis=-1)
@@ -384,7 +390,7 @@ AUC, PR_AUC, ECE = Auc(), AveragePrecision(), CalibrationError()
 _OF_TWO: dict[str, Any] = {"higher_is_better": True, "unit": "classes", "within": SHARE}
 PRECISION = MomentMetric("precision", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 1]), **_OF_TWO)
 RECALL = MomentMetric("recall", _outcomes, lambda m: m[..., 0] / (m[..., 0] + m[..., 2]), **_OF_TWO)
-F1 = MomentMetric("f1", _outcomes, lambda m: f1_of(m[..., 0], m[..., 1], m[..., 2]), **_OF_TWO)
+F1 = MomentMetric("f1", _outcomes, _f1, **_OF_TWO)
 F1_MACRO = MomentMetric("f1_macro", _class_outcomes, _macro_f1, higher_is_better=True, within=SHARE)
 SHARES_BIAS = MomentMetric("bias", _shares, of_the_mean=True, within=SHARE, parts=_apart)
 """The share of rows whose class would have to change for the mean probabilities to be the classes' shares."""

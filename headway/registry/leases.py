@@ -72,13 +72,14 @@ def lease(
 def reading(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[Version]:
-    """The version that `name` names (a number, champion, previous, an alias), held until the block ends.
+    """The version that `name` names (a number, champion, previous, an alias), whole by its checksums and held until the block
+    ends.
 
     Args:
         note: hears that the store cannot be written, so that others do not know of this reader.
 
     Raises:
-        StoreError, ConfigError: as `Registry.named`.
+        StoreError, ConfigError: as `Registry.named`; a byte of the version has changed.
     """
     for attempt in range(_MOVED):
         number = registry.number(name)
@@ -92,7 +93,7 @@ def reading(
                 place = f"{error.where}: {error.problem}"
                 note(f"headway clean does not know that version {number} is being read: {place}")
             try:
-                version = registry.version(number)
+                version = registry.verified(number)
             except StoreError:
                 # a pointer may have moved between our look and our lease, and what it left been removed
                 if attempt + 1 == _MOVED or registry.number(name) == number:

@@ -27,7 +27,8 @@ CHAMPION, PREVIOUS = "champion", "previous"
 RESERVED = (CHAMPION, PREVIOUS, "latest")
 NOBODY = 0
 """`against` of a decision that was made when there was no champion."""
-_ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_ALIAS = re.compile(r"(?!v[0-9]+$)[a-z][a-z0-9_-]{0,39}")
+"""v2 would be taken for version 2."""
 
 
 class Event(Frozen):
@@ -143,7 +144,8 @@ def check_alias(name: str) -> None:
             f"{name!r} is a name that Headway gives", where="--alias", fix="choose another: stable, shadow"
         )
     if not _ALIAS.fullmatch(name):
-        fix = "a letter, then letters, digits, - and _, forty at most, all lower case: stable, shadow, eu-west"
+        fix = "a letter, then letters, digits, - and _, forty at most, all lower case: stable, shadow, eu-west; not v2, which "
+        fix += "reads like a version"
         raise ConfigError(f"{name!r} is not a name for an alias", where="--alias", fix=fix)
 
 

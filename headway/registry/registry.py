@@ -92,10 +92,11 @@ class Registry(Versions):
         return next(self._before(self.history()), None)
 
     def _before(self, events: list[Event]) -> Iterator[int]:
-        """The whole champions before the present one that were not rolled back, latest first."""
+        """The champions before the present one that were not rolled back or removed, latest first; one may be damaged."""
         gone, current = self.rolled_back(), events[-1].version if events else None
         earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
-        return (number for number in earlier if number not in gone and self._read(number) is not None)
+        there = self._numbers()
+        return (number for number in earlier if number not in gone and number in there)
 
     def rolled_back(self) -> dict[int, str]:
         """Versions that were rolled back and not promoted again since, with when and why."""
@@ -176,7 +177,7 @@ class Registry(Versions):
         with self.lock():
             events = self.history()
             if events and events[-1].version == number:
-                self.copies.repair(events[-1], self.version)
+                self.copies.repair(events[-1], self.verified)
                 return events[-1]
             judged = f"against version {against}" if against else "when there was no champion"
             fix = (
@@ -243,7 +244,7 @@ class Registry(Versions):
             if events and events[-1].kind != "remove" and events[-1].version == number:
                 return events[-1]
             pointer.expect(events, against, f"{name} was to point at version {number}", fix)
-            self.version(number)
+            self.verified(number)
             return self._move(pointer, events, kind="alias", version=number, reason=reason, run=run)
 
     def remove_alias(self, name: str, *, reason: str = "asked for") -> Event:
@@ -270,7 +271,7 @@ class Registry(Versions):
         it was unserved."""
         with self.lock():
             events = self.history()
-            return bool(events) and self.copies.repair(events[-1], self.version)
+            return bool(events) and self.copies.repair(events[-1], self.verified)
 
     def _allow(self, number: int, force: bool) -> None:
         why = self.rolled_back().get(number)
@@ -279,7 +280,7 @@ class Registry(Versions):
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
         """Carry out the three steps of the module's docstring, in their order."""
-        version = self.version(number)
+        version = self.verified(number)
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
             event = self._move(self._champion, events, version=number, serving=serving, **facts)

@@ -17,11 +17,12 @@ from headway.messages import now
 from headway.registry.pointers import CHAMPION, Pointer, aliases
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, remove, write_synced, writing
-from headway.storage.manifest import Manifest
+from headway.storage.manifest import UNREADABLE, Manifest
 from headway.storage.process_identity import mark
 from headway.storage.store import Store
 
 SAVED_MODEL, FACTS, LINEAGE = "saved_model", "version.json", "lineage.json"
+_RESTORE = "restore it from a backup, or name another version; headway models lists them"
 _LOCK_WAIT_SECONDS = 30.0
 
 
@@ -52,16 +53,27 @@ class Versions:
 
     def versions(self) -> list[Version]:
         """All whole versions, lowest first."""
-        return [version for number in self._numbers() if (version := self._read(number)) is not None]
+        return [found for number in self._numbers() if isinstance(found := self._read(number), Version)]
+
+    def damaged(self) -> dict[int, str]:
+        """The versions that cannot be used, each with what is wrong, as their manifests and the sizes of their files tell."""
+        return {n: found.problem for n in self._numbers() if isinstance(found := self._read(n), StoreError)}
 
     def _numbers(self) -> list[int]:
         return numbers(self.store, self.folder)
 
-    def _read(self, number: int) -> Version | None:
+    def _read(self, number: int) -> Version | StoreError:
+        """A version, or why it cannot be used."""
         path = self.folder / str(number)
-        manifest = self.store.manifest(path)
-        if manifest is None or self.store.sizes_problem(path, manifest):
-            return None
+        try:
+            manifest = self.store.manifest(path)
+        except StoreError as error:
+            return error
+        if manifest is None:
+            return self._refused(f"version {number} is damaged: its {manifests.NAME} is gone or damaged", _RESTORE)
+        problem = self.store.sizes_problem(path, manifest)
+        if problem is not None:
+            return self._damaged(number, problem)
         return Version(number=number, path=path, created=manifest.created, facts=manifest.result)
 
     def version(self, number: int) -> Version:
@@ -70,11 +82,31 @@ class Versions:
         Raises:
             StoreError: it does not exist or is damaged.
         """
-        version = self._read(number)
-        if version is None:
+        if number not in self._numbers():
             numbers = ", ".join(str(v.number) for v in self.versions()) or "none"
-            raise self._refused(f"version {number} does not exist or is damaged", f"there is: {numbers}")
+            raise self._refused(f"version {number} does not exist", f"there is: {numbers}")
+        found = self._read(number)
+        if isinstance(found, StoreError):
+            raise found
+        return found
+
+    def verified(self, number: int) -> Version:
+        """One version, whose every byte was read and is what its publisher wrote.
+
+        Raises:
+            StoreError: it does not exist or is damaged.
+        """
+        version = self.version(number)
+        manifest = self.store.manifest(version.path)
+        if manifest is not None:
+            for name, problem in self.store.checksum_problems(version.path, manifest):
+                raise self._damaged(number, f"{name} {problem}")
         return version
+
+    def _damaged(self, number: int, problem: str) -> StoreError:
+        if UNREADABLE in problem:
+            return self._refused(f"version {number}: {problem}", "let this user read it")
+        return self._refused(f"version {number} is damaged: {problem}", _RESTORE)
 
     def _refused(self, problem: str, fix: str | None = None) -> StoreError:
         return StoreError(problem, where=str(self.folder), fix=fix)

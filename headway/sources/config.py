@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, refuse_idle
 from headway.schema.columns import suggest
 from headway.sources.text_stream import is_wide
 from headway.tabular.expressions import ExpressionText
@@ -185,6 +185,12 @@ class ImagesConfig(Frozen):
     file_column: str = Field(default="file", min_length=1, description="the table's column of file names")
     label_column: str = Field(default="label", min_length=1, description="the table's column of labels")
 
+    @model_validator(mode="after")
+    def _columns_of_a_table(self) -> ImagesConfig:
+        if self.table is None:
+            refuse_idle(self, ("file_column", "label_column"), "with a table")
+        return self
+
 
 class SourceConfig(Frozen):
     """The config of the raw files: where they are and their format."""
@@ -254,6 +260,11 @@ class SourceConfig(Frozen):
 
     @model_validator(mode="after")
     def _one_table(self) -> SourceConfig:
+        for options in ("csv", "images"):
+            if self.format != options:
+                refuse_idle(self, (options,), f"with format: {options}")
+        if DATE_PARTS[0] not in self.path and SPAN not in self.path:
+            refuse_idle(self, ("gaps",), "with {span} or {year} in path")
         if self.has_splits and self.images.table is not None:
             raise ValueError(
                 "images.table is one for all images, and {split} in path tells files apart: leave out one of them"

@@ -73,7 +73,10 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
     named = re.match(r"(?:\{\{.*?\}\} ?)?(/[^;\n]*?); ", str(error))
     where = name or (named[1] if named else str(root or Path.cwd()))
     reason = os.strerror(number).lower()
-    return StoreError(f"cannot be written: {reason}" if root else reason, where=where, fix=FIXES[number])
+    fix = FIXES[number]
+    if root is None and number in _RIGHTS[:2]:  # it may have been read
+        fix = f"let this user read it, and where it is written {fix}"
+    return StoreError(f"cannot be written: {reason}" if root else reason, where=where, fix=fix)
 
 
 def _written(error: OSError) -> str | None:

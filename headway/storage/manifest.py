@@ -29,6 +29,8 @@ NAME = "manifest.json"
 FORMAT = 1
 """Of the files of a store: manifests, run records, lineages, statistics, key indexes, checkpoints. Another one is refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
+UNREADABLE = "cannot be read"
+"""What the problem of a file says that is there and may be whole."""
 _BLOCK = 4 << 20
 
 
@@ -204,7 +206,7 @@ def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
     except (FileNotFoundError, NotADirectoryError):
         return "is gone"
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        return f"{UNREADABLE}: {error.strerror}"
 
 
 def size(path: Path) -> int | str:

@@ -115,14 +115,20 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise StoreError(f"cannot be read: {error.strerror}", where=self.name(key)) from None
+            raise self._unreadable(key, error) from None
+
+    def _unreadable(self, key: str, error: OSError) -> StoreError:
+        fix = "let this user read it" if isinstance(error, PermissionError) else "check the disk"
+        return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
 
     def seen(self, key: str) -> Found | None:
         """An object, from a look that may be seconds old until `refresh`; None when there is none."""
         try:
             about = (self.root / key).stat()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise self._unreadable(key, error) from None
         return Found(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:

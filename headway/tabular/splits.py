@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, refuse_idle
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.calendar_days import DAY, PER_DAY
@@ -105,6 +105,10 @@ class SplitConfig(Frozen):
             raise ValueError("test_from needs eval_from, a lesser value")
         if self.key and self.mode == "time":
             raise ValueError("a key is for mode: hash, column or path, and mode is time")
+        if self.mode != "hash":
+            refuse_idle(self, ("eval", "test"), "with mode: hash")
+        if self.mode != "time":
+            refuse_idle(self, ("eval_spans", "test_spans"), "with mode: time")
         for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{what} names {', '.join(twice)} twice")

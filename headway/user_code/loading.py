@@ -164,3 +164,9 @@ def line_of(error: BaseException, file: Path) -> str:
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()
     ]
     return f"{file.name}, line {lines[-1]}" if lines else file.name
+
+
+def line_of_definition(function: Callable[..., Any], file: Path) -> str:
+    """The line of the user's file where a function begins: "file.py, line 12"."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return file.name if code is None else f"{file.name}, line {code.co_firstlineno}"

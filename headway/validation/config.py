@@ -14,10 +14,12 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from headway.config import Frozen
-from headway.schema.columns import LABEL, no_column, suggest
+from headway.errors import ConfigError
+from headway.schema.columns import LABEL, Column, Schema, no_column, suggest, type_text
 from headway.validation.anomaly import KINDS, Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
+_OF_NUMBERS = "numbers is bounded by jensen_shannon and quantile"
 
 
 class DriftConfig(Frozen):
@@ -123,11 +125,29 @@ class ValidateConfig(Frozen):
 
     _check_kinds = field_validator("severity")(_kinds)
 
-    def check(self, names: Sequence[str], *, where: str) -> None:
-        """Raise ConfigError when the config names a column that does not exist."""
-        for name in self.columns:
-            if name != LABEL and name not in names:
-                raise no_column(name, names, where=f"{where}: validation.columns")
+    def check(self, schema: Schema, stored: Sequence[Column], *, where: str, complete: bool) -> None:
+        """Check that the limits of single columns bound something.
+
+        Args:
+            stored: the columns whose values are counted, the label among them where its type is known.
+            complete: whether the schema has the domains and the presence of its columns, which the first window shows.
+
+        Raises:
+            ConfigError: a column does not exist, or a limit does not go with its values.
+        """
+        counted = {column.name: column for column in stored}
+        for name, own in self.columns.items():
+            if name != LABEL and name not in schema:
+                raise no_column(name, schema.names(), where=f"{where}: validation.columns")
+            given = own.model_dump(include={"max_unseen", "max_missing"}) | own.drift.model_dump()
+            for limit, value in given.items():
+                if value is None or (name == LABEL and name not in counted):
+                    continue
+                why = _bounds_nothing(limit, counted.get(name), schema, complete=complete)
+                if why is not None:
+                    key = limit if limit.startswith("max_") else f"drift.{limit}"
+                    problem, place = f"it bounds nothing: {why}", f"{where}: validation.columns.{name}.{key}"
+                    raise ConfigError(problem, where=place, fix="leave it out")
 
     def unseen(self, column: str) -> float:
         own = self.columns.get(column)
@@ -147,3 +167,25 @@ class ValidateConfig(Frozen):
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})
+
+
+def _bounds_nothing(limit: str, column: Column | None, schema: Schema, *, complete: bool) -> str | None:
+    """The reason why a limit of a column is never reached; None: it can be."""
+    if column is None:
+        return "the column is not stored, and nothing is counted of it"
+    what = f"column {column.name!r} holds {type_text(column)}"
+    if limit in ("max_unseen", "max_missing"):
+        if column.name == LABEL:
+            return "it is for the columns beside the label"
+        if limit == "max_missing":
+            required = not complete or column.name in schema.required
+            return None if required else "the schema file does not say that the column is always there (presence)"
+        if column.type != "bytes":
+            return f"{what}, and only texts are compared with a string_domain"
+        known = not complete or column.name in schema.domains
+        return None if known else "the schema file has no string_domain of the column"
+    if column.shape:
+        return f"{what}, and drift is measured of columns with one value per row"
+    if limit != "missing" and (limit == "l_infinity") != (column.type == "bytes"):
+        return f"{what}; drift of {'texts is bounded by l_infinity' if column.type == 'bytes' else _OF_NUMBERS}"
+    return None

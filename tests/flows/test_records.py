@@ -50,6 +50,18 @@ def test_a_run_is_found_by_its_beginning_and_the_default_is_the_last_training(st
         find(store, "x", pipeline="p")
 
 
+def test_a_stage_is_the_candidates_whatever_else_went_through_it():
+    titles = ["evaluate", "evaluate champion 3", "evaluate test", "measure", "measure test"]
+    stages = [
+        TRAINED | {"stage": title.split()[0], "title": title, "fingerprint": f"{i:032x}"}
+        for i, title in enumerate(titles)
+    ]
+    stages += [TRAINED | {"stage": "ingest", "title": f"ingest {span}"} for span in ("a", "b")]
+    run = read_record(_run("r", stages=stages))
+    assert [run.step(name).title for name in ("evaluate", "measure", "ingest")] == ["evaluate", "measure", "ingest b"]
+    assert run.step("evaluate champion 3").fingerprint.endswith("1") and run.step("gate") is None
+
+
 def test_show_takes_a_run_or_a_pipeline_and_a_run(store, tmp_path, capsys, monkeypatch):
     (tmp_path / "pipeline.yaml").write_text("name: p\nsource: {format: csv, path: d.csv}\nlabel: y\n")
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.config import Frozen
+from headway.config import Frozen, refuse_idle
 from headway.errors import ConfigError
 
 
@@ -32,6 +32,8 @@ class AugmentConfig(Frozen):
     def _something(self) -> Self:
         if self == AugmentConfig.model_construct(padding=self.padding):
             raise ValueError("augment has no setting; leave it out, or give one: flip: horizontal, mixup: 0.2")
+        if not self.crop:
+            refuse_idle(self, ("padding",), "with a crop")
         return self
 
     def check(self, shortest: int | None) -> None:

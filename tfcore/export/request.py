@@ -15,7 +15,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
-VERSION = 7
+VERSION = 8
 """Raised by whoever changes what an export writes for the same request."""
 
 

@@ -12,8 +12,8 @@ The signatures, frozen by a golden test:
   `c` holds there, and NaN is NaN. It may also be one value for all rows and defaults to [true]: the SavedModel carries that
   default, which TensorFlow Serving applies; a Python caller passes it. A list has a companion `c__length` (int64), how
   many of a row's values count: one number for all rows is allowed, and the default [-1] means all of them.
-- `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name; absent means null. An empty list
-  that is not null says so by a feature `c/present` of 1, since TensorFlow reads an empty list and an absent one alike.
+- `serve_examples`: serialized tf.Examples, [rows], a column's values under its own name. A feature that is absent is null, a
+  list that is there and empty is an empty list.
 - `classify`: what is decided rather than what is likely, with an argument of the request's own. Binary: `threshold`
   (float32, one number, default 0.5) and whether each row's probability reaches it. Multiclass: `top_k` (int32, one number,
   default 1; no more than there are classes) and that many classes a row, the likeliest first. A regression has none. Its

@@ -10,8 +10,10 @@ Outputs are those of the model, float32 [rows, head.outputs].
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError
 from headway.tasks.base import Output, Task
+from headway.user_code.loading import line_of
 
 Batch = Mapping[str, Any]
 Tensors = dict[str, tf.Tensor]
@@ -100,6 +103,29 @@ def class_shares(label: Any) -> NDArray[np.float64] | None:
     """The share of each class in the train split, at least 1e-4; None where the classes were not counted."""
     counts = getattr(label, "counts", None)
     return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
+
+
+@contextlib.contextmanager
+def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
+    """Raise what a function of the user's raises while it is traced as a ConfigError with its line and the fix.
+
+    Args:
+        what: "the loss my_losses:focal".
+        batch: what it was given.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        fix = "correct the line; training: {eager: true} runs it op by op, for print and breakpoint()"
+        if isinstance(error, KeyError):
+            fix = f"a batch has: {', '.join(batch)}"
+        elif "numpy" in str(error):
+            fix = "it is traced once, when tensors have no values yet: use TensorFlow's functions, such as tf.print; training: "
+            fix += "{eager: true} runs it op by op"
+        problem = f"{what} failed: {type(error).__name__}: {error}"
+        raise ConfigError(problem, where=line_of(error, file), fix=fix) from error
 
 
 def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:

@@ -11,8 +11,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from headway.errors import ConfigError
-from headway.user_code.loading import line_of, load_function
-from tfcore.heads.base import Batch, Head, checked_losses
+from headway.user_code.loading import load_function
+from tfcore.heads.base import Batch, Head, checked_losses, users_code
 
 Loss = Callable[[Batch, tf.Tensor], tf.Tensor]
 FOCUS = 2.0
@@ -52,11 +52,8 @@ def _users(name: str, file: Path) -> Loss:
     function = load_function(file, name.partition(":")[2])
 
     def loss(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
-        try:
+        with users_code(f"the loss {name}", file, batch):
             losses = function(batch, outputs)
-        except Exception as error:
-            problem = f"the loss {name} failed: {type(error).__name__}: {error}"
-            raise ConfigError(problem, where=line_of(error, file)) from error
         return checked_losses(losses, outputs, f"the loss {name}")
 
     return loss

@@ -1,14 +1,15 @@
 """The head of a task of the user's own; its protocol stands in `headway.tasks.user_task`."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.tasks.user_task import UserTask
-from headway.user_code.loading import line_of
-from tfcore.heads.base import Batch, Head, checked_losses
+from headway.user_code.loading import line_of_definition
+from tfcore.heads.base import Batch, Head, checked_losses, users_code
 
 
 class UserHead(Head):
@@ -19,7 +20,8 @@ class UserHead(Head):
         self._task, self._definition = task, task.definition
         self.outputs = task.count or (len(self.classes) if task.has_classes and len(self.classes) > 2 else 1)
         self.meaning = f"the outputs of the task {task.name}"
-        self.train_step = getattr(task.definition, "train_step", None)
+        if callable(own := getattr(task.definition, "train_step", None)):
+            self.train_step = functools.partial(self._stepped, own)
 
     def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
         losses = self._called("loss", self._definition.loss, batch, outputs)
@@ -34,7 +36,7 @@ class UserHead(Head):
         if not tf.TensorShape(shape).is_compatible_with(values.shape):
             raise ConfigError(
                 f"the predictions of {self._task.name} have the shape {values.shape}",
-                where=str(self._task.file),
+                where=line_of_definition(own, self._task.file) if callable(own) else str(self._task.file),
                 fix=f"one number per row, [rows], or set width = {values.shape[-1] if values.shape.rank == 2 else 2}",
             )
         return values
@@ -42,11 +44,29 @@ class UserHead(Head):
     def exact(self, outputs: Any) -> None:
         """Return None: the user's predictions are computed in TensorFlow alone."""
 
+    def _stepped(self, own: Callable[..., Any], model: Any, batch: Batch) -> tuple[tf.Tensor, Sequence[Any]]:
+        """The loss and the gradients that the user's train_step gives."""
+        answer, trained = self._called("train_step", own, model, batch), model.trainable_variables
+        where, fix = (
+            line_of_definition(own, self._task.file),
+            "return loss, tape.gradient(loss, model.trainable_variables)",
+        )
+        problem = f"train_step of the task {self._task.name} returned "
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            what = f"{len(answer)} values" if isinstance(answer, tuple | list) else f"one {type(answer).__name__}"
+            raise ConfigError(f"{problem}{what} instead of a loss and the gradients", where=where, fix=fix)
+        loss, gradients = answer
+        if not isinstance(gradients, tuple | list) or len(gradients) != len(trained):
+            found = len(gradients) if isinstance(gradients, tuple | list) else f"one {type(gradients).__name__}"
+            problem += f"{found} instead of a gradient for each of the {len(trained)} trainable variables"
+            raise ConfigError(problem, where=where, fix=fix)
+        loss = tf.cast(loss, tf.float32)
+        if loss.shape.rank != 0:
+            problem = f"the loss of train_step has the shape {loss.shape}, and is to be one number"
+            raise ConfigError(problem, where=where, fix="take its mean")
+        return loss, gradients
+
     def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
+        batch = next((argument for argument in arguments if isinstance(argument, Mapping)), {})
+        with users_code(f"{what} of the task {self._task.name}", self._task.file, batch):
             return function(*arguments)
-        except ConfigError:
-            raise
-        except Exception as error:
-            problem = f"{what} of the task {self._task.name} failed: {type(error).__name__}: {error}"
-            raise ConfigError(problem, where=line_of(error, self._task.file)) from error

@@ -4,8 +4,8 @@
 
 A chunk of columns is a flat dict: `c` the values ([rows], [rows, n] for a vector, all lists one behind the other for a list),
 `c/present` bool [rows] where the column is nullable, `c/lengths` int64 [rows] of a list. A null is 0 or "" (or zeros, or no
-values). An absent feature or an empty one is null; a nullable list says so itself by a feature `c/present`, since stock
-parsers take an empty list for an absent one: lists that others wrote are not nullable.
+values). An absent feature is null, and so is an empty one where a row has one value or a vector. A list that is there and
+empty is an empty list: stock parsers read it like an absent one, so the names of a record's features are decoded beside.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,27 +27,43 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
             UnicodeDecodeError, where the message quotes bytes that are not text.
     """
     spec: dict[str, Any] = {}
-    names = {column.name for column in columns}
-    for name, entry in classic_spec(columns).items():
+    kinds = classic_spec(columns)
+    for name in [column.name for column in columns]:
+        entry = kinds[name]
         dtype = tf.as_dtype(entry["dtype"])
-        if entry["kind"] == "scalar" and name in names:
+        if entry["kind"] == "scalar":
             spec[name] = tf.io.FixedLenFeature(entry.get("shape", []), dtype)
         else:
             spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
     chunk = _optional_scalars({c.name: parsed[c.name] for c in columns if c.nullable and not c.shape})
+    named = _named(records) if any(column.is_list and column.nullable for column in columns) else None
     for column in columns:
         name, value = column.name, parsed[column.name]
         if column.is_list:
             chunk[name], chunk[f"{name}/lengths"] = value.flat_values, value.row_lengths()
             if column.nullable:
-                marks = parsed[f"{name}/present"]
-                chunk[f"{name}/present"] = (value.row_lengths() > 0) | (tf.reduce_sum(marks, 1) > 0)
+                chunk[f"{name}/present"] = tf.reduce_any(tf.equal(named, name), 1)
         elif not column.nullable:
             chunk[name] = value
         elif column.shape:
             chunk[name], chunk[f"{name}/present"] = _optional(value, column)
     return chunk
+
+
+def _named(records: tf.Tensor) -> tf.Tensor:
+    """The names of the features that each record has, with values or an empty list, and "" between them: string [rows, n]."""
+
+    def inner(data: tf.Tensor, kind: str, *fields: str) -> list[tf.Tensor]:
+        found = tf.io.decode_proto(data, f"tensorflow.{kind}", fields, [tf.string] * len(fields))
+        return list(found.values)
+
+    [features] = inner(records, "Example", "features")
+    [entries] = inner(tf.strings.reduce_join(features, axis=1), "Features", "feature")
+    names, values = (
+        tf.strings.reduce_join(part, axis=2) for part in inner(entries, "Features.FeatureEntry", "key", "value")
+    )
+    return tf.where(tf.equal(values, ""), "", names)  # a feature of no kind has no list
 
 
 def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:

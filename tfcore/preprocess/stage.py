@@ -6,6 +6,7 @@ One pass over the train split, whole row groups at a time. `out/train` holds the
 the raw columns, so that transforms are fitted on both alike.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
 from tfcore.data.pipeline import safe
 from tfcore.data.reader import Reader
-from tfcore.graph.python_errors import python_functions
+from tfcore.graph.python_errors import all_nodes, python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
@@ -35,6 +36,8 @@ __all__ = ["VERSION", "analyse"]
 
 TRAIN = "train"
 _HIDDEN = ("label", "weight")
+_RANDOM = re.compile(r"Random|Multinomial|TruncatedNormal|ParameterizedTruncatedNormal|Rng|Stateful(?!PartitionedCall)")
+"""Ops that draw random numbers; those that begin with Stateless compute them from a seed."""
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -78,6 +81,7 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
         ours = _python()
         columns, facts["columns"], facts["reads"] = derive(function, raw, stored)
         facts["python"] = [name for name in _python() if name not in ours]
+        facts["random"] = _random_ops()
         return {f"{name}/{part}": tensor for name, raw in columns.items() for part, tensor in _parts(raw)}
 
     batches = reader.in_order().map(derived, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
@@ -85,6 +89,14 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
         monitor.warn(
             f"{request.function} calls Python functions, which no exported model can: "
             f"{', '.join(facts['python'])}. Export will refuse it."
+        )
+    if facts["random"]:
+        raise ConfigError(
+            f"draws random numbers ({', '.join(facts['random'])}), so that a row would have other values in each pass and in "
+            "serving",
+            where=request.function,
+            fix="compute a row's values from its own columns alone; what looks random and stays the same is a hash of a column "
+            "(tf.strings.to_hash_bucket_fast), and training.augment varies train rows",
         )
     statistics = SplitStatistics.create(facts["columns"])
     for batch in _iterate(batches, shards, request.function):
@@ -102,6 +114,12 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
 def _python() -> list[str]:
     """The Python functions that the current graph calls so far."""
     return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
+
+
+def _random_ops() -> list[str]:
+    """The ops of the current graph that draw other numbers each time."""
+    nodes = all_nodes(tf.compat.v1.get_default_graph().as_graph_def())
+    return sorted({node.op for node in nodes if _RANDOM.match(node.op)})
 
 
 def _iterate(batches: tf.data.Dataset, shards: Any, function: str) -> Any:

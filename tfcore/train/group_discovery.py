@@ -66,7 +66,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
         DataError: the rows of a group do not lie together, or a shard is damaged.
     """
     runs: list[NDArray[Any]] = []
-    parts, scattered, where, at = _Parts(), 0, -1, 0
+    parts, scattered, where, at = _Parts(), list[NDArray[np.int64]](), -1, 0
     for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
         starts = run_starts(ids) | (ids == NO_GROUP)
         cuts = np.cumsum(records)
@@ -77,16 +77,17 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
         there = ids[begins]
         # parts that lie together were cut by the edge of a record
         whole = np.flatnonzero(run_starts(there) & (there != NO_GROUP))
-        _, first, counts = np.unique(there[whole], return_index=True, return_counts=True)
+        groups, first, counts = np.unique(there[whole], return_index=True, return_counts=True)
         if (twice := counts > 1).any():
-            scattered += int(twice.sum())
+            scattered.append(groups[twice])
             where = at + int(begins[whole[first[twice].min()]]) if where < 0 else where
         parts.add(there[there != NO_GROUP])
         at += len(ids)
     parts.count()
     if scattered:
+        many = len(np.unique(np.concatenate(scattered)))  # one may be scattered in several shards
         raise DataError(
-            f"the rows of {counted(scattered, 'group')} of {parts.groups:,} in {column!r} do not lie together, as those "
+            f"the rows of {counted(many, 'group')} of {parts.groups:,} in {column!r} do not lie together, as those "
             f"of {_value(shards, column, where)}",
             where=_WHERE,
             fix=f"sort the input by {column}, so that the rows of a group follow each other",

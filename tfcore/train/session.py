@@ -151,6 +151,8 @@ class TrainingSession:
         with self.placement.scope():
             self.learner = self._learner()
             self.warm_start = self._warm_start()
+        if isinstance(self.learner.train_step.head.task, UserTask) and not self.placement.several:
+            self._try_answers()
         self._workers: DistributedLearner | None = None
         if self.placement.several:
             assert isinstance(self.learner, DistributedLearner)
@@ -244,6 +246,11 @@ class TrainingSession:
             jit=self.jit,
             log=self.monitor.warn,
         )
+
+    def _try_answers(self) -> None:
+        """Trace the losses and predictions of a task of the user's own: a mistake in them shows before the training."""
+        specs = {n: tf.TensorSpec(spec.shape[1:], spec.dtype) for n, spec in self.data.specs(self.stack).items()}
+        tf.function(self.learner.train_step.answers, autograph=False).get_concrete_function(specs)
 
     def _warm_start(self) -> dict[str, Any] | None:
         """Begin with an earlier model's weights, if the request says so; what became of them."""
@@ -436,6 +443,12 @@ class TrainingSession:
                 f"loss or gradients were not finite {LIMIT} steps in a row, up to step {step:,}, whose loss is "
                 f"{outcome.losses[-1]:g}",
                 where="training",
-                fix="look for infinite or huge values in the data, lower learning_rate, or set training.clip_norm; "
-                "training: {eager: true} names the first op that is not finite",
+                fix=f"{self._own_loss()}look for infinite or huge values in the data, lower learning_rate, or set "
+                "training.clip_norm; training: {eager: true} names the first op that is not finite",
             )
+
+    def _own_loss(self) -> str:
+        """What is to be looked at first where the user computes the loss; empty where Headway does."""
+        task, name = self.learner.train_step.head.task, self.request.training.loss or ""
+        own = name if ":" in name else task.name if isinstance(task, UserTask) else None
+        return f"check {own}, which computes the loss: a logarithm or a root of 0, a division by 0; or " if own else ""

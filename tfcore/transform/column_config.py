@@ -30,11 +30,15 @@ class ColumnConfig(ColumnTransform, columns.ColumnConfig):
 
     @model_validator(mode="after")
     def _transforms_features(self) -> Self:
-        if self.transform != "auto" and (self.role in ("ignore", "passthrough") or self.feature is False):
+        settings = [
+            name for name, field in ColumnTransform.model_fields.items() if getattr(self, name) != field.default
+        ]
+        learned = self.role == "feature" or self.feature or (self.role in _WITH_FEATURE and self.transform != "auto")
+        if settings and (not learned or self.feature is False):
             role = (
                 f"a column with the role {self.role} is" if self.feature is None else "with feature: false a column is"
             )
-            raise ValueError(f"{role} not a feature, and its transform would do nothing: leave out one of them")
+            raise ValueError(f"{role} not a feature, and its {settings[0]} would do nothing: leave out one of them")
         return self
 
 

@@ -96,7 +96,8 @@ class Bucketize(Frozen):
         default=None,
         ge=2,
         le=10_000,
-        description="how many buckets, each with about as many train rows; none, without boundaries: 10",
+        description="how many buckets, each with about as many train rows, or one for each value where there are fewer; none, "
+        "without boundaries: 10",
     )
     boundaries: tuple[float, ...] | None = Field(
         default=None, description="the values at which a new bucket begins, rising, in place of buckets"
@@ -122,7 +123,11 @@ class Vocabulary(Frozen):
     top_k: int | None = Field(
         default=None, ge=1, description="how many of the most frequent values are kept; none: every one with min_count"
     )
-    min_count: int = Field(default=2, ge=1, description="train rows that a value needs to be kept")
+    min_count: int | None = Field(
+        default=None,
+        ge=1,
+        description="train rows that a value needs to be kept; none: 2, and 1 of the first column of model.item",
+    )
     oov_buckets: int = Field(default=1, ge=1, description="categories that all other values share, by hash")
 
 
@@ -347,11 +352,41 @@ _WORDS = ("vocabulary", "hash")
 
 
 def check_chains(columns: Sequence[Column], transforms: Mapping[str, ColumnTransform], *, where: str) -> None:
-    """Raise ConfigError for the first feature whose operations do not go with its type."""
+    """Raise ConfigError for the first feature whose operations or settings do not go with its type."""
     for column in columns:
         config = transforms.get(column.name)
-        if column.is_feature and config is not None and config.transform != "auto":
-            check_chain(column, config.transform, where=f"{where}: columns.{column.name}")
+        if column.is_feature and config is not None:
+            if config.transform != "auto":
+                check_chain(column, config.transform, where=f"{where}: columns.{column.name}")
+            check_settings(column, config, where=f"{where}: columns.{column.name}")
+
+
+def check_settings(column: Column, config: ColumnTransform, *, where: str) -> None:
+    """Raise ConfigError for a setting that would change nothing of a column of this type.
+
+    Whether integers without an operation of their own become numbers or categories is only known once they are counted.
+    """
+    last = None if config.transform == "auto" else config.transform[-1]
+    categories = column.type == "bytes" or (last is not None and last.op in CATEGORICAL)
+    numbers = not categories and (column.type == "float32" or last is not None)
+    needs = {
+        "impute": "numbers or an image; categories have an id of their own for null"
+        if categories and not isinstance(last, Image)
+        else None,
+        "pool": "a list of numbers" if not column.is_list or categories else None,
+        "max_length": "a list of categories" if not column.shape or numbers else None,
+        "frequent": "one number per row" if column.shape or categories else None,
+    }
+    for name, needed in needs.items():
+        if needed is not None and getattr(config, name) != ColumnTransform.model_fields[name].default:
+            holds = f"{'lists of ' * bool(column.shape)}{_HOLDS[column.type]}"
+            becomes = (
+                f", and {last.op} makes categories"
+                if last is not None and column.type != "bytes" and categories
+                else ""
+            )
+            problem = f"{name} needs {needed}, and column {column.name!r} holds {holds}{becomes}"
+            raise ConfigError(problem, where=f"{where}.{name}", fix="leave it out")
 
 
 def check_chain(column: Column, chain: Sequence[Op], *, where: str) -> None:

@@ -51,13 +51,16 @@ from tfcore.transform.config import (
     Standardize,
     Vocabulary,
     check_chain,
+    check_settings,
 )
 from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric, recurring_numbers, size_of, value_category
 
-VERSION = 3
+VERSION = 4
 FILE = "transform.json"
 AUTO_TOP_K = 10_000
 """auto: values in the vocabulary of a text, and buckets of integers that are too many to count."""
+LEAST_COUNT = 2
+"""Train rows that a value of a vocabulary needs, unless min_count says otherwise."""
 AUTO_MOST_WIDTH = 64
 """Lists of categories are cut to this many values, unless max_length says otherwise."""
 LEAST_BIN = 0.001
@@ -205,6 +208,8 @@ class TransformRequest(Stage[Transformed]):
     """Numbers whose values recur are categories too."""
     counted: Annotated[str | None, Key()] = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
+    item: Annotated[str | None, Key()] = None
+    """The column that names the items of a model of two towers: each item of the train rows has an id."""
     derived_statistics: Annotated[Ref[Any] | None, Key("inputs", "analysed")] = None
     derived_transforms: Annotated[dict[str, ColumnTransform] | None, Key("derived")] = None
     derived: DerivedParameters | None = None
@@ -233,6 +238,7 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         bins=request.bins,
         recurring=request.recurring,
         counted=request.counted,
+        item=request.item,
         weighted=read_label(request.weighted),
     )
     parameters = parameters.model_copy(update={"derived": request.derived})
@@ -252,6 +258,7 @@ def fit_parameters(
     bins: int = 0,
     recurring: bool = False,
     counted: str | None = None,
+    item: str | None = None,
     weighted: WeightedLabel | None = None,
 ) -> tuple[TransformParameters, list[Note]]:
     """Parameters, and notes about what was left out or stands out.
@@ -260,6 +267,7 @@ def fit_parameters(
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
         recurring: numbers whose values recur are categories too, as with `frequent`, and integers of few values are numbers too.
         counted: the column whose vocabulary is to have the rows of each value.
+        item: the column whose vocabulary is to have every value, unless its config says otherwise.
         weighted: the labels of the rows that count, where rows have weights.
 
     Raises:
@@ -275,6 +283,9 @@ def fit_parameters(
         if not column.is_feature:
             continue
         config, stats = transforms.get(column.name, ColumnTransform()), statistics.columns[column.name]
+        check_settings(column, config, where=f"columns.{column.name}")
+        if column.name == item:
+            config = _with_every_value(column, config, stats)
         if (dates := _date_parts(column, config, stats)) is not None:
             fitted_parts = [_fit_part(column, part, config, stats, bins) for part in dates]
             parts += [part for part, _ in fitted_parts]
@@ -460,6 +471,17 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
     )
 
 
+def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> ColumnTransform:
+    """The config whose vocabulary, if that is what the column gets, leaves out no value that it does not name a limit for."""
+    chain = (_automatic(column, stats, False),) if config.transform == "auto" else config.transform
+    last = chain[-1]
+    if not isinstance(last, Vocabulary) or last.min_count is not None:
+        return config
+    top_k = None if config.transform == "auto" else last.top_k
+    whole = last.model_copy(update={"min_count": 1, "top_k": top_k})
+    return config.model_copy(update={"transform": (whole,)})
+
+
 def _automatic(column: Column, stats: ColumnStatistics, recurs: bool) -> Op:
     if column.type == "bytes":
         return Vocabulary(top_k=AUTO_TOP_K)
@@ -543,6 +565,24 @@ class TrainSample:
         mean = float(np.average(self.values, weights=self.weights))
         return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
 
+    def begins(self, parts: int) -> list[float]:
+        """The values at which a new part begins, of `parts` with about as many rows each.
+
+        No part is empty: a value is never cut, so a frequent one has a part of its own and the others share the rest, and
+        each value has one where there are at most `parts`.
+        """
+        values, places = np.unique(self.values, return_inverse=True)
+        ends = np.cumsum(np.bincount(places, weights=self.weights))
+        begins, at, before = list[float](), 0, 0.0
+        for left in range(min(parts, len(values)), 1, -1):
+            wanted = before + (ends[-1] - before) / left
+            place = int(np.searchsorted(ends, wanted))
+            nearer = place + (not place or ends[place] - wanted <= wanted - ends[place - 1])
+            at = min(max(nearer, at + 1), len(values) - left + 1)  # a value at least is left for each later part
+            before = ends[at - 1]
+            begins.append(float(values[at]))
+        return begins
+
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
         order = np.argsort(self.values, kind="stable")
         ends = np.cumsum(self.weights[order])
@@ -582,9 +622,7 @@ def _fit_op(
     if isinstance(op, Bucketize):
         if op.boundaries is not None:
             return FittedOp(op="bucketize", boundaries=op.boundaries)
-        count = op.buckets or 10
-        edges = [] if empty else sample.quantile([i / count for i in range(1, count)]).tolist()
-        return FittedOp(op="bucketize", boundaries=tuple(sorted(set(edges))))
+        return FittedOp(op="bucketize", boundaries=() if empty else tuple(sample.begins(op.buckets or 10)))
     return FittedOp(op=op.op)
 
 
@@ -601,7 +639,7 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
             where=where,
             fix="use hash or standardize, or read it as text: type: string",
         )
-    counts = stats.top(op.top_k, op.min_count)
+    counts = stats.top(op.top_k, op.min_count or LEAST_COUNT)
     if column.type == "int64":
         return FittedOp(op="vocabulary", integers=tuple(value for value, _ in counts), oov_buckets=op.oov_buckets)
     words = []

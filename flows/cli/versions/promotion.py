@@ -52,6 +52,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
     for name in names(store):
         registry = Registry(store, name)
         history, aliases, versions = registry.history(), registry.aliases(), registry.versions()
+        damaged = registry.damaged()
         champion, previous = history[-1].version if history else None, registry.previous()
         judged = judging(runs, name, champion)
         found = list(judged.champion.alarms) if judged and judged.champion else []
@@ -62,16 +63,22 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
             "aliases": aliases,
             "serving": store.shown(registry.serving / str(history[-1].serving)) if history else None,
             "versions": [version.model_dump(mode="json") for version in versions],
+            "damaged": damaged,
             "history": [event.model_dump(mode="json") for event in history],
             "alias_history": {a: [e.model_dump(mode="json") for e in registry.alias_history(a)] for a in aliases},
         }
         lines.append(name)
         gone, places = registry.rolled_back(), {"champion": champion, "previous": previous, **aliases}
-        for version in reversed(versions):
-            marks = [place for place, number in places.items() if number == version.number]
-            marks += ["rolled back"] if version.number in gone else []
-            lines += _version_lines(store, version, ", ".join(marks))
-            if version.number == champion and judged:
+        whole = {version.number: version for version in versions}
+        for number in sorted([*whole, *damaged], reverse=True):
+            marks = ", ".join(
+                [place for place, at in places.items() if at == number] + ["rolled back"] * (number in gone)
+            )
+            if number in damaged:
+                lines += [f"  {number:>4}  {marks:<11}  cannot be used", f"        {damaged[number]}"]
+                continue
+            lines += _version_lines(store, whole[number], marks)
+            if number == champion and judged:
                 lines += [f"        warning (run {judged.run}): {alarm}" for alarm in found]
     return answer(options, value, "\n".join(lines) or "no model was promoted yet")
 

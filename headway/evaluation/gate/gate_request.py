@@ -18,7 +18,7 @@ from headway.messages import some
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, plain
 
-VERSION = 10
+VERSION = 11
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""

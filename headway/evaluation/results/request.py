@@ -16,7 +16,7 @@ from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-VERSION = 10
+VERSION = 11
 """Raised by whoever changes what measuring writes for the same request."""
 
 

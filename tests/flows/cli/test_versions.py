@@ -72,11 +72,24 @@ def test_an_alias_is_set_shown_used_and_removed(registry, capsys):
     assert "'stable' names no version" in typed(capsys, "rollback", "--to", "stable", code=2)
 
 
+def test_damaged_versions_are_listed_as_damaged(registry, capsys):
+    for number in (1, 2):
+        (registry.folder / str(number) / "saved_model" / "saved_model.pb").unlink()
+    shown = typed(capsys, "models")
+    lines = [line.strip() for line in shown.splitlines() if line.startswith("   ")]
+    assert "2  champion     cannot be used" in lines and "1  previous     cannot be used" in lines
+    assert "version 2 is damaged: saved_model/saved_model.pb is gone" in lines
+    value = json.loads(typed(capsys, "models", "--json"))["toy"]
+    assert [*value["damaged"]] == ["1", "2"] and [each["number"] for each in value["versions"]] == [3]
+    assert "version 1 is damaged: saved_model/saved_model.pb is gone" in typed(capsys, "rollback", code=5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["promote", "--alias", "champion", "--to", "1"], "--alias: 'champion' is a name that Headway gives"),
         (["promote", "--alias", "7", "--to", "1"], "--alias: '7' is not a name for an alias"),
+        (["promote", "--alias", "v2", "--to", "1"], "--alias: 'v2' is not a name for an alias"),
         (["promote", "--remove"], "--remove: it removes the alias that --alias names"),
         (["promote", "--to", "stabel"], "'stabel' names no version"),
         (["promote", "2"], "a version is named by --to 2"),

@@ -111,6 +111,12 @@ def test_a_ranking_needs_no_task_in_the_pipeline(resolved, task):
         resolved("columns: {'*': auto, id: {role: group}}\ntraining: {ranking: {share: 0.5}}\ntask: multiclass")
 
 
+def test_a_misspelled_column_that_is_to_be_ignored_is_refused(resolved):
+    assert names(resolved("columns: {'*': auto, c: ignore}")) == ["a", "b", "c"]
+    with pytest.raises(ConfigError, match=r"there is no column 'cc'(.|\n)*'c'"):
+        resolved("columns: {'*': auto, cc: ignore}")
+
+
 def test_a_wrong_column_of_the_item_or_of_a_threshold_is_found_before_anything_runs(resolved):
     towers = "columns: {{a: vocabulary, c: vocabulary}}\nmodel: {{name: two_towers, item: [{}]}}"
     assert resolved(towers.format("c"))

@@ -50,6 +50,14 @@ def test_binary(sk, seed, weighted):
     )
 
 
+@pytest.mark.parametrize(
+    ("label", "score", "f1"),
+    [([0, 0], [0.1, 0.2], None), ([0, 0], [0.1, 0.9], None), ([0, 1], [0.1, 0.2], 0.0), ([0, 1], [0.1, 0.9], 1.0)],
+)
+def test_f1_of_rows_without_a_positive_label_has_no_value(label, score, f1):
+    assert measure("binary", label, score)["f1"] == f1
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_multiclass(sk, weighted):
     r = np.random.default_rng(0)

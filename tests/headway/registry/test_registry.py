@@ -16,6 +16,7 @@ import pytest
 
 from headway.errors import StoreError
 from headway.registry import versions as module
+from headway.registry.leases import reading
 from headway.registry.registry import Registry, Version, names
 from headway.storage.store import Store
 
@@ -126,19 +127,63 @@ def test_numbers_are_never_used_twice(three, saved_model):
     assert three.promote(4, reason="").serving == 4
 
 
-def test_a_damaged_version_is_not_listed_not_promoted_and_named(three):
+MOVES = {
+    "rollback": lambda registry: registry.rollback(),
+    "rollback to it": lambda registry: registry.rollback(2),
+    "promote": lambda registry: registry.promote(2, reason=""),
+    "alias": lambda registry: registry.set_alias("stable", 2),
+    "a server or a prediction that loads it": lambda registry: reading(registry, "2", "serve").__enter__(),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+@pytest.mark.parametrize("damage", ["a flipped byte", "a file that is gone", "no manifest"])
+def test_no_pointer_moves_to_a_damaged_version_which_is_named(three, move, damage):
     graph = three.folder / "2" / "saved_model" / "saved_model.pb"
     graph.unlink()  # the serving copy keeps its own link
-    graph.write_bytes(b"grapX")
-    assert three.version(2).number == 2, "sizes alone do not tell"
-    ((path, problem),) = three.verify()
-    assert path == graph and problem.endswith("its bytes changed")
-    graph.unlink()
-    assert [v.number for v in three.versions()] == [1, 3]
-    with pytest.raises(StoreError, match="version 2 does not exist or is damaged") as error:
+    if damage == "a flipped byte":
+        graph.write_bytes(b"grapX")
+        assert three.version(2).number == 2, "sizes alone do not tell"
+        ((path, problem),) = three.verify()
+        assert path == graph and problem.endswith("its bytes changed")
+    elif damage == "no manifest":
+        (three.folder / "2" / "manifest.json").unlink()
+    served_before, events = served(three), three.history()
+    with pytest.raises(StoreError, match="version 2 is damaged") as error:
+        move(three)
+    assert "restore it" in error.value.fix
+    assert three.champion().number == 3 and three.history() == events and served(three) == served_before
+    assert three.aliases() == {} and three.previous() == 2
+    assert list(three.damaged()) == ([] if damage == "a flipped byte" else [2])
+    assert three.rollback(1).version == 1, "one that is named takes its place"
+
+
+def test_a_version_that_was_removed_is_no_champion_to_go_back_to(three):
+    shutil.rmtree(three.folder / "2")
+    with pytest.raises(StoreError, match="version 2 does not exist") as error:
         three.promote(2, reason="")
     assert error.value.fix == "there is: 1, 3"
-    assert three.rollback().version == 1, "it goes to the nearest whole one"
+    assert three.rollback().version == 1
+
+
+@pytest.mark.parametrize("forbidden", ["2", "2/saved_model/saved_model.pb"])
+def test_a_version_that_one_may_not_read_is_not_called_damaged(three, monkeypatch, forbidden):
+    """As a user without the right: root may read everything."""
+    closed = three.folder / forbidden
+    for name in ("stat", "open", "read_bytes"):
+        whole = getattr(Path, name)
+
+        def refuse(path, *rest, whole=whole, **more):
+            if path.is_relative_to(closed):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return whole(path, *rest, **more)
+
+        monkeypatch.setattr(Path, name, refuse)
+    assert [version.number for version in three.versions()] == [1, 3]
+    with pytest.raises(StoreError, match="cannot be read: Permission denied") as error:
+        three.version(2)
+    assert error.value.fix == "let this user read it" and "damaged" not in str(error.value)
+    assert "Permission denied" in three.damaged()[2]
 
 
 def without_links(patch: pytest.MonkeyPatch) -> None:

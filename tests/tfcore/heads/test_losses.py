@@ -63,5 +63,6 @@ def test_a_users_loss_is_checked_where_it_is_called(tmp_path):
         ConfigError, match=r"the loss mine:mean is float32 of shape \(\)\n  fix: return one float32 per"
     ):
         loss("mean")
-    with pytest.raises(ConfigError, match=r"mine\.py, line 7: the loss mine:broken failed: KeyError"):
+    with pytest.raises(ConfigError, match=r"mine\.py, line 7: the loss mine:broken failed: KeyError") as error:
         loss("broken")
+    assert error.value.fix == "a batch has: label"

@@ -79,9 +79,42 @@ def test_its_train_step_replaces_the_step(file):
     np.testing.assert_allclose(part.gradients[0], np.full((3, 2), 42.0))
 
 
-def test_a_wrong_train_step_or_shape_names_what_to_return(file):
+@pytest.mark.parametrize(
+    ("body", "said", "fix"),
+    [
+        ("return 1.0", "line 5: train_step of the task t:Own returned one float", "return loss, tape.gradient"),
+        ("return 1.0, [], {}", "line 5: train_step of the task t:Own returned 3 values", "return loss, tape.gradient"),
+        (
+            "return 1.0, [None]",
+            "line 5: train_step of the task t:Own returned 1 instead of a gradient for each of the 2",
+            "return",
+        ),
+        ("return tf.zeros([4]), [None, None]", "line 5: the loss of train_step has the shape (4,)", "take its mean"),
+        (
+            "return batch['labels']",
+            "line 6: train_step of the task t:Own failed: KeyError: 'labels'",
+            "numeric, label, weight",
+        ),
+        (
+            "return batch['label'].numpy()",
+            "line 6: train_step of the task t:Own failed",
+            "tf.print; training: {eager: true}",
+        ),
+        ("return 1 / 0", "line 6: train_step of the task t:Own failed: ZeroDivisionError", "correct the line"),
+    ],
+)
+def test_a_mistake_in_a_train_step_has_its_file_its_line_and_a_fix(tmp_path, body, said, fix):
+    (tmp_path / "t.py").write_text(
+        "import tensorflow as tf\nclass Own:\n    metrics = {'e': len}\n    loss = len\n"
+        f"    def train_step(self, model, batch):\n        {body}\n"
+    )
+    step = step_of(head_of(load_task("t:Own", tmp_path / "t.py")))
+    with pytest.raises(ConfigError) as error:
+        tf.function(lambda batch: step.part(batch).loss)({name: tf.constant(value) for name, value in BATCH.items()})
+    assert f"t.py, {said}" in str(error.value) and fix in error.value.fix
+
+
+def test_predictions_of_another_shape_name_what_to_return(file):
     head = head_of(load_task("own:Wrong", file))
-    with pytest.raises(ConfigError, match=r"fix: return loss, tape\.gradient"):
-        step_of(head).part(BATCH)
     with pytest.raises(ConfigError, match=r"have the shape [^\n]*\n[^\n]*set width = 2"):
         head.predictions(tf.zeros([4, 2]))

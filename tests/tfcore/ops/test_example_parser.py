@@ -140,3 +140,17 @@ def values_of(message, name):
     """The values of a feature."""
     kept = message.features.feature[name]
     return list(getattr(kept, kept.WhichOneof("kind") or "int64_list").value)
+
+
+def test_a_list_that_is_there_and_empty_is_empty_and_one_that_is_absent_is_null():
+    """As a client writes it, whatever the other rows of the batch have."""
+    tags = Column(name="tags", type="bytes", nullable=True, shape=(None,))
+    empty = tf.train.Feature(bytes_list=tf.train.BytesList(value=[]))
+    some = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"a", b"b"]))
+    other = tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))
+    rows = [{"tags": some, "x": other}, {"tags": empty}, {"x": other}, {}, {"tags": tf.train.Feature()}]
+    records = [tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString() for row in rows]
+    for start in range(len(records)):
+        found = parsed(records[start:], [tags])
+        assert found["tags/present"].numpy().tolist() == [True, True, False, False, False][start:]
+        assert found["tags/lengths"].numpy().tolist() == [2, 0, 0, 0, 0][start:]

@@ -130,6 +130,14 @@ def test_derived_columns_are_fitted_and_computed_like_raw_ones(tmp_path):
         ("return {'x': tf.complex(1.0, 1.0) + tf.zeros([8], tf.complex64)}", "complex64"),
         ("return {'x': tf.zeros([8])}", "reads no column"),
         ("raise RuntimeError('no')", "RuntimeError: no"),
+        (
+            "return {'x': tf.cast(columns['miles'], tf.float32) + tf.random.normal([])}",
+            "features:preprocess: draws random numbers",
+        ),
+        (
+            "return {'x': tf.random.shuffle(columns['miles'])}",
+            r"draws random numbers \(RandomShuffle\)(.|\n)*own columns",
+        ),
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path, body, said):

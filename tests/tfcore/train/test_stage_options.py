@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
+from headway.tasks.user_task import load_task
 from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
@@ -224,3 +225,54 @@ def test_steps_that_are_not_finite_end_a_training_in_the_middle_of_a_call(tmp_pa
     )
     with pytest.raises(DataError, match="10 steps in a row, up to step 10, whose loss is inf"):
         train(asked, tmp_path / "out", Lines())
+
+
+OWN = """
+import tensorflow as tf
+
+class {name}:
+    metrics = {{"error": len}}
+
+    def loss(self, batch, outputs):
+        return {loss}
+
+    def predictions(self, outputs):
+        return {predictions}
+
+    def train_step(self, model, batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model({{n: batch[n] for n in ("numeric", "categorical")}}, training=True))
+        return {times} * loss, tape.gradient(loss, model.trainable_variables)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        (
+            "Shape",
+            {"predictions": "tf.stack([outputs, outputs], 1)"},
+            "line 10: the predictions of own:Shape have the shape",
+        ),
+        ("Fails", {"predictions": "outputs['x']"}, "own.py, line 11: predictions of the task own:Fails failed"),
+        ("Loss", {"loss": "batch['labels']"}, "own.py, line 8: loss of the task own:Loss failed: KeyError"),
+        ("Nan", {"times": "float('nan')"}, "fix: check own:Nan, which computes the loss"),
+    ],
+)
+def test_a_mistake_in_a_task_of_ones_own_is_told_before_a_step_and_its_nan_is_its_own(
+    examples, tmp_path, monkeypatch, name, given, words
+):
+    text = OWN.format(name=name, **{"loss": "outputs[:, 0]", "predictions": "outputs[:, 0]", "times": "1.0"} | given)
+    (tmp_path / "own.py").write_text(text)
+    load_task(f"own:{name}", tmp_path / "own.py")
+    asked = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task=f"own:{name}"),
+        model=MODEL,
+        training=TrainingConfig(batch_size=64, steps=20, jit="off"),
+    )
+    if name != "Nan":
+        monkeypatch.setattr(Learner, "run", lambda *given, **more: pytest.fail("it was not told before"))
+    with pytest.raises((ConfigError, DataError)) as error:
+        train(asked, tmp_path / "out", Lines())
+    assert words in str(error.value)

@@ -56,7 +56,7 @@ def test_the_values_next_to_a_frequent_one_are_not_that_one():
 
 @pytest.mark.parametrize(
     ("values", "kind"),
-    [([float(k) for k in range(100)], "float32"), ([0, 1] * 50, "int64"), ([b"a", b"b", b"c"] * 50, "bytes")],
+    [([float(k) for k in range(100)], "float32"), ([0, 1] * 50, "int64")],
 )
 def test_where_no_value_is_frequent_or_there_are_two_nothing_is_added_and_a_note_says_so(values, kind):
     parameters, notes = _fitted(values, kind)

@@ -38,11 +38,11 @@ def _batch(rows=2000, seed=0):
     )
 
 
-def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, counted=None, **transforms):
+def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, counted=None, item=None, **transforms):
     statistics = SplitStatistics.create(columns)
     statistics.update(batch if batch is not None else _batch())
     chosen = {name: ColumnTransform(transform=value) for name, value in transforms.items()}
-    return fit_parameters(columns, chosen, statistics, task=task, bins=bins, counted=counted)
+    return fit_parameters(columns, chosen, statistics, task=task, bins=bins, counted=counted, item=item)
 
 
 def _ops(parameters, name):
@@ -84,6 +84,31 @@ def test_bucketize_cuts_train_rows_into_equal_parts():
     assert len(op.boundaries) == 3 and counts.min() > 0.9 * len(values) / 4
 
 
+@pytest.mark.parametrize(
+    ("counts", "buckets", "edges"),
+    [
+        ({0: 50, 1: 50}, 2, (1,)),
+        ({0: 90, 1: 10}, 2, (1,)),
+        ({0: 10, 1: 90}, 10, (1,)),
+        ({1: 10, 2: 10, 3: 10}, 3, (2, 3)),
+        ({1: 1, 2: 1, 3: 98}, 3, (2, 3)),
+        ({0: 80, 1: 10, 2: 10}, 3, (1, 2)),
+        ({0: 97, 1: 1, 2: 1, 3: 1}, 2, (1,)),
+        (dict.fromkeys(range(100), 2), 4, (25, 50, 75)),
+        (dict.fromkeys(range(-3, 4), 2), 100, (-2, -1, 0, 1, 2, 3)),
+        ({5: 20}, 3, ()),
+    ],
+)
+def test_no_bucket_is_empty_and_few_values_have_one_each(counts, buckets, edges):
+    values = np.repeat([*counts], [*counts.values()]).astype(np.float32)
+    batch = pa.RecordBatch.from_pydict({"x": pa.array(values), "label": pa.array(np.arange(len(values)) % 2)})
+    columns = (Column(name="x", type="float32", nullable=False), COLUMNS[-1])
+    for chain in ({"bucketize": {"buckets": buckets}}, ["identity", {"bucketize": {"buckets": buckets}}]):
+        op = _ops(_fit(batch, columns, x=chain)[0], "x")[-1]
+        assert op.boundaries == edges
+        assert np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1).min() > 0
+
+
 def test_bins_are_equally_full_of_what_the_operations_give():
     batch = _batch()
     parameters, _ = _fit(batch, bins=4, x=["log", "standardize"], n=[{"clip": {"min": 2000, "max": 3000}}])
@@ -123,6 +148,13 @@ def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
     assert op.words == ("z", "a", "b")
     # 3 words, 1 out-of-vocabulary bucket, 1 id for null
     assert parameters.categorical[-1].size == 5
+    for chain, kept in (
+        ("vocabulary", 4),
+        ("auto", 4),
+        ({"vocabulary": {"min_count": 3}}, 3),
+        ({"vocabulary": {"top_k": 2}}, 2),
+    ):
+        assert len(_ops(_fit(batch, s=chain, item="s")[0], "s")[0].words) == kept, "every item has an id"
     counted, _ = _fit(batch, s="vocabulary", counted="s")
     assert counted.fitted[-1].counts == (5, 3, 3, 1)
     assert _fit(batch, n="vocabulary", counted="n")[0].fitted[1].counts == (12,)  # nothing comes twice

@@ -413,7 +413,7 @@ def without_companions(inputs, columns):
 
 
 def as_examples(rows, columns):
-    """One serialized tf.Example per row; a null is left out."""
+    """One serialized tf.Example per row, as a client writes it: a null is left out, an empty list is there."""
     # the values of a column in Python's own types: a message takes them in half the time
     values_of = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
     present_of = [rows[column["name"]][1].tolist() for column in columns]
@@ -426,13 +426,13 @@ def as_examples(rows, columns):
             name = column["name"]
             if there[i]:
                 if held[i] is None:
-                    held[i] = getattr(feature[name], LISTS[column["dtype"]]).value
+                    kept = getattr(feature[name], LISTS[column["dtype"]])
+                    kept.SetInParent()  # else a list without values would be no list
+                    held[i] = kept.value
                 held[i][:] = values[i] if column["shape"] else [values[i]]
             elif held[i] is not None:
                 held[i] = None
                 del feature[name]
-            if column["shape"] == [None] and column["nullable"]:
-                feature[f"{name}/present"].int64_list.value[:] = [int(there[i])]
         examples.append(example.SerializeToString())
     return examples
 

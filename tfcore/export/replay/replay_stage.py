@@ -34,7 +34,7 @@ from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.replay.replay_process import ReplayProcess, replay_request
 from tfcore.export.request import Exported
 
-VERSION = 4
+VERSION = 5
 BOUND = 1e-5
 MEASURED = (1, 64)
 """Rows of the calls whose latency is measured."""

@@ -197,18 +197,7 @@ class TrainStep:
         """Return the loss and gradients of the task's own train_step."""
         assert self.head.train_step is not None
         trained = self.model.trainable_variables
-        answer = self.head.train_step(self.model, batch)
-        if not isinstance(answer, tuple | list) or len(answer) != 2 or len(answer[1]) != len(trained):
-            raise ConfigError(
-                "train_step returned something else than a loss and a gradient for each trainable variable",
-                where=self.head.task.name,
-                fix="return loss, tape.gradient(loss, model.trainable_variables)",
-            )
-        loss, gradients = tf.cast(answer[0], tf.float32), answer[1]
-        if loss.shape.rank != 0:
-            raise ConfigError(
-                "the loss of train_step is not one number", where=self.head.task.name, fix="take its mean"
-            )
+        loss, gradients = self.head.train_step(self.model, batch)
         self._note([v.path for v, gradient in zip(trained, gradients, strict=True) if gradient is None])
         filled = [
             tf.zeros_like(v.value) if gradient is None else tf.convert_to_tensor(gradient)
@@ -278,6 +267,11 @@ class TrainStep:
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Return (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows] each"""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
+
+    def answers(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return (loss, prediction) of each row, as the holdout and the evaluation ask the head for them."""
+        output = self._output(batch, training=False)
+        return self.head.loss(batch, output), self.head.predictions(output)
 
     def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if (temperature := step_value("temperature")) is not None:

@@ -46,6 +46,18 @@ def test_met_thresholds_name_the_value_that_is_nearest_to_the_limit(tmp_path):
     assert "auc on carrier=UA is 0.8" in reasons(found) and "at least 0.75 is required" in reasons(found)
 
 
+def test_a_slice_without_positives_does_not_reject_a_model_that_is_right_there(tmp_path):
+    carrier = np.repeat(["UA", "AA"], 1000)
+    label = np.where(carrier == "UA", np.arange(2000) % 2, 0)
+    columns = {"label": label, "prediction": np.where(label == 1, 0.9, 0.1), "carrier": carrier}
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    candidate = Candidate(model="new", predictions=tmp_path / "p.parquet")
+    config = GateConfig(thresholds={"f1": {"min": 0.9, "slices": {"carrier": {"min": 0.9}}}})
+    found = decide(GateRequest(task="binary", config=config, candidate=candidate))
+    assert found.promote, reasons(found)
+    assert "f1 was not checked on 1 value of carrier on which it has no value" in reasons(found)
+
+
 @pytest.mark.parametrize(
     ("key", "why"),
     [

@@ -245,6 +245,9 @@ def test_rows_of_a_group_that_do_not_lie_together_are_an_error_that_names_it(tmp
     with pytest.raises(DataError) as caught:
         made(write_examples(tmp_path, {"train": mixed}, COLUMNS, shards=1))
     assert "the rows of 1 group of 4 in 'query' do not lie together, as those of 'q1'" in str(caught.value)
+    torn = pa.concat_tables([whole.slice(0, 1), whole.slice(5, 1)] * 20)  # in each of the shards
+    with pytest.raises(DataError, match="the rows of 2 groups of 2 in 'query' do not lie together"):
+        made(write_examples(tmp_path / "torn", {"train": torn}, COLUMNS, shards=3))
     assert "sort the input by query" in str(caught.value)
 
 
