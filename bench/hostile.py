@@ -72,7 +72,7 @@ def large() -> bytes:
 
 
 ATTACKS = {
-    "30 MiB of {},{},...": Attack(1, lambda: b'{"instances": [' + b"{}," * (10 * MIB) + b"{}]}"),
+    "30 MiB of {},{},...": Attack(1, lambda: b'{"instances": [' + b"{}," * (10 * MIB) + b"{}]}", ("413",)),
     "30 MiB of right rows": Attack(1, lambda: NULLABLE + b'{"hour":7},' * (2_800_000) + b'{"hour":7}]}', ("413",)),
     "lists, padded to 40,000 values": Attack(5, lists, ("413",)),
     "16,384 right rows": Attack(1, large, ("200",)),

@@ -7,11 +7,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands import answer, store_of
-from flows.cli.options import Count, Limit, Options, Pause, PipelinePath, Positive
+from flows.cli.options import Count, Limit, Options, Pause, PipelinePath
 from flows.config.extras import require
 from headway.messages import counted, now
-
-MIB = 1 << 20
 
 
 def serve(
@@ -22,8 +20,6 @@ def serve(
     port: Count = 8501,
     version: str | None = None,
     max_request_mib: Annotated[Limit, Parameter(metavar="MIB")] = 32.0,
-    max_rows: Positive = 16_384,
-    max_cells: Positive = 1_000_000,
     allow_host: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
     reload_seconds: Pause = 2.0,
     options: Options = Options(),
@@ -35,8 +31,6 @@ def serve(
         port: the port; 0 takes any that is free.
         version: serve this version and no other: a number, previous or an alias (default: always the champion).
         max_request_mib: the largest request; a larger one is answered 413.
-        max_rows: the most rows of one request; a larger one is answered 413.
-        max_cells: the most values of one request or answer, lists filled up to the longest; a larger one is answered 413.
         allow_host: a name by which clients reach the server, besides localhost, this machine's name and IP addresses;
             '*': any, also that of a web page.
         reload_seconds: how often to look for a new champion.
@@ -49,27 +43,19 @@ def serve(
     with bound(host, port) as listener:  # before TensorFlow is imported: a port in use is said at once
         _say(f"loading {loaded.pipeline.name}")
         from headway.registry.registry import Registry
-        from tfcore.serving.app import ServeOptions, make_app
-        from tfcore.serving.champion_watch import ChampionWatch
-        from tfcore.serving.refusals import RequestLimits
+        from tfcore.serving.app import MIB, make_app
+        from tfcore.serving.served_model import ChampionWatch
 
         watch = ChampionWatch(Registry(store, loaded.pipeline.name), version=version, say=_say)
-        limits = ServeOptions(
-            max_request_bytes=int(max_request_mib * MIB),
-            limits=RequestLimits(rows=max_rows, cells=max_cells),
-            hosts=(host, *allow_host),
-            reload_seconds=reload_seconds,
-        )
-        app = make_app(watch, limits, _say)
+        size, hosts = int(max_request_mib * MIB), (host, *allow_host)
+        app = make_app(watch, max_request_bytes=size, hosts=hosts, reload_seconds=reload_seconds)
         url = f"{address(listener)}/v1/models/{loaded.pipeline.name}"
-        started = {"url": url, "version": watch.model.version}
         text = f"version {watch.model.version} at {url}:predict; Ctrl-C ends it"
         listener.listen(BACKLOG)  # from here on a client may connect
-        answer(options, started, text)
+        answer(options, {"url": url, "version": watch.model.version}, text)
         sys.stdout.flush()
         run(app, listener)
-        count = app.state.answers.requests
-    _say(f"ended; {counted(count, 'request')} answered")
+    _say(f"ended; {counted(app.state.answers.requests, 'request')} answered")
     return 0
 
 

@@ -16,7 +16,7 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "prefect": Extra(("prefect",), "schedules, workers and a Prefect server"),
-    "serve": Extra(("fastapi", "uvicorn"), "headway serve"),
+    "serve": Extra(("starlette", "uvicorn"), "headway serve"),
     "tune": Extra(("optuna",), "headway tune"),
     "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
     "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),

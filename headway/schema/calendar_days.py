@@ -50,8 +50,6 @@ UNITS: dict[Temporal, str] = {
     "epoch_nanoseconds": "nanoseconds",
 }
 """What each counts since 1970-01-01."""
-ISO: dict[Temporal, str] = dict.fromkeys(UNITS, "2013-01-31T10:00:00Z") | {"date": "2013-01-31"}
-"""An example of a text that requests may send instead."""
 _NUMPY: dict[Temporal, Any] = {
     "date": "D",
     "epoch_seconds": "s",

@@ -1,6 +1,6 @@
 """TensorFlow Serving's REST API over one model, as an ASGI application.
 
-    app = make_app(watch, ServeOptions())
+    app = make_app(watch, hosts=("flights.example",))
 
     POST /v1/models/NAME[/versions/N]:predict|:classify|:regress
     GET  /v1/models/NAME[/versions/N][/metadata]
@@ -9,292 +9,241 @@ The requests and answers are described at https://www.tensorflow.org/tfx/serving
 """
 
 import asyncio
+import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+import re
+import socket
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Request, Response
 from numpy.typing import NDArray
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from headway.errors import HeadwayError
+from headway.messages import short
 from tfcore.export.signatures import DEFAULT, NULLABLE
-from tfcore.serving.champion_watch import ChampionWatch
-from tfcore.serving.guard import Guard
-from tfcore.serving.refusals import Busy, NotServed, RequestError, RequestLimits, TooLarge, answered
-from tfcore.serving.request_body import most_values, parsed
-from tfcore.serving.request_json import Rows
-from tfcore.serving.response_json import Form, answer
-from tfcore.serving.served_model import ServedModel
+from tfcore.serving.request_json import MOST_VALUES, RequestError, Rows, check_size, most_values, parsed
+from tfcore.serving.served_model import ChampionWatch, ServedModel
+from tfcore.serving.server import GRACE_BYTES, GRACE_SECONDS
 
 MIB = 1 << 20
-SMALL_BYTES, SMALL_CELLS = 32 << 10, 10_000
-"""A request of at most so many takes a few milliseconds, and counts toward no limit of the server's memory."""
-MAX_BATCH, MAX_WAITING = 1024, 16_384
-"""Rows of one call of the model, and rows that may wait for one; more are answered 503."""
-MODEL_THREADS = 2
-MOST_LETTERS = 1000
-"""Of an error."""
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """Limits of a server."""
-
-    max_request_bytes: int = 32 * MIB
-    """A larger body is answered 413; where the bodies under way are more together, all but small ones are answered 503."""
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    """Rows and cells of a request; a larger one is answered 413."""
-    hosts: tuple[str, ...] = ()
-    """Names in the Host header that are right besides localhost, this machine's own name and any IP address; "*": all."""
-    reload_seconds: float = 2.0
-    """How often the registry is asked for the champion."""
-
-
-class Waiting:
-    """The rows and values of requests that wait for the model or are in it."""
-
-    def __init__(self) -> None:
-        self._rows = self._cells = 0
-
-    @contextlib.contextmanager
-    def taking(self, rows: Rows, limits: RequestLimits) -> Iterator[None]:
-        """Count the rows inside.
-
-        Raises:
-            Busy: too many wait already.
-        """
-        for waiting, more, most, what in (
-            (self._rows, rows.count, MAX_WAITING, "rows"),
-            (self._cells, rows.cells, 2 * limits.cells, "values"),
-        ):
-            if waiting and waiting + more > most:
-                problem = f"{waiting:,} {what} wait already, and the limit is {most:,}"
-                raise Busy(problem, fix="send the request again later")
-        self._rows, self._cells = self._rows + rows.count, self._cells + rows.cells
-        try:
-            yield
-        finally:
-            self._rows, self._cells = self._rows - rows.count, self._cells - rows.cells
-
-
-class Answers:
-    """The handlers of the addresses.
-
-    Args:
-        say: takes a line for a person: a bug of the server's.
-    """
-
-    def __init__(self, watch: ChampionWatch, options: ServeOptions, say: Callable[[str], None]):
-        self.requests = 0
-        self._watch, self._options, self._say = watch, options, say
-        self._bytes = 0
-        self._model_pool = ThreadPoolExecutor(MODEL_THREADS, thread_name_prefix="model")
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="large-requests")  # one: each may take much memory
-        self._waiting = {True: Waiting(), False: Waiting()}
-        """Of requests of more than a batch and of others: neither takes the other's place."""
-
-    async def post(self, request: Request, *, verb: str) -> Response:
-        """Answer predict, classify or regress."""
-        self.requests += 1
-        model = self._model(request)
-        size = 0
-        try:
-            self._check_size(_length(request))
-            body = bytearray()
-            async for chunk in request.stream():
-                size, self._bytes = size + len(chunk), self._bytes + len(chunk)
-                self._check_size(size)
-                body += chunk
-            # reading a small one takes less time than handing it to a thread
-            inputs = len(model.signatures[DEFAULT].inputs)
-            is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_CELLS
-            rows, form = await self._run(is_small, self._read, model, verb, body)
-            outputs = await self._predict(model, rows)
-        finally:
-            self._bytes -= size
-        count = sum(array.size for array in outputs.values())
-        self._options.limits.check_cells(count, f"the answer has {count:,} values")
-        return _json(await self._run(count <= SMALL_CELLS, answer, form, outputs, model.metadata.classes))
-
-    async def _predict(self, model: ServedModel, rows: Rows) -> dict[str, NDArray[Any]]:
-        """The model's outputs, from a thread; a request of several calls waits in the thread of large ones."""
-        is_large = rows.count > MAX_BATCH
-        with self._waiting[is_large].taking(rows, self._options.limits):
-            pool = self._pool if is_large else self._model_pool
-            return await asyncio.get_running_loop().run_in_executor(pool, called, model, rows)
-
-    def close(self) -> None:
-        self._model_pool.shutdown()
-        self._pool.shutdown()
-
-    async def _run(self, at_once: bool, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function here, or in the thread of large requests, so that small ones are answered meanwhile."""
-        if at_once:
-            return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-    def _read(self, model: ServedModel, verb: str, body: bytearray) -> tuple[Rows, Form]:
-        return read_request(model, verb, body, self._options.limits, self._options.max_request_bytes)
-
-    async def status(self, request: Request) -> Response:
-        model = self._model(request)
-        state = {
-            "version": str(model.version),
-            "state": "AVAILABLE",
-            "status": {"error_code": "OK", "error_message": ""},
-        }
-        return _json(json.dumps({"model_version_status": [state]}, indent=1).encode())
-
-    async def metadata(self, request: Request) -> Response:
-        model = self._model(request)
-        value = {
-            "model_spec": {"name": model.name, "signature_name": "", "version": str(model.version)},
-            "metadata": {"signature_def": {"signature_def": model.signature_def}}
-            | ({"times": model.times} if model.times else {}),
-        }
-        return _json(json.dumps(value, indent=1).encode())
-
-    async def failed(self, request: Request, error: Exception) -> Response:
-        """Return any error as JSON."""
-        if isinstance(error, ClientDisconnect):
-            return Response(status_code=400)  # which nobody reads
-        if isinstance(error, RequestError):
-            return _error(error.status, answered(error))
-        if isinstance(error, HTTPException):
-            text = f"Malformed request: {request.method} {request.url.path}"
-            text += "" if error.status_code != 405 else f"; {request.method} is not answered here"
-            return _error(error.status_code, text)
-        text = answered(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
-        self._say(f"a request failed by a bug: {text}")
-        return _error(500, text)
-
-    def _model(self, request: Request) -> ServedModel:
-        """The served model, if the address names it."""
-        model, name, version = self._watch.model, request.path_params["name"], request.path_params.get("version")
-        if name != model.name:
-            raise NotServed(f"Servable not found for request: Latest({name})", fix=f"this server has {model.name!r}")
-        if version is not None and version != str(model.version):
-            fix = f"version {model.version} is served"
-            raise NotServed(f"Servable not found for request: Specific({name}, {version})", fix=fix)
-        return model
-
-    def _check_size(self, size: int) -> None:
-        limit = self._options.max_request_bytes
-        if size > limit:
-            raise TooLarge(f"the request is larger than {limit / MIB:g} MiB", fix="send fewer rows at once")
-        if self._bytes > max(limit, size) and size > SMALL_BYTES:
-            raise Busy(f"requests of {self._bytes / MIB:.0f} MiB are under way", fix="send the request again later")
-
-
-def called(model: ServedModel, rows: Rows) -> dict[str, NDArray[Any]]:
-    """The model's outputs for a request, by one call for every `MAX_BATCH` rows."""
-    parts = [
-        model.call(rows.signature, {name: a[at : at + MAX_BATCH] for name, a in rows.arrays.items()} | rows.arguments)
-        for at in range(0, rows.count, MAX_BATCH)
-    ]
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def read_request(
-    model: ServedModel,
-    verb: str,
-    body: bytearray,
-    limits: RequestLimits = RequestLimits(),
-    most_bytes: int = ServeOptions.max_request_bytes,
-) -> tuple[Rows, Form]:
-    """A request's rows, and the form in which it is answered; the body is empty afterwards.
-
-    Raises:
-        RequestError: the body is not such a request.
-        TooLarge: it has more rows, values or text than it may.
-    """
-    value = parsed(body, limits, most_bytes)
-    allowed = ("instances", "inputs") if verb == "predict" else ("examples", "context")
-    for key in value:
-        if key not in (*allowed, "signature_name"):
-            fix = f"there is: signature_name, {', '.join(allowed)}"
-            raise RequestError(f"a request to :{verb} has no key {key!r}", fix=fix)
-    named = value.get("signature_name", "")
-    if not isinstance(named, str):
-        raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
-    read = _of_predict if verb == "predict" else partial(_of_examples, verb=verb)
-    return read(model, value, named, limits)
-
-
-def _of_predict(model: ServedModel, value: dict[str, Any], named: str, limits: RequestLimits) -> tuple[Rows, Form]:
-    if ("instances" in value) == ("inputs" in value):
-        both = "both instances and inputs" if "inputs" in value else "neither instances nor inputs"
-        raise RequestError(f"the request has {both}", fix="send instances, row by row, or inputs, column by column")
-    reader = model.reader(named or DEFAULT, limits)
-    if "instances" in value:
-        return reader.of_instances(value["instances"]), "row"
-    return reader.of_inputs(value["inputs"]), "column"
-
-
-def _of_examples(
-    model: ServedModel, value: dict[str, Any], named: str, limits: RequestLimits, *, verb: str
-) -> tuple[Rows, Form]:
-    task = model.metadata.task
-    fitting = "classify" if "classify" in model.signatures else "regress"
-    if verb != fitting:
-        raise RequestError(f"the model's task is {task}: it cannot {verb}", fix=f"use :{fitting} or :predict")
-    if named not in ("", DEFAULT, NULLABLE, "serve_examples"):
-        fix = "leave signature_name out, or use :predict"
-        raise RequestError(f":{verb} does not answer by the signature {named!r}", where="signature_name", fix=fix)
-    rows = model.reader(NULLABLE, limits).of_examples(value.get("examples"), value.get("context"))
-    return rows, "regress" if verb == "regress" else "classify"
-
-
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
-
-
-def _length(request: Request) -> int:
-    """The bytes that a request says it has; 0 where it does not say."""
-    length = request.headers.get("content-length", "")
-    return int(length) if length.isdecimal() else 0
-
-
-def _error(status: int, text: str) -> Response:
-    text = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."  # it may quote the request
-    response = _json(json.dumps({"error": text}).encode(), status)
-    if status == 503:
-        response.headers["Retry-After"] = "1"
-    return response
+SMALL_BYTES, SMALL_VALUES = 32 << 10, 10_000
+"""A larger request waits for the thread of large ones: of those there is one, since each may take much memory."""
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]*)?")
+_ADDRESS = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|[0-9]+(\.[0-9]+){3}")
+"""An IP address, which no name server can point elsewhere."""
 
 
 def make_app(
     watch: ChampionWatch,
-    options: ServeOptions = ServeOptions(),
-    say: Callable[[str], None] = lambda line: None,
-) -> FastAPI:
-    """The application; its `state.answers` counts requests. It ends the watch when it ends."""
-    answers = Answers(watch, options, say)
+    *,
+    max_request_bytes: int = 32 * MIB,
+    hosts: tuple[str, ...] = (),
+    reload_seconds: float = 2.0,
+) -> Starlette:
+    """Returns the application; its `state.answers` counts requests. It follows the watch, and closes it when it ends.
+
+    Args:
+        max_request_bytes: a larger body is answered 413; where those under way are more together, only small ones are taken.
+        hosts: names in the Host header that are right besides localhost, this machine's own name and any IP address; "*": all.
+        reload_seconds: how often the registry is asked for the champion.
+    """
+    answers = Answers(watch, max_request_bytes)
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watch.start(options.reload_seconds)
-        yield
-        watch.stop()
-        answers.close()
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        follower = asyncio.create_task(watch.follow(reload_seconds))
+        with answers.small, answers.large, contextlib.closing(watch):
+            yield
+            follower.cancel()
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.answers = answers
-    app.add_middleware(Guard, hosts=options.hosts)
-
-    for kind in (RequestError, ClientDisconnect, HTTPException, Exception):
-        app.add_exception_handler(kind, answers.failed)
+    routes = []
     for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
         for verb in ("predict", "classify", "regress"):
-            app.add_route(f"{base}:{verb}", partial(answers.post, verb=verb), methods=["POST"])
-        app.add_route(f"{base}/metadata", answers.metadata, methods=["GET"])
-        app.add_route(base, answers.status, methods=["GET"])
+            routes.append(Route(f"{base}:{verb}", partial(answers.post, verb=verb), methods=["POST"]))
+        routes += [Route(f"{base}/metadata", answers.metadata), Route(base, answers.status)]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, hosts=hosts)],
+        exception_handlers=dict.fromkeys((RequestError, ClientDisconnect, HTTPException, Exception), answers.failed),
+        lifespan=lifespan,
+    )
+    app.state.answers = answers
     return app
+
+
+class Guard:
+    """Refuses what a web page caused, before a request is read.
+
+    A page that a person has open can send requests to any address that the browser reaches. Its name in the Host header is
+    foreign where it was resolved to this machine (421); Origin and Sec-Fetch-Site say that it is another site (403). Programs
+    send neither, and reach the server by localhost, any IP address, this machine's own name and the names that are given.
+    """
+
+    def __init__(self, app: Any, *, hosts: tuple[str, ...]):
+        self._app, self._given = app, {name.lower() for name in hosts}
+        self._names = self._given | {"localhost", socket.gethostname().lower()}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        refusal = self.refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        await (error_response(*refusal) if refusal else self._app)(scope, receive, send)
+
+    def refusal(self, headers: Headers) -> tuple[int, str] | None:
+        """Returns (status, why) of a request that is not answered; None of one that may be."""
+        hosts = headers.getlist("host")  # none: of a program that speaks HTTP/1.0
+        name = host_of(hosts[0]) if len(hosts) == 1 else ""
+        if hosts and not (name in self._names or _ADDRESS.fullmatch(name) or "*" in self._given):
+            return 421, f"{hosts[0][:60]!r} is no name of this server; headway serve --allow-host gives it one"
+        scheme, _, origin = headers.get("origin", "").partition("://")  # a proxy may speak https to its pages
+        is_own_page = scheme in ("http", "https") and (origin in hosts or host_of(origin) in self._given)
+        if ("origin" in headers and not is_own_page) or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return 403, "a page of another site sent this request; ask through a server of that site"
+        return None
+
+
+def host_of(header: str) -> str:
+    """Returns the name in a Host header, in small letters and without its port; "" where it is none."""
+    found = _HOST.fullmatch(header.lower())
+    return found[1].strip("[]") if found else ""
+
+
+class Answers:
+    """The handlers of the addresses."""
+
+    def __init__(self, watch: ChampionWatch, max_request_bytes: int):
+        self._watch, self._most, self._bytes, self.requests = watch, max_request_bytes, 0, 0
+        self.small = ThreadPoolExecutor(2, thread_name_prefix="small-requests")
+        self.large = ThreadPoolExecutor(1, thread_name_prefix="large-requests")
+
+    async def post(self, request: Request, *, verb: str) -> Response:
+        """Answers predict, classify or regress, in a thread."""
+        self.requests += 1
+        model, loop = self._model(request), asyncio.get_running_loop()
+        began, body, size = loop.time(), bytearray(), 0
+        length = request.headers.get("content-length", "")
+        try:
+            self._check_bytes(int(length) if length.isdecimal() else 0)
+            async with asyncio.timeout(GRACE_SECONDS) as patience:
+                async for chunk in request.stream():
+                    size, self._bytes = size + len(chunk), self._bytes + len(chunk)
+                    self._check_bytes(size)
+                    body += chunk
+                    patience.reschedule(began + GRACE_SECONDS * (1 + size / GRACE_BYTES))
+            inputs = len(model.signatures[DEFAULT].inputs)
+            is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_VALUES
+            answer = await loop.run_in_executor(self.small if is_small else self.large, answered, model, verb, body)
+        except TimeoutError:
+            raise RequestError("the request did not arrive in time", status=408, fix="send it faster") from None
+        finally:
+            self._bytes -= size
+        return Response(answer, media_type="application/json")
+
+    def _check_bytes(self, size: int) -> None:
+        if size > self._most:
+            problem = f"the request is larger than {self._most / MIB:g} MiB"
+            raise RequestError(problem, status=413, fix="send fewer rows at once")
+        if self._bytes > max(self._most, size) and size > SMALL_BYTES:
+            problem = f"requests of {self._bytes / MIB:.0f} MiB are under way"
+            raise RequestError(problem, status=503, fix="send the request again later")
+
+    async def status(self, request: Request) -> Response:
+        right = {"error_code": "OK", "error_message": ""}
+        state = {"version": str(self._model(request).version), "state": "AVAILABLE", "status": right}
+        return JSONResponse({"model_version_status": [state]})
+
+    async def metadata(self, request: Request) -> Response:
+        model = self._model(request)
+        spec = {"name": model.name, "signature_name": "", "version": str(model.version)}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": model.signature_def}}})
+
+    def _model(self, request: Request) -> ServedModel:
+        """Returns the served model, if the address names it."""
+        model, name, version = self._watch.model, request.path_params["name"], request.path_params.get("version")
+        if name != model.name or version not in (None, str(model.version)):
+            asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            fix = f"this server has {model.name!r}, version {model.version}"
+            raise RequestError(f"Servable not found for request: {asked}", status=404, fix=fix)
+        return model
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Returns any error as JSON."""
+        if isinstance(error, ClientDisconnect):
+            return Response(status_code=400)  # which nobody reads
+        if isinstance(error, RequestError):
+            return error_response(error.status, str(error).replace("\n  fix: ", "; "))
+        if isinstance(error, HTTPException):
+            return error_response(error.status_code, f"Malformed request: {request.method} {request.url.path}")
+        self._watch.say(f"a request failed by a bug: {type(error).__name__}: {error}")
+        return error_response(500, f"{type(error).__name__}: {error}")
+
+
+def answered(model: ServedModel, verb: str, body: bytearray) -> str:
+    """Returns the JSON that answers a request's body, which is empty afterwards. NaN and infinities stand bare."""
+    value = parsed(body)
+    outputs = model.call(_rows_of(model, verb, value))
+    check_size(sum(array.size for array in outputs.values()), "values", "the answer", MOST_VALUES)
+    if verb == "regress":
+        return json.dumps({"results": outputs["prediction"].tolist()})
+    if verb == "classify":
+        return json.dumps({"results": _classes(outputs, model.metadata.classes)})
+    lists = {name: _plain(name, array) for name, array in sorted(outputs.items())}
+    single = next(iter(lists.values())) if len(lists) == 1 else None
+    if "inputs" in value:
+        return json.dumps({"outputs": single or lists})
+    rows = zip(*lists.values(), strict=True)
+    return json.dumps({"predictions": single or [dict(zip(lists, row, strict=True)) for row in rows]})
+
+
+def _rows_of(model: ServedModel, verb: str, value: dict[str, Any]) -> Rows:
+    name, keys = value.get("signature_name", ""), sorted(value.keys() - {"signature_name"})
+    if not isinstance(name, str):
+        raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
+    if verb == "predict":
+        if keys not in (["instances"], ["inputs"]):
+            fix = "send either instances, row by row, or inputs, column by column, and optionally signature_name"
+            raise RequestError(f"a request to :predict has the keys {short(str(keys), 100)}", fix=fix)
+        reader = model.reader(name or DEFAULT)
+        return reader.of_inputs(value["inputs"]) if "inputs" in value else reader.of_instances(value["instances"])
+    right = "classify" if "classify" in model.signatures else "regress"
+    if verb != right or name not in ("", DEFAULT, NULLABLE, "serve_examples"):
+        problem = f"the model's task is {model.metadata.task}: it cannot {verb} by {name[:60] or DEFAULT}"
+        raise RequestError(problem, fix=f"use :{right} without signature_name, or :predict")
+    if keys not in (["examples"], ["context", "examples"]):
+        fix = "send examples, and optionally context and signature_name"
+        raise RequestError(f"a request to :{verb} has the keys {short(str(keys), 100)}", fix=fix)
+    return model.reader(NULLABLE).of_examples(value["examples"], value.get("context", {}))
+
+
+def _classes(outputs: dict[str, NDArray[Any]], classes: tuple[str | int, ...]) -> list[list[list[Any]]]:
+    """Returns [label, probability] of each class, by row; those of a binary label are "0" and "1"."""
+    if "probability" in outputs:
+        return [[["0", 1.0 - value], ["1", value]] for value in outputs["probability"].tolist()]
+    labels = [str(label) for label in classes]
+    return [[list(pair) for pair in zip(labels, row, strict=True)] for row in outputs["probabilities"].tolist()]
+
+
+def _plain(name: str, array: NDArray[Any]) -> list[Any]:
+    """Returns an output as JSON values; bytes that are no text, or of a name that says so, are {"b64": ...}."""
+
+    def text(value: bytes) -> Any:
+        with contextlib.suppress(UnicodeDecodeError):
+            if not name.endswith("_bytes"):
+                return value.decode()
+        return {"b64": base64.b64encode(value).decode()}
+
+    return (np.vectorize(text, otypes=[object])(array) if array.dtype == object else array).tolist()
+
+
+def error_response(status: int, reason: str) -> Response:
+    """Returns an error as JSON. After all but a mistake in a whole body, the connection ends, lest the rest be read."""
+    shown = {"error": short(reason, 1000)}  # it may quote the request
+    return JSONResponse(shown, status, {} if status == 400 else {"Connection": "close"})

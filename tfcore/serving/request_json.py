@@ -1,48 +1,113 @@
 """Requests of TensorFlow Serving's REST API as arrays.
 
-    reader = SignatureReader("serving_nullable", signature, columns)
-    rows = reader.of_instances([{"dep_delay": 12.0, "carrier": "UA"}, {"dep_delay": None, "carrier": "AA"}])
+    instances = parsed(body)["instances"]                      # [{"dep_delay": 12.0, "carrier": "UA"}, {"carrier": "AA"}]
+    rows = SignatureReader("serving_nullable", signature, columns).of_instances(instances)
     rows.count, rows.arrays["dep_delay"], rows.arrays["dep_delay__present"]
 
 Beyond what TensorFlow Serving takes, a JSON null or a missing key is a null wherever the signature can say so: in a nullable
 float column of `serving_default`, in every nullable column of a signature with companions. A list column may have rows of
-different lengths where it has a companion. A date or time may be a text, ISO 8601: "2013-01-31T10:00:00+01:00".
+different lengths where it has a companion.
 """
 
 import base64
-import binascii
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import reprlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.messages import agree, counted, short
-from headway.schema.calendar_days import ISO, UNITS, Temporal
+from headway.errors import HeadwayError
+from headway.messages import counted, short
+from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column, suggest
-from headway.schema.date_forms import iso_times
 from headway.schema.tensor_name import LENGTH, PRESENT
 from tfcore.export.signatures import NULLABLE, Signature, Tensor
-from tfcore.serving.refusals import RequestError, RequestLimits
-from tfcore.serving.request_body import LITERALS
 
-Array = NDArray[Any]
-Place = Callable[[int], str]
-"""What a message calls the value of a row."""
-ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "nothing"})()
-_NUMPY: dict[str, Any] = {"float32": np.float32, "int64": np.int64, "int32": np.int32, "bool": np.bool_}
-_EMPTY: dict[str, Any] = {"float32": 0.0, "int64": 0, "int32": 0, "bool": False, "string": b""}
+MOST_ROWS = 16_384
+MOST_VALUES = 1_000_000
+"""Of a body, where a value with a name counts twice; of the arrays that it becomes; and of an answer. A million take some
+100 MB while they are read."""
+WIDE_BYTES = 8 << 20
+"""In a longer body no letter may be outside Unicode's basic plane: Python would hold all letters of the body in four bytes."""
 _WORDS = {
-    "float32": "a number",
-    "int64": "a whole number of 64 bits",
-    "int32": "a whole number of 32 bits",
+    "float32": "a number (float32)",
+    "int64": "an integer (int64)",
+    "int32": "an integer (int32)",
     "bool": "true or false",
     "string": 'a text, or {"b64": "..."} for bytes',
 }
-_LARGEST = float(np.finfo(np.float32).max)
+_TYPES: Any = {"float32": {int, float}, "int64": {int}, "int32": {int}, "bool": {bool}, "string": {str, bytes}}
+Array = NDArray[Any]
+Cells = Mapping[str, list[Any]]  # by input, a value of each row; None is a null
+
+
+class RequestError(HeadwayError):
+    """A request that is not answered. `status`, of HTTP, is 400 for a mistake of the client's."""
+
+    def __init__(self, problem: str, *, status: int = 400, where: str | None = None, fix: str | None = None):
+        super().__init__(problem, where=where, fix=fix)
+        self.status = status
+
+
+def check_size(count: int, what: str, where: str, most: int) -> None:
+    """Raises RequestError for more than `most`, before they take memory."""
+    if count > most:
+        problem = f"has {count:,} {what}, more than {most:,}"
+        raise RequestError(problem, status=413, where=where, fix="send fewer rows at once")
+
+
+def most_values(body: bytearray) -> int:
+    """Returns an upper bound of the values of a body, in which those with a name count twice; it ends beyond the limit."""
+    count = 1
+    for at in range(0, len(body), 1 << 20):  # in pieces, since other threads wait for each
+        count += sum(map(body[at : at + (1 << 20)].count, (b",", b"[", b"{", b":")))
+        if count > MOST_VALUES:
+            break
+    return count
+
+
+def parsed(body: bytearray) -> dict[str, Any]:
+    """Returns the JSON object of a body, with {"b64": "..."} as bytes. The body is empty afterwards, since it may be large."""
+    check_size(most_values(body), "commas, colons and brackets or more, also in texts", "the request", MOST_VALUES)
+    if len(body) > WIDE_BYTES and np.frombuffer(body, np.uint8).max() >= 0xF0:
+        problem = "the request is too large for a letter outside Unicode's basic plane"
+        raise RequestError(problem, status=413, fix=f"send at most {WIDE_BYTES >> 20} MiB at once")
+    try:
+        text = body.decode(json.detect_encoding(body))
+        body.clear()
+        value = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:  # also of thousands of digits
+        fix = "send it in UTF-8, uncompressed; a JSON parser shows the place"
+        raise RequestError(f"the body is not JSON: {short(str(error), 100)}", fix=fix) from None
+    return _checked(value, dict, "the body", 'send {"instances": [...]}')
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | bytes:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise RequestError(f"an object has the key {_shown(twice)} twice", fix="send each key once")
+    if found.keys() != {"b64"}:
+        return found
+    try:
+        return base64.b64decode(found["b64"], validate=True)
+    except (TypeError, ValueError):
+        raise RequestError(f"{_shown(found['b64'])} is not base64", where="b64", fix="encode bytes in base64") from None
+
+
+def _float(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise RequestError(f"{short(text, 60)} is larger than any number", fix="send a finite number, or Infinity")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float)
 
 
 @dataclass(frozen=True)
@@ -52,398 +117,197 @@ class Rows:
     signature: str
     count: int
     arrays: dict[str, Array]
-    """By input, [rows], [rows, n] or [rows, longest]; texts are objects of bytes."""
-    arguments: dict[str, Array] = field(default_factory=dict)
-    """Inputs that are one value for the whole request."""
-
-    @property
-    def cells(self) -> int:
-        return sum(array.size for array in self.arrays.values())
+    """By input, [rows], [rows, n], [rows, longest], or [] of one value for all rows; texts are objects of bytes."""
 
 
 class SignatureReader:
-    """Reads requests to one signature.
+    """Reads parsed requests to one signature. What is wrong with one is a RequestError that names place, value and fix."""
 
-    Args:
-        columns: the model's raw columns.
-        limits: of each request.
-    """
-
-    def __init__(
-        self, name: str, signature: Signature, columns: Sequence[Column], limits: RequestLimits = RequestLimits()
-    ):
-        self.name, self._limits = name, limits
-        by_name = {column.name: column for column in columns}
-        self._arguments = {t.name: t for t in signature.inputs if t.shape == ()}
-        rows = [t for t in signature.inputs if t.shape != ()]
-        companions = {t.name for t in rows if t.default is not None and len(t.shape) == 1}
-        self._values = [(t, by_name.get(t.column or "")) for t in rows if t.name not in companions]
-        self._companions = {t.name: t for t in rows if t.name in companions}
-        self._known = {t.name for t in rows}
-        self._renamed = {t.column: t.name for t, _ in self._values if t.column and t.column != t.name}
+    def __init__(self, name: str, signature: Signature, columns: Sequence[Column]):
+        self.name = name
+        self._arguments = {tensor.name: tensor for tensor in signature.inputs if tensor.shape == ()}
+        tensors = {tensor.name: tensor for tensor in signature.inputs if tensor.shape != ()}
+        values = [tensor for tensor in tensors.values() if tensor.default is None or len(tensor.shape) == 2]
+        self._by_column = {tensor.column: tensor for tensor in values if tensor.column}
+        self._companions = tensors.keys() - {tensor.name for tensor in values}
+        columns_by_name = {column.name: column for column in columns}
+        self._inputs = {name: _Input(tensors[name], None) for name in sorted(self._companions)}  # first
+        for tensor in values:
+            column, has_presence = columns_by_name.get(tensor.column or ""), tensor.name + PRESENT in tensors
+            self._inputs[tensor.name] = _Input(tensor, column, has_presence=has_presence)
+        self._only = values[0].name if len(tensors) == 1 else None
 
     def of_instances(self, instances: Any) -> Rows:
-        """Read the row form: a list of objects, or of values where the signature has one input.
-
-        Raises:
-            RequestError: naming the instance, the column, the value and what would be right.
-        """
-        if not isinstance(instances, list) or not instances:
-            fix = 'send one object per row: {"instances": [{"column": value, ...}, ...]}'
-            raise RequestError(f"is {_said(instances)}, not a list of rows", where="instances", fix=fix)
-        self._check_size(len(instances), "instances")
-        single = self._single()
-        if single is not None and not (isinstance(instances[0], dict) and set(instances[0]) != {"b64"}):
-            instances = [{single: value} for value in instances]
-        for number, row in enumerate(instances):
-            if not isinstance(row, dict):
-                fix = 'send one object per row: {"column": value, ...}'
-                raise RequestError(f"is {_said(row)}, not an object", where=f"instances[{number}]", fix=fix)
-            if not row.keys() <= self._known:
-                self._unknown(row, f"instances[{number}]")
-        cells = {name: [row.get(name, ABSENT) for row in instances] for name in self._known}
-        return self._rows(cells, len(instances), lambda name: lambda row: f"instances[{row}].{name}", {})
-
-    def of_inputs(self, inputs: Any) -> Rows:
-        """Read the column form: an object of lists, or one list where the signature has one input.
-
-        Raises:
-            RequestError: as `of_instances`.
-        """
-        if (single := self._single()) is not None and not (isinstance(inputs, dict) and set(inputs) != {"b64"}):
-            inputs = {single: inputs}
-        if not isinstance(inputs, dict) or not inputs:
-            fix = 'send one list per column: {"inputs": {"column": [value, ...], ...}}'
-            raise RequestError(f"is {_said(inputs)}, not an object of lists", where="inputs", fix=fix)
-        given = {name: value for name, value in inputs.items() if name not in self._arguments}
-        self._unknown(given, "inputs")
-        for name, value in given.items():
-            if not isinstance(value, list):
-                fix = "send a list with one value per row"
-                raise RequestError(f"is {_said(value)}, not a list", where=f"inputs.{name}", fix=fix)
-        lengths = {name: len(value) for name, value in given.items()}
-        rows = max((n for name, n in lengths.items() if name not in self._companions), default=0)
-        for name, length in lengths.items():
-            if length != rows and not (length == 1 and name in self._companions):
-                raise RequestError(
-                    f"has {counted(length, 'value')}, and others have {rows:,}",
-                    where=f"inputs.{name}",
-                    fix="send lists of one length, the number of rows",
-                )
-        if not rows:
-            raise RequestError("has no rows", where="inputs", fix="send at least one value per column")
-        self._check_size(rows, "inputs")
-        cells = {name: value * rows if len(value) == 1 else value for name, value in given.items()}
-        arguments = {name: value for name, value in inputs.items() if name in self._arguments}
-        return self._rows(cells, rows, lambda name: lambda row: f"inputs.{name}[{row}]", arguments)
+        """Reads the row form: a list of objects, or of values where the signature has one input."""
+        count = self._count_of(instances, "instances")
+        if self._only is not None and not isinstance(instances[0], dict):
+            instances = [{self._only: value} for value in instances]
+        cells = self._cells(instances, "instances", {}, self._inputs)
+        return self._rows(cells, count, lambda name, row: f"instances[{row}].{name}", {})
 
     def of_examples(self, examples: Any, context: Any) -> Rows:
-        """Read the form of classify and regress: features by the names of the columns, single values or lists of one.
+        """Reads the form of classify and regress: features by the names of the columns, single values or lists of one."""
+        count, cells = self._count_of(examples, "examples"), {}
+        for column, values in self._cells(examples, "examples", context, self._by_column).items():
+            tensor = self._by_column[column]
+            if len(tensor.shape) == 1:
+                values = [value[0] if isinstance(value, list) and len(value) == 1 else value for value in values]
+            cells[tensor.name] = values
+        return self._rows(cells, count, lambda name, row: f"examples[{row}].{name}", {})
 
-        Raises:
-            RequestError: as `of_instances`.
-        """
-        if not isinstance(examples, list) or not examples or not all(isinstance(row, dict) for row in examples):
-            fix = 'send one object of features per row: {"examples": [{"column": value, ...}, ...]}'
-            raise RequestError(f"is {_said(examples)}, not a list of objects", where="examples", fix=fix)
-        self._check_size(len(examples), "examples")
-        if context is not None and not isinstance(context, dict):
-            raise RequestError(f"is {_said(context)}, not an object of features", where="context")
-        names = {t.column: t for t, _ in self._values if t.column}
-        rows = []
-        for number, example in enumerate(examples):
-            row: dict[str, Any] = {}
-            for where, features in (("context", context or {}), (f"examples[{number}]", example)):
-                for name, value in features.items():
-                    if name not in names:
-                        raise RequestError(f"there is no column {name!r}", where=where, fix=suggest(name, list(names)))
-                    tensor = names[name]
-                    if tensor.name in row:
-                        raise RequestError(
-                            f"column {name!r} stands in the context too", where=where, fix="send it once"
-                        )
-                    single = tensor.shape == (None,) and isinstance(value, list) and len(value) == 1
-                    row[tensor.name] = value[0] if single else value
-            rows.append(row)
-        cells = {name: [row.get(name, ABSENT) for row in rows] for name in self._known}
-        return self._rows(cells, len(rows), lambda name: lambda row: f"examples[{row}].{name}", {})
+    def of_inputs(self, inputs: Any) -> Rows:
+        """Reads the column form: an object of lists, or one list where the signature has one input."""
+        if self._only is not None and not isinstance(inputs, dict):
+            inputs = {self._only: inputs}
+        cells = dict(_checked(inputs, dict, "inputs", "send one list per column"))
+        arguments = {name: cells.pop(name) for name in self._arguments if name in cells}
+        self._check_names(cells, "inputs", self._inputs)
+        for name, values in cells.items():
+            _checked(values, list, f"inputs.{name}", "send a list with one value per row")
+        longest: list[Any] = max((cells[name] for name in cells.keys() - self._companions), key=len, default=[])
+        count = self._count_of(longest, "inputs")
+        for name, values in cells.items():
+            if len(values) == 1 and name in self._companions:
+                cells[name] = values * count
+            elif len(values) != count:
+                problem = f"has {counted(len(values), 'value')}, and others have {count:,}"
+                raise RequestError(problem, where=f"inputs.{name}", fix="send lists of one length, the number of rows")
+        return self._rows(cells, count, lambda name, row: f"inputs.{name}[{row}]", arguments)
 
-    def _check_size(self, rows: int, where: str) -> None:
-        """Raise TooLarge before any row becomes cells, of which each has one for every input."""
-        self._limits.check_rows(rows, where)
-        inputs = len(self._known)
-        self._limits.check_cells(rows * inputs, f"has {rows:,} rows of {counted(inputs, 'input')}", where)
+    def _count_of(self, rows: Any, where: str) -> int:
+        """Returns the number of rows, unless they would have too many cells: each has one for every input."""
+        count = len(_checked(rows, list, where, "send one object per row, or a list of values per column as inputs"))
+        if not count:
+            raise RequestError("has no rows", where=where, fix="send at least one")
+        check_size(count, "rows", where, MOST_ROWS)
+        check_size(count * len(self._inputs), "values, with those that are left out", where, MOST_VALUES)
+        return count
 
-    def _single(self) -> str | None:
-        """Return the only input's name, if there is exactly one."""
-        return self._values[0][0].name if len(self._values) == 1 and len(self._known) == 1 else None
-
-    def _unknown(self, given: Mapping[str, Any], where: str) -> None:
-        for name in given:
-            if name in self._known:
-                continue
+    def _check_names(self, names: Iterable[str], where: str, known: Collection[str]) -> None:
+        for name in sorted({*names} - {*known}):
+            fix = suggest(name, list(known))
             if name in self._arguments:
-                fix = f'it is one value for all rows: send the column form, {{"inputs": {{..., "{name}": value}}}}'
-                raise RequestError(f"{name!r} is not a column", where=where, fix=fix)
-            if name in self._renamed:
-                fix = f"its input is called {self._renamed[name]!r}"
-                raise RequestError(f"{self.name} has no input {name!r}", where=where, fix=fix)
-            base = name.removesuffix(PRESENT).removesuffix(LENGTH)
-            if base != name and base in self._known:
-                fix = f'ask for "signature_name": "{NULLABLE}"' if self.name != NULLABLE else "leave it out"
-                raise RequestError(f"{self.name} has no input {name!r}", where=where, fix=fix)
-            raise RequestError(f"{self.name} has no input {name!r}", where=where, fix=suggest(name, list(self._known)))
+                fix = f'send the column form, {{"inputs": {{..., "{name}": value}}}}: it is one value for all rows'
+            elif name.endswith((PRESENT, LENGTH)) and self.name != NULLABLE:
+                fix = f'ask for "signature_name": "{NULLABLE}"'
+            raise RequestError(f"{self.name} has no input {_shown(name)}", where=where, fix=fix)
 
-    def _rows(
-        self, cells: Mapping[str, list[Any]], rows: int, place: Callable[[str], Place], given: Mapping[str, Any]
-    ) -> Rows:
+    def _cells(self, rows: list[Any], key: str, shared: Any, known: Collection[str]) -> Cells:
+        """Returns the values of rows, and those that all rows share, by their names."""
+        for number, row in enumerate(rows):
+            fix = f'send one object per row: {{"{key}": [{{"name": value, ...}}, ...]}}'
+            _checked(row, dict, f"{key}[{number}]", fix)
+        names = set[str]().union(*rows)
+        if twice := names & _checked(shared, dict, "context", "send an object of features").keys():
+            raise RequestError(f"{min(twice)!r} stands in an example too", where="context", fix="send it once")
+        self._check_names(names | shared.keys(), key, known)
+        cells = {name: [row.get(name) for row in rows] for name in names}
+        return cells | {name: [value] * len(rows) for name, value in shared.items()}
+
+    def _rows(self, cells: Cells, count: int, place: Callable[[str, int], str], arguments: Mapping[str, Any]) -> Rows:
+        """Returns the arrays of cells; an input that is not among them is null in each row."""
         arrays: dict[str, Array] = {}
-        filled = 0
-        for tensor, column in self._values:
-            values, where = cells.get(tensor.name), place(tensor.name)
-            if values is None:
-                values = [ABSENT] * rows
-            if column is not None and column.null and tensor.dtype != "string":  # of a text the model knows it
-                values = [None if isinstance(value, str) and value in column.null else value for value in values]
-            missing = np.fromiter((value is None or value is ABSENT for value in values), np.bool_, rows)
-            told = self._companion(tensor.name + PRESENT, cells, rows, place)
-            if column is not None and column.temporal and not column.shape:
-                values = _times(values, missing, column.temporal, where)
-            if missing.any():
-                self._allow_nulls(tensor, column, values, missing, told, where)
-            fill: Any = math.nan if tensor.name + PRESENT not in self._companions else None
-            if len(tensor.shape) == 2:
-                filled += self._filled(values, missing, tensor, where)
-                self._limits.check_cells(filled, f"the lists have {filled:,} values when they are filled up")
-            array, lengths = _converted(values, missing, tensor, fill, where)
-            if tensor.name + PRESENT in self._companions:
-                arrays[tensor.name + PRESENT] = ~missing if told is None else np.where(told[1], ~missing, told[0])
-            if tensor.name + LENGTH in self._companions:
-                told = self._companion(tensor.name + LENGTH, cells, rows, place)
-                assert lengths is not None
-                if told is not None:
-                    lengths = np.where(told[0] < 0, lengths, np.minimum(told[0], lengths))
-                arrays[tensor.name + LENGTH] = lengths
-            elif lengths is not None and (lengths != array.shape[1]).any():
-                row = int((lengths != array.shape[1]).argmax())
-                raise RequestError(
-                    f"has {counted(int(lengths[row]), 'value')}, and another row has {array.shape[1]:,}",
-                    where=where(row),
-                    fix=f'ask for "signature_name": "{NULLABLE}", whose lists may differ in length',
-                )
-            arrays[tensor.name] = array
-        arguments = {name: _argument(given.get(name, t.default), t) for name, t in self._arguments.items()}
-        return Rows(self.name, rows, arrays, arguments)
-
-    def _filled(self, values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, where: Place) -> int:
-        """The number of values of a list column, all of whose rows are as long as the longest.
-
-        Raises:
-            RequestError: a value is no list, or one of another length than the signature has.
-            TooLarge: there are too many.
-        """
-        wanted, longest, at = tensor.shape[1], 0, 0
-        for row, value in enumerate(values):
-            if missing[row]:
-                continue
-            if not isinstance(value, list) or (wanted is not None and len(value) != wanted):
-                said = counted(len(value), "value") if isinstance(value, list) else _said(value)
-                raise RequestError(f"is {said}, not {_fits(tensor)}", where=where(row), fix=f"send {_fits(tensor)}")
-            if len(value) > longest:
-                longest, at = len(value), row
-        width = longest if wanted is None else wanted
-        what = f"has {counted(width, 'value')}, and all {len(values):,} rows are filled up to that"
-        fix = "send rows with long lists in requests of their own"
-        self._limits.check_cells(len(values) * width, what, where(at), fix)
-        return len(values) * width
-
-    def _companion(
-        self, name: str, cells: Mapping[str, list[Any]], rows: int, place: Callable[[str], Place]
-    ) -> tuple[Array, NDArray[np.bool_]] | None:
-        """Return a companion's values and a mask of the rows that do not give it; None if no row does."""
-        tensor, values = self._companions.get(name), cells.get(name)
-        if tensor is None or values is None:
-            return None
-        missing = np.fromiter((value is None or value is ABSENT for value in values), np.bool_, rows)
-        if missing.all():
-            return None
-        return _scalars(values, missing, tensor, tensor.default, place(name)), missing
-
-    def _allow_nulls(
-        self,
-        tensor: Tensor,
-        column: Column | None,
-        values: Sequence[Any],
-        missing: NDArray[np.bool_],
-        told: tuple[Array, NDArray[np.bool_]] | None,
-        where: Place,
-    ) -> None:
-        """Raise RequestError for a null that the signature cannot represent; a list with a default is empty then."""
-        row = int(missing.argmax())
-        said = "is null" if values[row] is None else "is missing"
-        if tensor.default == ():
-            return
-        if column is None or not column.nullable:
-            raise RequestError(said, where=where(row), fix=f"send {_fits(tensor, column)}")
-        if tensor.name + PRESENT in self._companions:
-            wrong = np.zeros(len(values), np.bool_) if told is None else told[0] & ~told[1] & missing
-            if wrong.any():
-                row = int(wrong.argmax())
-                said = "is null" if values[row] is None else "is missing"
-                fix = f"send its value, or {PRESENT} false"
-                raise RequestError(f"{said}, but its {PRESENT} is true", where=where(row), fix=fix)
-        elif tensor.dtype != "float32" or column.is_list:
-            fix = f'send {_fits(tensor, column)}, or ask for "signature_name": "{NULLABLE}", which takes nulls'
-            raise RequestError(f"{said}, and {self.name} has no nulls in this column", where=where(row), fix=fix)
+        for name, one in self._inputs.items():
+            values, where = cells.get(name, [None] * count), partial(place, name)
+            if one.null_words:  # those of a text the model knows itself
+                values = [None if isinstance(value, str) and value in one.null_words else value for value in values]
+            mask = is_given = np.fromiter((value is not None for value in values), np.bool_, count)
+            if not (one.takes_null or is_given.all()):
+                fix = f'send {one.words}; nulls of nullable columns go to "signature_name": "{NULLABLE}"'
+                problem = f"is null or missing, and {self.name} has no nulls here"
+                raise RequestError(problem, where=where(int(is_given.argmin())), fix=fix)
+            kept = [value for value in values if value is not None]
+            if one.wanted is not None:
+                lengths = _lengths(values, one.wanted, where)
+                width = one.wanted or int(lengths.max())
+                filled = count * width + sum(array.size for array in arrays.values())
+                check_size(filled, "values, when lists are filled up to the longest", where(0), MOST_VALUES)
+                mask, kept = np.arange(width) < lengths[:, None], [item for value in kept for item in value]
+                if (told := arrays.get(name + LENGTH)) is not None:
+                    arrays[name + LENGTH] = np.where(told < 0, lengths, np.minimum(told, lengths))
+                elif (is_short := is_given & (lengths < width)).any():
+                    problem = f"has fewer values than another row, which has {width:,}"
+                    fix = f'ask for "signature_name": "{NULLABLE}", whose lists may differ in length'
+                    raise RequestError(problem, where=where(int(is_short.argmax())), fix=fix)
+            arrays[name] = _filled(kept, mask, one, where)
+            if name + PRESENT in arrays:
+                arrays[name + PRESENT] &= is_given
+        for name, tensor in self._arguments.items():
+            value, where = arguments.get(name, tensor.default), partial("inputs.{}".format, name)
+            arrays[name] = _filled([value], np.ones(1, np.bool_), _Input(tensor, None), where).reshape(())
+        return Rows(self.name, count, arrays)
 
 
-def _argument(value: Any, tensor: Tensor) -> Array:
-    """One value for the whole request."""
-    where = f"inputs.{tensor.name}"
-    if value is None:
-        raise RequestError("is null", where=where, fix=f"send {_fits(tensor)}")
-    return np.asarray(_scalars([value], np.zeros(1, np.bool_), tensor, None, lambda _: where)[0])
+class _Input:
+    """What a reader has to know of an input: what it takes, and what stands in its array for a null."""
+
+    def __init__(self, tensor: Tensor, column: Column | None, *, has_presence: bool = False):
+        self.dtype, self.words = tensor.dtype, _WORDS[tensor.dtype]
+        if column is not None and column.temporal:
+            self.words = f"an integer, {UNITS[column.temporal]} since 1970-01-01 (UTC)"
+        self.null_words = None if column is None or tensor.dtype == "string" else column.null
+        self.wanted = (tensor.shape[1] or 0) if len(tensor.shape) == 2 else None
+        """How many values a row has; 0: any number, as a list; None: one, and no list."""
+        can_be_nan = tensor.dtype == "float32" and not has_presence
+        is_nullable = column is not None and column.nullable and (has_presence or (can_be_nan and self.wanted != 0))
+        self.takes_null = is_nullable or tensor.default is not None
+        self.fill: Any = math.nan if can_be_nan else b"" if tensor.dtype == "string" else tensor.default or 0
 
 
-def _converted(
-    values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, fill: Any, where: Place
-) -> tuple[Array, NDArray[np.int64] | None]:
-    """Return ([rows], None), ([rows, n], None) of a vector, or ([rows, longest], lengths) of a list."""
-    if len(tensor.shape) == 1:
-        return _scalars(values, missing, tensor, fill, where), None
-    wanted = tensor.shape[1]
-    lengths = np.array([0 if gone else len(value) for value, gone in zip(values, missing, strict=True)], np.int64)
-    width = wanted if wanted is not None else int(lengths.max(initial=0))
-    flat = [item for value, gone in zip(values, missing, strict=True) if not gone for item in value]
-    ends = lengths.cumsum()
-
-    def place(at: int) -> str:
-        row = int(np.searchsorted(ends, at, side="right"))
-        return f"{where(row)}[{at - ends[row] + lengths[row]}]"
-
-    inner = _scalars(flat, np.zeros(len(flat), np.bool_), tensor, None, place)
-    empty = math.nan if fill is not None and tensor.dtype == "float32" else _EMPTY[tensor.dtype]
-    array = np.full((len(values), width), empty, inner.dtype)
-    array[np.arange(width) < lengths[:, None]] = inner
-    return array, None if wanted is not None else lengths
+def _checked(value: Any, kind: type, where: str, fix: str) -> Any:
+    if not isinstance(value, kind):
+        raise RequestError(f"is {_shown(value)}, not {'an object' if kind is dict else 'a list'}", where=where, fix=fix)
+    return value
 
 
-def _times(values: list[Any], missing: NDArray[np.bool_], unit: Temporal, where: Place) -> list[Any]:
-    """The values of a date or time with ISO texts as what the column counts."""
-    if {*map(type, values)} <= {int, type(None), type(ABSENT)}:
-        return values
-    other = [row for row, value in enumerate(values) if not missing[row] and not _is_whole(value)]
-    texts = [value if isinstance(value := values[row], str) and value.isascii() else None for row in other]
-    values = values.copy()
-    for row, made in zip(other, iso_times(pa.array(texts, pa.string()), unit).to_pylist(), strict=True):
-        if made is None:
-            kind = "date" if unit == "date" else "time"
-            fix = f"send {time_text(unit)}"
-            raise RequestError(f"is {_said(values[row])}, not a {kind}", where=where(row), fix=fix)
-        values[row] = made
-    return values
+def _lengths(values: Sequence[Any], wanted: int, where: Callable[[int], str]) -> NDArray[np.int64]:
+    """Returns how many values each row of a list, or of a vector of `wanted`, has; a null has none."""
+    for row, value in enumerate(values):
+        if value is not None and not (isinstance(value, list) and (not wanted or len(value) == wanted)):
+            fits = f"a list of {counted(wanted, 'value')}" if wanted else "a list"
+            raise RequestError(f"is {_shown(value)}, not {fits}", where=where(row), fix=f"send {fits}")
+    return np.array([len(value or ()) for value in values], np.int64)
 
 
-def _is_whole(value: Any) -> bool:
-    return type(value) is int or (type(value) is float and value.is_integer())
-
-
-def time_text(unit: Temporal) -> str:
-    """What a date or time is in a request."""
-    return f"a whole number of {UNITS[unit]} since 1970-01-01 (UTC), or an ISO text such as {ISO[unit]!r}"
-
-
-def _plain(values: Sequence[Any], dtype: str) -> Array:
-    """Values of JSON's own type for this dtype, all at once; ValueError where each must be checked on its own."""
-    types = set(map(type, values))
-    if dtype == "float32" and types <= {float, int}:
-        doubles = np.array(values, np.float64)
-        if (np.abs(doubles) > _LARGEST).any():  # an infinity may be a number that was too large
-            raise ValueError
-        return doubles.astype(np.float32)
-    if (dtype in ("int64", "int32") and types <= {int}) or (dtype == "bool" and types <= {bool}):
-        return _array(values, dtype)
-    if dtype == "string" and types <= {str}:
-        return _array([value.encode() for value in values], dtype)
-    raise ValueError
-
-
-def _scalars(values: Sequence[Any], missing: NDArray[np.bool_], tensor: Tensor, fill: Any, where: Place) -> Array:
-    """One value per row; those that are missing are `fill`, or the dtype's empty value."""
-    empty = _EMPTY[tensor.dtype] if fill is None or (tensor.dtype != "float32" and fill is math.nan) else fill
-    if missing.any():
-        kept = np.flatnonzero(~missing).tolist()
-        inner = _scalars([values[i] for i in kept], missing[kept], tensor, None, lambda at: where(kept[at]))
-        array = np.full(len(values), empty, inner.dtype)
-        array[kept] = inner
-        return array
+def _filled(values: list[Any], mask: NDArray[np.bool_], one: _Input, where: Callable[[int], str]) -> Array:
+    """Returns an input's array, with the values where the mask is true, in their order."""
+    array = np.full(mask.shape, one.fill, object if one.dtype == "string" else one.dtype)
     try:
-        return _plain(values, tensor.dtype)
+        array[mask] = _converted(values, one.dtype)
     except (ValueError, OverflowError):
-        return _array([_one(value, tensor, where, row) for row, value in enumerate(values)], tensor.dtype)
-
-
-def _array(values: Sequence[Any], dtype: str) -> Array:
-    if dtype != "string":
-        return np.array(values, _NUMPY[dtype])
-    array = np.empty(len(values), object)
-    array[:] = values
+        at = next(at for at, value in enumerate(values) if not _converts(value, one.dtype))
+        row, *inner = np.argwhere(mask)[at].tolist()
+        place, quotes = where(row) + "".join(f"[{number}]" for number in inner), isinstance(values[at], str)
+        fix = f"send {one.words}" + (", without quotes" if quotes and one.dtype != "string" else "")
+        raise RequestError(f"is {_shown(values[at])}, not {one.words}", where=place, fix=fix) from None
     return array
 
 
-def _one(value: Any, tensor: Tensor, where: Place, row: int) -> Any:
-    """Convert a single value, or raise the error for it."""
-    if tensor.dtype == "string":
-        if isinstance(value, str):
-            try:
-                return value.encode()
-            except UnicodeEncodeError:
-                raise RequestError("is not valid Unicode", where=where(row), fix='send {"b64": "..."}') from None
-        if isinstance(value, dict) and set(value) == {"b64"} and isinstance(value["b64"], str):
-            try:
-                return base64.b64decode(value["b64"], validate=True)
-            except (binascii.Error, ValueError):
-                raise RequestError("its b64 is not base64", where=where(row), fix="encode it in base64") from None
-    elif tensor.dtype == "bool":
-        if isinstance(value, bool):
-            return value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        if tensor.dtype == "float32":
-            if value != value or any(value is literal for literal in LITERALS.values()):
-                return value
-            if abs(value) <= _LARGEST:
-                return float(value)
-            raise RequestError(f"is {_said(value)}, beyond float32", where=where(row), fix="send at most 3.4e38")
-        whole = value if isinstance(value, int) else int(value) if value.is_integer() else None
-        least = np.iinfo(_NUMPY[tensor.dtype])
-        if whole is not None and least.min <= whole <= least.max:
-            return whole
-    fix = f"send {tensor.dtype}" + (", without quotes" if isinstance(value, str) and tensor.dtype != "string" else "")
-    raise RequestError(f"is {_said(value)}, not {_WORDS[tensor.dtype]}", where=where(row), fix=fix)
+def _converted(values: list[Any], dtype: str) -> Array:
+    """Returns values of JSON as an array. Raises ValueError or OverflowError where one is of another type, or beyond this one."""
+    if not {*map(type, values)} <= _TYPES[dtype]:
+        raise ValueError
+    if dtype == "string":
+        return np.fromiter((v if isinstance(v, bytes) else v.encode() for v in values), object, len(values))
+    array = np.array(values, np.float64 if dtype == "float32" else dtype)
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if (np.isfinite(array) & ~np.isfinite(converted)).any():
+        raise OverflowError
+    return converted
 
 
-def _fits(tensor: Tensor, column: Column | None = None) -> str:
-    """Describe the values that this input accepts."""
-    if column is not None and column.temporal and not column.shape:
-        return time_text(column.temporal)
-    if len(tensor.shape) == 1 or not tensor.shape:
-        return _WORDS[tensor.dtype]
-    n = tensor.shape[1]
-    return f"a list of {tensor.dtype}" if n is None else f"a list of {n} {tensor.dtype} {agree(n, 'value', 'values')}"
+def _converts(value: Any, dtype: str) -> bool:
+    try:
+        return len(_converted([value], dtype)) == 1
+    except (ValueError, OverflowError):
+        return False
 
 
-def _said(value: Any) -> str:
-    """Format a JSON value for a message, shortened."""
+def _shown(value: Any) -> str:
+    """Returns a JSON value for a message, cut short."""
     if isinstance(value, list):
         return f"a list of {counted(len(value), 'value')}"
-    if isinstance(value, dict):
-        return "an object" if value else "an empty object"
-    if value is ABSENT or value is None:
-        return "null" if value is None else "missing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    try:
-        text = repr(value[:60] if isinstance(value, str) else value)
-    except ValueError:  # an integer of thousands of digits
-        return "a huge number"
-    return short(text, 60)
+    if isinstance(value, dict | bytes):
+        return "an object" if isinstance(value, dict) else "bytes"
+    return json.dumps(value) if value is None or isinstance(value, bool) else reprlib.repr(value)

@@ -1,29 +1,37 @@
-"""A version of a model, loaded to answer requests.
+"""The model that answers requests: a version, loaded, which the new champion replaces.
 
-model = ServedModel(Path("store/models/flights/3/saved_model"), "flights", 3)
-model.warm_up()
-rows = model.reader("serving_default").of_instances([{"dep_delay": 12.0, "carrier": "UA"}])
-model.call(rows.signature, rows.arrays | rows.arguments)       # {"probability": array, "logit": array}
+    watch = ChampionWatch(registry, say=print)
+    model = watch.model                   # to be asked once per request: the request ends on the model that it began with
+    rows = model.reader("serving_default").of_instances([{"dep_delay": 12.0, "carrier": "UA"}])
+    model.call(rows)                      # {"probability": array, "logit": array}
+    await watch.follow(seconds=2.0)       # looks at the registry until it is cancelled
+
+A version is loaded if its files are those that were published. The new champion is loaded and warmed up beside the old one,
+then takes its place. One that cannot be loaded leaves the old one serving, and is tried again while it is the champion.
 """
 
+import asyncio
 import contextlib
 import functools
+import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import StoreError
+from headway.errors import HeadwayError, StoreError
 from headway.process import owned
-from tfcore.export.metadata import ModelMetadata, describe_model
+from headway.registry.leases import reading
+from headway.registry.pointers import CHAMPION
+from headway.registry.registry import Registry
+from tfcore.export.metadata import describe_model
 from tfcore.export.predictor import WIDE
-from tfcore.export.signatures import DEFAULT, Signature, Tensor
+from tfcore.export.signatures import Signature, Tensor
 from tfcore.runtime.tf_import import startup
-from tfcore.serving.refusals import RequestError, RequestLimits
-from tfcore.serving.request_json import SignatureReader, time_text
+from tfcore.serving.request_json import RequestError, Rows, SignatureReader
 
 with startup():
     import tensorflow as tf
@@ -32,121 +40,127 @@ with startup():
 
     from tfcore.graph.op_errors import why
 
-SIGNATURES = Path("assets.extra") / "signatures.json"
-WARM_ROWS = (1, 2)
-"""Batches that warm a model up: the first calls of a signature cost most of a second."""
+
+class ChampionWatch:
+    """Loads the champion, or the version that is named, when it is made. StoreError: there is none, or it is damaged.
+
+    Args:
+        version: to serve this one (a number, previous or an alias), whatever becomes the champion; None: the champion.
+        say: takes a line for a person.
+    """
+
+    def __init__(
+        self, registry: Registry, *, version: str | None = None, say: Callable[[str], None] = lambda line: None
+    ):
+        self._registry, self._is_pinned, self.say = registry, version is not None, say
+        self.model, self._held = self._load(version or CHAMPION)
+
+    async def follow(self, seconds: float) -> None:
+        """Serves each new champion; looks for one every so many seconds, without an end."""
+        wait, said, is_new = seconds, "", False
+        while not self._is_pinned:
+            await asyncio.sleep(wait)
+            if is_new:
+                gc.collect()  # a loaded model refers to itself: the one before would stay for long
+            try:
+                is_new = await asyncio.to_thread(self._look)
+                wait, said = seconds, ""
+            except Exception as error:  # whatever it is, the model that is loaded can be served
+                text = str(error) if isinstance(error, HeadwayError) else f"{type(error).__name__}: {error}"
+                if text != said:  # once, not every few seconds
+                    number = self.model.version
+                    self.say(f"the new champion cannot be served, version {number} is served still: {text}")
+                wait, said = min(2 * wait, max(60.0, seconds)), text
+
+    def close(self) -> None:
+        """Lets the version be removed."""
+        self._held.close()
+
+    def _look(self) -> bool:
+        """Serves the champion if it has changed; returns whether it has."""
+        events, before = self._registry.history(), self.model.version
+        if not events or events[-1].version == before:
+            return False
+        self.model, held = self._load(str(events[-1].version))
+        self._held.close()
+        self._held = held
+        self.say(f"version {self.model.version} is served in place of {before} ({events[-1].kind})")
+        return True
+
+    def _load(self, name: str) -> tuple["ServedModel", contextlib.ExitStack]:
+        """Returns the model and the lease that keeps its version from being removed."""
+        with contextlib.ExitStack() as stack:
+            version = stack.enter_context(reading(self._registry, name, "serve", note=self.say))
+            manifest = self._registry.store.manifest(version.path)
+            for file, problem in self._registry.store.checksum_problems(version.path, manifest) if manifest else ():
+                fix = "restore the file from a copy, or serve another version: headway serve --version N"
+                where = str(version.path / file)
+                raise StoreError(f"version {version.number} is damaged: {problem}", where=where, fix=fix)
+            self._registry.store.localize([version.saved_model])
+            model = ServedModel(version.saved_model, self._registry.name, version.number)
+            model.warm_up()
+            return model, stack.pop_all()
 
 
 class ServedModel:
-    """One SavedModel in memory. Safe to call from several threads.
-
-    Raises:
-        StoreError: the folder holds no SavedModel of Headway's that can be loaded.
-    """
+    """One SavedModel in memory. Safe to call from several threads. StoreError: it is none of Headway's, or cannot be loaded."""
 
     def __init__(self, path: Path, name: str, version: int):
         self.name, self.version, self.path = name, version, path
-        self.metadata: ModelMetadata = describe_model(path)
-        self.signatures = _signatures(path)
+        self.metadata = describe_model(path)
         if owned() and len(self.metadata.columns) > WIDE:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
+            described = json.loads((path / "assets.extra" / "signatures.json").read_text(encoding="utf-8"))
+            self.signatures = {name: Signature.model_validate(signature) for name, signature in described.items()}
             self._model = tf.saved_model.load(str(path))
-            self._functions = {signature: self._model.signatures[signature] for signature in self.signatures}
-        except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        except (OSError, ValueError, tf.errors.OpError) as error:
             raise StoreError(f"cannot be loaded: {str(error).splitlines()[0]}", where=str(path)) from None
+        self._readers = {n: SignatureReader(n, one, self.metadata.columns) for n, one in self.signatures.items()}
 
-    def reader(self, signature: str, limits: RequestLimits = RequestLimits()) -> SignatureReader:
-        """Return the reader of requests to a signature.
+    def reader(self, signature: str) -> SignatureReader:
+        """Returns the reader of requests to a signature."""
+        if signature not in self._readers:
+            fix = f"there is: {', '.join(self._readers)}"
+            raise RequestError(f"there is no signature {signature[:60]!r}", where="signature_name", fix=fix)
+        return self._readers[signature]
 
-        Raises:
-            RequestError: the model has none of that name.
-        """
-        if signature not in self.signatures:
-            fix = f"there is: {', '.join(self.signatures)}"
-            raise RequestError(f"there is no signature {signature!r}", where="signature_name", fix=fix)
-        return self._reader(signature, limits)
-
-    @functools.lru_cache(maxsize=64)  # noqa: B019 - lives as long as the model, which a reader belongs to
-    def _reader(self, signature: str, limits: RequestLimits) -> SignatureReader:
-        return SignatureReader(signature, self.signatures[signature], self.metadata.columns, limits)
-
-    def call(self, signature: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """A signature's outputs, [rows, ...] each.
-
-        Raises:
-            RequestError: the graph refuses the values, such as an image that is damaged.
-        """
+    def call(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Returns a signature's outputs, [rows, ...] each. RequestError: the graph refuses a value, such as a damaged image."""
+        parts = []
         try:
-            return {name: value.numpy() for name, value in self._functions[signature](**_tensors(arrays)).items()}
+            for at in range(0, rows.count, 1024):  # in several calls, so that others are answered in between
+                part = {name: a[at : at + 1024] if a.ndim else a for name, a in rows.arrays.items()}
+                tensors = {name: tf.constant(a, tf.string if a.dtype == object else None) for name, a in part.items()}
+                parts.append(self._model.signatures[rows.signature](**tensors))
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
-            raise RequestError(_reason(error), where=signature, fix="change the values") from None
+            raise RequestError(_reason(error), where=rows.signature, fix="change the values") from None
+        return {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
 
     def warm_up(self) -> None:
-        """Call each signature with small batches, so that the first request does not wait for it.
-
-        Raises:
-            StoreError: the model fails, whatever it is asked.
-        """
+        """Calls each signature with small batches: the first calls cost most of a second."""
         for name, signature in self.signatures.items():
-            for rows in WARM_ROWS:
-                arrays = {tensor.name: _nothing(tensor, rows) for tensor in signature.inputs}
+            for count in (1, 2):
                 with contextlib.suppress(RequestError):  # an empty image or Example is refused, which warms up as well
-                    try:
-                        self.call(name, arrays)
-                    except tf.errors.OpError as error:
-                        raise StoreError(f"{name} fails: {_reason(error)}", where=str(self.path)) from None
-
-    @functools.cached_property
-    def times(self) -> dict[str, str]:
-        """What a request sends for each date and time, by its input."""
-        units = {column.name: column.temporal for column in self.metadata.columns if not column.shape}
-        inputs = self.signatures[DEFAULT].inputs
-        return {tensor.name: time_text(unit) for tensor in inputs if (unit := units.get(tensor.column or ""))}
+                    self.call(Rows(name, count, {tensor.name: _nothing(tensor, count) for tensor in signature.inputs}))
 
     @functools.cached_property
     def signature_def(self) -> dict[str, Any]:
         """The SavedModel's own description of its signatures, as TensorFlow Serving's metadata has it."""
-        saved = SavedModel.FromString((self.path / "saved_model.pb").read_bytes())
-        graph = saved.meta_graphs[0]
-        return {
-            name: json_format.MessageToDict(
-                definition, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-            )
-            for name, definition in sorted(graph.signature_def.items())
-        }
-
-
-def _signatures(path: Path) -> dict[str, Signature]:
-    try:
-        described = json.loads((path / SIGNATURES).read_text(encoding="utf-8"))
-        return {name: Signature.model_validate(signature) for name, signature in described.items()}
-    except FileNotFoundError:
-        fix = "train and export one with this Headway"
-        raise StoreError(f"the model has no {SIGNATURES}", where=str(path), fix=fix) from None
-    except (ValueError, AttributeError) as error:
-        raise StoreError(f"is damaged: {str(error).splitlines()[0]}", where=str(path / SIGNATURES)) from None
-
-
-def _tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, tf.Tensor]:
-    return {
-        name: tf.constant(array, tf.string if array.dtype == np.object_ else None) for name, array in arrays.items()
-    }
-
-
-def _shape(tensor: Tensor, rows: int) -> list[int]:
-    return [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
+        graph = SavedModel.FromString((self.path / "saved_model.pb").read_bytes()).meta_graphs[0]
+        shown = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
+        return {name: json_format.MessageToDict(one, **shown) for name, one in sorted(graph.signature_def.items())}
 
 
 def _nothing(tensor: Tensor, rows: int) -> NDArray[Any]:
-    """Return placeholder values for a tensor: zeros or empty texts, or its default."""
-    shape = _shape(tensor, rows)
+    """Returns zeros, empty texts or the default of an input."""
+    shape = [rows if place == 0 else size or 1 for place, size in enumerate(tensor.shape)]
     if tensor.dtype == "string":
         return np.full(shape, b"", object)
     return np.full(shape, tensor.default or 0, tensor.dtype)
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Extract TensorFlow's reason from the error, without the places in the graph."""
+    """Returns TensorFlow's reason, without the places in the graph."""
     text = why(error).rpartition("<stack traces unavailable> ")[2].rpartition("assertion failed: ")[2]
     return text.strip("[] ").replace("] [", " ")  # an Assert prints each of its values in brackets

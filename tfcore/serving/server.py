@@ -1,4 +1,4 @@
-"""Runs the application on a port until it is asked to end.
+"""Runs the application on a port until it is asked to end, with bounds on its connections, which uvicorn lacks.
 
 with bound("127.0.0.1", 8501) as listener:      # fails before a model is loaded
     ...
@@ -6,107 +6,103 @@ with bound("127.0.0.1", 8501) as listener:      # fails before a model is loaded
 """
 
 import asyncio
-import contextlib
-import errno
-import os
+import resource
+import signal
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headway.errors import ConfigError
-from tfcore.serving.connections import BoundedProtocol, affordable
 
-CONNECTIONS = 1000
-BACKLOG = 2048
-"""Connections that may wait to be taken."""
-TICKS = 10
-"""Tenths of a second between two looks for slow clients."""
-END_SECONDS = 30
-"""How long requests under way may take after the server was asked to end."""
+CONNECTIONS = 500
+"""That may be open; fewer where the process may not have twice as many files open."""
+BACKLOG = 256
+"""Connections that may wait to be taken: as many may come in a second in which the server's thread had to wait."""
+GRACE_SECONDS, GRACE_BYTES = 10.0, 640 << 10
+"""How long a client may take to begin a request, and besides for so much of a body or of an answer."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket bound to this address; it accepts no connections until it is served.
-
-    Raises:
-        ConfigError: the port is in use, not allowed or none; or there is no such host.
-    """
-    where = f"{host}:{port}"
-    if port > 65_535:
-        raise ConfigError(
-            f"{port} is not a port", where="--port", fix="name one from 1 to 65535, or 0: any that is free"
-        )
+    """Returns a socket that accepts no connections until it is served. ConfigError: it cannot be bound to this address."""
     try:
-        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, number)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise ConfigError(f"is not an address: {error}", where=where, fix="--host and --port name another") from None
-    try:
+        if port > 65_535:  # which getaddrinfo would take for another
+            raise OverflowError("a port is at most 65535")
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.set_inheritable(False)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            fix = "--port names another (0: any that is free), or end the other process"
-            raise ConfigError("the port is in use", where=where, fix=fix) from None
-        reason = os.strerror(error.errno or 0).lower()
-        raise ConfigError(f"cannot be served on: {reason}", where=where, fix="--host and --port name another") from None
+        listener.bind(place)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        fix = "--host and --port name another (port 0: any that is free), or end the process that has it"
+        raise ConfigError(f"cannot be served on: {reason}", where=f"{host}:{port}", fix=fix) from None
     return listener
 
 
 def address(listener: socket.socket) -> str:
-    """Return the server's http://host:port."""
+    """Returns the server's http://host:port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Server(uvicorn.Server):
-    """A server that cuts slow clients, and does not raise Ctrl-C again after it ended, as uvicorn would."""
+class BoundedProtocol(H11Protocol):
+    """One of at most `limit_concurrency` connections: a new one takes the place of the one that would be cut first."""
 
-    async def on_tick(self, counter: int) -> bool:
-        if counter % TICKS == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, BoundedProtocol):
-                    connection.check(now)
-        return await super().on_tick(counter)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(GRACE_SECONDS, self._cut)
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            waiting = [other for other in self.connections if isinstance(other, BoundedProtocol) and other._is_waiting]
+            first = min(waiting, key=lambda other: (other.cycle is not None, other._timer.when()))
+            self.connections.discard(first)
+            first.transport.abort()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        with super().capture_signals():
-            try:
-                yield
-            finally:
-                self._captured_signals.clear()
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the client is to begin a request."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        """Gives the client time to take the answer and to begin its next request."""
+        self._timer.cancel()
+        seconds = GRACE_SECONDS * (1 + self.transport.get_write_buffer_size() / GRACE_BYTES)
+        self._timer = self.loop.call_later(seconds, self._cut)
+        super().on_response_complete()
+
+    def _cut(self) -> None:
+        if self._is_waiting or self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
 
 
 def make_server(app: Any, connections: int = CONNECTIONS) -> uvicorn.Server:
-    """A server of the application; `should_exit` ends it.
-
-    Args:
-        connections: that may be open; fewer where the process may not have as many files open.
-    """
-    most = affordable(connections)
+    """Returns a server of the application; `should_exit` ends it."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     config = uvicorn.Config(
         app,
         log_config=None,
         log_level="critical",  # what goes wrong is answered, and said by the application
         access_log=False,
-        server_header=False,
-        proxy_headers=False,
         lifespan="on",
         http=BoundedProtocol,
         ws="none",
-        backlog=min(BACKLOG, most),  # as many are taken at once
-        limit_concurrency=most,
-        timeout_graceful_shutdown=END_SECONDS,
+        backlog=BACKLOG,
+        limit_concurrency=connections if files == resource.RLIM_INFINITY else min(connections, files // 2),
+        timeout_graceful_shutdown=30,  # seconds for requests under way
     )
-    return _Server(config)
+    return uvicorn.Server(config)
 
 
 def run(app: Any, listener: socket.socket) -> None:
-    """Serve until a signal asks for the end."""
-    make_server(app).run(sockets=[listener])
+    """Serves until a signal asks for the end."""
+    server = make_server(app)
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # uvicorn raises them again after its end, for whoever had them before
+        signal.signal(number, server.handle_exit)
+    server.run(sockets=[listener])

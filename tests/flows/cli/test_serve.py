@@ -38,13 +38,13 @@ def test_a_port_in_use_and_options_that_cannot_be_are_told_before_anything_is_lo
         port = other.getsockname()[1]
         done = typed("serve", served_once, "--port", port, check=2)
     assert done.stderr == (
-        f"headway serve: 127.0.0.1:{port}: the port is in use\n"
-        "  fix: --port names another (0: any that is free), or end the other process\n"
+        f"headway serve: 127.0.0.1:{port}: cannot be served on: Address already in use\n"
+        "  fix: --host and --port name another (port 0: any that is free), or end the process that has it\n"
     )
     for options, words in (
-        (["--max-rows", "0"], "--max-rows: '0' is not a whole number of 1 or more"),
-        (["--host", "no.such.host.invalid"], "no.such.host.invalid:8501: is not an address"),
-        (["--port", "70000"], "--port: 70000 is not a port"),
+        (["--max-request-mib", "x"], "--max-request-mib: 'x' is not a number of 0 or more"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid:8501: cannot be served on: "),
+        (["--port", "70000"], "127.0.0.1:70000: cannot be served on: "),
     ):
         assert words in typed("serve", served_once, *options, check=2).stderr
 

@@ -14,7 +14,7 @@ def test_what_is_missing_is_named_with_the_command(monkeypatch):
     with pytest.raises(ConfigError) as error:
         extras.require("serve", where="headway serve")
     assert str(error.value) == (
-        "headway serve: needs fastapi and uvicorn, not installed here\n  fix: pip install 'headway[serve]'"
+        "headway serve: needs starlette and uvicorn, not installed here\n  fix: pip install 'headway[serve]'"
     )
 
 

@@ -15,7 +15,7 @@ from tfcore.export.saved_model import ExportRequest, export
 from tfcore.export.signatures import describe_towers
 from tfcore.models.config import ModelConfig
 from tfcore.models.towers.item_index import FILE
-from tfcore.serving.refusals import RequestError
+from tfcore.serving.request_json import RequestError
 from tfcore.serving.served_model import ServedModel
 from tfcore.train.request import TrainRequest
 from tfcore.train.settings.config import TrainingConfig
@@ -129,18 +129,17 @@ def test_a_request_over_http_may_exclude_items_for_some_of_its_rows(world):
     asker = {"age": 0.5, "liked": ["m1", "m4"]}
     reader = model.reader("top_k")
     rows = reader.of_instances([asker | {"exclude": ["m1", "m4"]}, asker])
-    items = model.call("top_k", rows.arrays | rows.arguments)["items"].tolist()
+    items = model.call(rows)["items"].tolist()
     assert len(items[0]) == 10 and items[0] == [one for one in items[1] if one not in (b"m1", b"m4")] + items[0][8:]
     columns = {"age": [0.5], "liked": [["m1", "m4"]], "k": 3}
     plain, without = (
-        model.call("top_k", given.arrays | given.arguments)["items"][0].tolist()
+        model.call(given)["items"][0].tolist()
         for given in (reader.of_inputs(columns), reader.of_inputs(columns | {"exclude": [["m1"]]}))
     )
     assert len(plain) == 3 and without[:2] == [one for one in plain if one != b"m1"][:2] and b"m1" not in without
     with pytest.raises(RequestError, match="k must be from 1 to 11, not 12"):
-        given = reader.of_inputs(columns | {"exclude": [["m1"]], "k": 12})
-        model.call("top_k", given.arrays | given.arguments)
-    with pytest.raises(RequestError, match="a list of string"):
+        model.call(reader.of_inputs(columns | {"exclude": [["m1"]], "k": 12}))
+    with pytest.raises(RequestError, match="is 'm1', not a list"):
         reader.of_inputs(columns | {"exclude": ["m1"]})
 
 
