@@ -25,7 +25,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
-VERSION = 13
+VERSION = 14
 """Raised by whoever changes a byte of what ingest writes for the same request."""
 
 NOTES = "splits"

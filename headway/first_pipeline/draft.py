@@ -172,7 +172,8 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             where=look.config.path,
             fix="bring columns that say something of a row",
         )
-    columns = {choice.column: choice.config for choice in choices if choice.config is not None}
+    columns: dict[str, Any] = dict.fromkeys(look.sample.conflicts, "ignore")
+    columns |= {choice.column: choice.config for choice in choices if choice.config is not None}
     has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
     numbers = {
         column.name

@@ -275,7 +275,11 @@ def _image_table(folder: str, images: list[str], tables: list[str]) -> dict[str,
     for path in tables:
         with storage.open_file(path) as file, storage.reading(path):
             try:
-                table = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)
+                table = (
+                    pq.read_table(file, page_checksum_verification=True)
+                    if path.endswith(".parquet")
+                    else pacsv.read_csv(file)
+                )
             except pa.ArrowInvalid:  # another file
                 continue
         columns = table.column_names

@@ -9,11 +9,13 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from headway.tabular.list_arrays import decoded
 
 _LOOKED_AT = 64
+_ORIENTATION = 0x0112
+"""Of EXIF; from 5 on rows are columns."""
 _MAGIC = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")
 LARGEST = 96
 """Pixels of the longer side; the built-in models need no more, and larger ones take longer."""
@@ -40,9 +42,10 @@ def _of_files(cells: list[bytes]) -> tuple[int, int, int] | None:
     for cell in cells:
         try:
             with Image.open(io.BytesIO(cell)) as image:
-                sizes.append(image.size)
+                turned = image.getexif().get(_ORIENTATION, 1) >= 5
+                sizes.append(image.size[::-1] if turned else image.size)
                 colour |= image.mode not in ("1", "L", "LA", "I", "I;16", "F")
-        except (UnidentifiedImageError, OSError):
+        except Exception:  # whatever Pillow throws at a broken one
             continue
     if not sizes:
         return None

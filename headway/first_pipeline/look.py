@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
-from headway.schema.columns import LABEL, Column, Schema
+from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import Chunk, InputFile, Range, sample_spans
 from headway.sources.config import NAMED, SourceConfig
@@ -122,9 +122,10 @@ def typed(look: Look, label: LabelConfig) -> Seen:
                 where=look.config.path,
                 fix="fill it, or name another column by --label",
             )
+    unreadable = {name: why for name, why in look.sample.conflicts.items() if name not in label.columns()}
     schema, notes = infer(
         look.sample,
-        {},
+        {name: ColumnConfig(role="ignore") for name in unreadable},
         only=False,
         needed=label.columns(),
         where=look.config.path,
@@ -150,6 +151,7 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
     doubts = [str(note) for note in notes if note.left_out or note.doubt]
+    doubts += [f"{why}: left out" for why in unreadable.values()]
     if (without := len(known) - known.true_count) * 100 > len(known):
         doubts.append(
             f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"

@@ -140,18 +140,23 @@ def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, 
 
 def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
     """ISO 8601 texts as int64 in a unit; null where a text is none. A time without a zone is UTC; a date has no time."""
-    return in_unit(dates(texts, None, clock=unit != "date")[0], "date" if unit == "date" else "timestamp", unit)
+    per_day = PER_DAY["date" if unit == "date" else "timestamp"]
+    return in_unit(dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 
 
-def in_unit(values: pa.Array, unit: Temporal, wanted: Temporal | None) -> pa.Array:
-    """Dates or times, int64, in the unit of a column whose first files wrote them in another way, such as as epoch seconds."""
-    if wanted is None or wanted == unit:
-        return values
-    have, want = PER_DAY[unit], PER_DAY[wanted]
-    if want >= have:
-        return pc.multiply(values, want // have)
-    known = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) // (have // want)  # Arrow's division does not floor
-    return pa.array(known, mask=values.is_null().to_numpy(zero_copy_only=False))
+def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Times, int64, of so many a day as times of `wanted` a day, and which of them int64 cannot hold: they are null.
+
+    What is finer than the unit goes towards the past, before 1970 too.
+    """
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    if wanted <= per_day:
+        return pa.array(numbers // (per_day // wanted), mask=missing), np.zeros(len(numbers), np.bool_)
+    times = wanted // per_day
+    most = np.iinfo(np.int64).max // times
+    wrong = ~missing & ((numbers > most) | (numbers < -most))
+    return pa.array(np.where(wrong, 0, numbers) * times, mask=missing | wrong), wrong
 
 
 def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integers, NDArray[np.bool_]]:

@@ -34,7 +34,7 @@ from headway.sources.sample import ONE_IN, Sample
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.coerce import converted
-from headway.tabular.list_arrays import is_list, is_text, value_type
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, value_type
 
 PREFIX_ROWS = 100_000
 DOMAIN_VALUES = 50
@@ -89,7 +89,7 @@ def infer(
             continue
         if clash := sample.conflicts.get(name):
             both = [other for other in names if sample.conflicts.get(other) == clash]
-            fix = "write it one way in every file"
+            fix = "write it again, one way in every file"
             if not needed & {*both}:
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
             raise DataError(clash, where=where, fix=fix)
@@ -98,7 +98,7 @@ def infer(
         shape = _shape(values.type) if stored_shape is None else stored_shape
         element = values.type.value_type if is_list(values.type) and shape else values.type
         kind = STORED[config.type] if config.type else stored_type(element)
-        parse, temporal = None, _temporal(element) if kind == "int64" and not shape else None
+        parse, temporal = None, _temporal(values) if kind == "int64" and not shape else None
         null = sample.nulls.get(name)
         if config.parse is not None and config.parse.as_ == "text":
             kind, temporal, null = "bytes", None, config.parse.null
@@ -182,7 +182,8 @@ def infer(
             notes.append(Note(column=name, text=text))
         meaning = None
         if not shape and parse is None and temporal is None and config.type != "float":
-            meaning = meaning_of(name, counted_as if kind != "bytes" or is_text(element) else values.cast(pa.string()))
+            as_they_are = kind != "bytes" or is_text(value_type(element))
+            meaning = meaning_of(name, counted_as if as_they_are else values.cast(pa.string()))
         columns.append(
             Column(
                 name=name,
@@ -255,9 +256,11 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
     """The common length of all lists of a sample; None where they differ, or are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
-    lengths = pc.unique(pc.list_value_length(values).drop_null())
-    rows = len(values) - values.null_count
-    return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS else None
+    lists = [flatten(chunk) for chunk in values.chunks]
+    lengths = np.concatenate([flat.lengths[flat.present] for flat in lists]) if lists else np.zeros(0, np.int64)
+    if len(lengths) < VECTOR_ROWS or any(flat.nulls for flat in lists) or lengths.min() < lengths.max():
+        return None
+    return int(lengths[0]) or None
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
@@ -271,8 +274,12 @@ def _date_digits(values: pa.ChunkedArray) -> bool:
     return any(len(known) - count <= len(known) // ONE_IN for count in inside)
 
 
-def _temporal(kind: pa.DataType) -> Temporal | None:
-    kind = value_type(kind)
+def _temporal(values: pa.ChunkedArray) -> Temporal | None:
+    """What dates and times are; date64 counts milliseconds, and is a time where one of them is not a day's first."""
+    kind = value_type(values.type)
+    if pa.types.is_date64(kind):
+        times = decoded(values)
+        return "timestamp" if pc.any(pc.not_equal(times, pc.floor_temporal(times, unit="day"))).as_py() else "date"
     return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
 
 
@@ -300,7 +307,9 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
     kind = value_type(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "int64"
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return "int64"
     if is_text(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
         return "bytes"

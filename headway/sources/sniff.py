@@ -18,6 +18,7 @@ from headway.storage import filesystem as storage
 _HEAD = 4096
 _OTHERS = {
     b"PK\x03\x04": ("a zip archive (or an Excel workbook)", "unzip it, or save it as CSV"),
+    b"PARE": ("Parquet with an encrypted footer", "write it without encryption"),
     b"BZh": ("compressed with bzip2", "decompress it, or compress it with gzip"),
     b"\xfd7zXZ": ("compressed with xz", "unpack it: xz -d FILE"),
     b"\x28\xb5\x2f\xfd": ("compressed with zstd", "decompress it, or compress it with gzip"),

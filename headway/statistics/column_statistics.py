@@ -5,7 +5,8 @@
     column.mean, column.std, column.quantile([0.5])
 
 Everything is accumulated in float64. Null, NaN, infinity and zero are four different things: moments, extremes and
-quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in.
+quantiles are of the finite values. Of a list or vector column they are of its elements, whatever row they are in; a null
+within a list is no element, and is counted.
 """
 
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ class ColumnStatistics:
         self.temporal: Temporal | None = None
         """What the integers count since 1970-01-01, if they are dates or times; for texts only, it is not saved."""
         self.limits = limits or Limits()
-        self.elements = self.empty = 0
+        self.elements = self.empty = self.null_elements = 0
         self.shortest_list: int | None = None
         self.longest_list: int | None = None
         self.rows = self.missing = self.nan = self.infinite = self.zeros = 0
@@ -102,6 +103,7 @@ class ColumnStatistics:
             self.rows += len(array)
             self.missing += array.null_count
             flat = flatten(array)
+            self.null_elements += flat.nulls
             self._fold_lists(flat.lengths[flat.present])
             self._update_values(flat.values)
             return
@@ -251,6 +253,7 @@ class ColumnStatistics:
             self.elements, self.empty = before[0] + other.elements, before[1] + other.empty
         self.rows += other.rows
         self.missing += other.missing
+        self.null_elements += other.null_elements
         self.nan += other.nan
         self.infinite += other.infinite
         self.zeros += other.zeros
@@ -386,6 +389,7 @@ class ColumnStatistics:
         value: dict[str, Any] = {"name": self.name, "type": self.type, "rows": self.rows, "missing": self.missing}
         if self.shape:
             value |= {"shape": list(self.shape), "elements": self.elements, "empty": self.empty}
+            value["null_elements"] = self.null_elements
             value |= {"shortest_list": self.shortest_list, "longest_list": self.longest_list}
         if self.complete:
             value["distinct"] = self.distinct
@@ -404,6 +408,7 @@ class ColumnStatistics:
         column = cls(value["name"], value["type"], tuple(value.get("shape", ())), limits=limits, budget=budget)
         if column.shape:
             column.elements, column.empty = value["elements"], value["empty"]
+            column.null_elements = value["null_elements"]
             column.shortest_list, column.longest_list = value["shortest_list"], value["longest_list"]
         column.rows, column.missing = value["rows"], value["missing"]
         if column.type == "bytes":

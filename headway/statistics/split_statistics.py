@@ -305,7 +305,7 @@ def _summary(column: ColumnStatistics, top: int) -> dict[str, Any]:
     if column.rank_error:
         row["rank_error"] = column.rank_error
     if column.shape:
-        row |= {"elements": column.elements, "empty": column.empty}
+        row |= {"elements": column.elements, "null_elements": column.null_elements, "empty": column.empty}
         row |= {"shortest_list": column.shortest_list, "longest_list": column.longest_list}
         row["mean_list"] = column.elements / column.present if column.present else None
     if column.type == "bytes":

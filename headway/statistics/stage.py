@@ -20,7 +20,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics, merge_all, summary
 from headway.statistics.summary import WindowStatistics
 
-VERSION = 7
+VERSION = 8
 
 
 class StatisticsRequest(Stage[WindowStatistics]):

@@ -42,6 +42,8 @@ class ColumnSummary(Result):
     mean_length: float | None = None
     elements: int | None = None
     """Of lists and vectors."""
+    null_elements: int | None = None
+    """Nulls within lists, which are no elements."""
     empty: int | None = None
     shortest_list: int | None = None
     longest_list: int | None = None

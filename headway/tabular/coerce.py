@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.schema.calendar_days import UNITS, Temporal
+from headway.schema.calendar_days import PER_DAY, UNITS, Temporal
 from headway.schema.columns import Column, column_yaml, suggest
 from headway.schema.date_forms import in_unit, iso_times
 from headway.schema.parse_rules import Parse, parsed
-from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, slots, split_text, value_type
+from headway.tabular.list_arrays import decoded, flatten, is_list, is_text, join, plain, slots, split_text, value_type
 from headway.tabular.quarantine import SCHEMA, rejected
 
 # Whatever Arrow's CSV reader takes for a number is one here too: a value's fate must not hang on its neighbours, for
@@ -83,7 +83,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
         for mask, why in (*faults, (_missing(array, wrong, column), "is null, but the column is not nullable")):
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
-                tables.append(rejected(rows.tolist(), column.name, raw.take(pa.array(rows)).to_pylist(), why))
+                tables.append(rejected(rows.tolist(), column.name, _values(raw.take(pa.array(rows))), why))
                 bad = mask if bad is None else bad | mask
         arrays.append(array)
     names = [column.name for column in columns]
@@ -113,6 +113,14 @@ def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
     doubles = converted(raw, column.exact)
     changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
     return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
+
+
+def _values(raw: pa.Array) -> list[Any]:
+    """The values for people; times that Python has no form for, such as those after the year 9999, as what they count."""
+    try:
+        return list(raw.to_pylist())
+    except (OverflowError, ValueError, KeyError):
+        return list(raw.cast(pa.int64()).to_pylist())
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:
@@ -190,7 +198,10 @@ def _coerce_one(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
 
 
 def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]:
-    """Coerce a list or vector: each element as a scalar, and a row does not fit if any element does not."""
+    """Coerce a list or vector: each element as a scalar, and a row does not fit if any element does not.
+
+    A null within a list stays for the statistics to count, and is no value to anyone else; a vector may not have one.
+    """
     if pa.types.is_null(raw.type):
         return pa.nulls(len(raw), column.arrow), []
     raw = decoded(raw)
@@ -198,9 +209,9 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
         raw = split_text(_valid(raw), column.separator)
     if not is_list(raw.type):
         raise _never(raw, column)
-    flat = flatten(raw)
+    flat = flatten(raw, with_nulls=True)
     element = column.element.model_copy(update={"encoding": "plain"})
-    values, wrong, reason = _coerce(flat.values, element)
+    values, wrong, reason = _coerce(plain(flat.values), element)
     rows = flat.rows()
 
     def of_rows(mask: _Mask) -> _Mask:
@@ -210,12 +221,14 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
         in_rows[rows[mask]] = True
         return in_rows
 
-    gaps = flat.values.is_null().to_numpy(zero_copy_only=False) if flat.values.null_count else None
-    faults: list[_Fault] = [(of_rows(wrong), f"an element {reason}"), (of_rows(gaps), "an element is null")]
-    if values.null_count:  # of rows that are rejected: anything may stand there
-        values = pc.fill_null(values, b"" if column.type == "bytes" else 0)
+    faults: list[_Fault] = [(of_rows(wrong), f"an element {reason}")]
     lengths, present = flat.lengths, flat.present
     if column.length is not None:
+        if values.null_count:
+            gaps = values.is_null().to_numpy(zero_copy_only=False)
+            gaps = gaps if wrong is None else gaps & ~wrong
+            faults.append((of_rows(gaps), "an element is null (shape: list takes the others)"))
+            values = pc.fill_null(values, b"" if column.type == "bytes" else 0)  # of rows that are rejected
         off = present & (lengths != column.length)
         if off.any():
             faults.append((off, f"does not have {column.length} values (shape: list takes any number)"))
@@ -264,7 +277,7 @@ def _parsed(raw: pa.Array, column: Column, rule: Parse) -> tuple[pa.Array, NDArr
 def _valid(raw: pa.Array) -> pa.StringArray:
     """Convert to a string array. Bytes that are not UTF-8 become U+FFFD, which is part of no number."""
     try:
-        return raw.cast(pa.string())
+        return raw.cast(pa.binary()).cast(pa.string())  # a file's text is not checked, bytes that become text are
     except pa.ArrowInvalid:
         texts = [None if v is None else v.decode("utf-8", "replace") for v in raw.cast(pa.binary()).to_pylist()]
         return pa.array(texts, pa.string())
@@ -382,16 +395,8 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
         return raw, None, ""
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and not pa.types.is_uint64(kind)):
         return raw.cast(pa.int64()), None, ""
-    if pa.types.is_timestamp(kind):
-        times = raw.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-        return in_unit(times, "timestamp", column.temporal), None, ""
-    if pa.types.is_date(kind):
-        days = raw.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
-        return in_unit(days, "date", column.temporal), None, ""
-    if pa.types.is_time(kind):
-        return raw.cast(pa.time64("us"), safe=False).cast(pa.int64()), None, ""
-    if pa.types.is_duration(kind):
-        return raw.cast(pa.duration("us"), safe=False).cast(pa.int64()), None, ""
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return _time_to_int(raw, column)
     if not (pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_uint64(kind)):
         raise _never(raw, column)
     why = "is not an integer that fits int64"
@@ -409,6 +414,26 @@ def _to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] 
     except pa.ArrowInvalid:  # value by value: as doubles the large ones that do fit would lose digits
         array = pa.array([_whole(value) for value in raw.to_pylist()], pa.int64())
         return array, _not(pc.or_(array.is_valid(), raw.is_null())), why
+
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
+    """Dates as days; timestamps, times of day and durations as microseconds; in the unit of the column, if it has one."""
+    kind = raw.type
+    per_day = 1 if pa.types.is_date32(kind) else 86_400_000
+    if not pa.types.is_date(kind):
+        per_day = 86_400 * _PER_SECOND[kind.unit]
+    unit = column.temporal or ("date" if pa.types.is_date(kind) else "timestamp")
+    narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
+    values = (raw.cast(pa.int32()) if narrow else raw).cast(pa.int64())
+    array, wrong = in_unit(values, per_day, PER_DAY[unit])
+    why = f"is a time that 64 bits of {UNITS[unit]} do not hold"
+    if unit == "date" and pa.types.is_date64(kind):
+        numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+        wrong, why = numbers % per_day != 0, "has a time of day, which a column of dates does not keep"
+    return array, wrong if wrong.any() else None, why
 
 
 def _whole(value: Any) -> int | None:

@@ -26,6 +26,8 @@ class Flat:
     values: pa.Array
     lengths: NDArray[np.int64]
     present: NDArray[np.bool_]
+    nulls: int = 0
+    """How many values the lists have that are null."""
 
     def rows(self) -> NDArray[np.int64]:
         """The row of each value."""
@@ -64,6 +66,28 @@ def escaped(array: pa.Array) -> pa.Array:
     encoded = array.dictionary_encode()
     words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(words, pa.string()), encoded.indices)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """An array in the types that columns are read from: without views, bytes of a fixed size, encoded runs and types of
+    extensions; a dictionary without null among its words."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(array.storage)
+    if pa.types.is_run_end_encoded(kind):
+        return plain(pc.run_end_decode(array))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.string())
+    if pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return array.cast(pa.binary())
+    if not pa.types.is_dictionary(kind):
+        return array
+    if pa.types.is_nested(kind.value_type):
+        return array.dictionary_decode()
+    words = plain(array.dictionary)
+    if words.null_count:
+        return words.take(array.indices).dictionary_encode().cast(pa.dictionary(kind.index_type, words.type))
+    return array if words is array.dictionary else pa.DictionaryArray.from_arrays(array.indices, words)
 
 
 def whole(column: pa.ChunkedArray) -> Any:
@@ -159,14 +183,21 @@ def as_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def flatten(array: pa.Array) -> Flat:
-    """The flat form of a list array of any kind; the values behind a null row are left out."""
+def flatten(array: pa.Array, *, with_nulls: bool = False) -> Flat:
+    """The flat form of a list array of any kind; the values behind a null row are left out, and so is a null within a
+    list unless it is asked for."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
     else:
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
-    return Flat(array.flatten(), lengths, present)
+    values = array.flatten()
+    nulls = values.null_count
+    if nulls and not with_nulls:
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        known = values.is_valid().to_numpy(zero_copy_only=False)
+        values, lengths = values.drop_null(), np.bincount(rows[known], minlength=len(lengths))
+    return Flat(values, lengths, present, nulls)
 
 
 def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_], column: Column) -> pa.Array:

@@ -24,6 +24,7 @@ from headway.errors import StoreError
 from headway.process import owned
 from headway.schema.columns import Column
 from headway.schema.tensor_name import LENGTH, PRESENT
+from headway.tabular.list_arrays import flatten
 from headway.tasks.table import task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.export.metadata import ModelMetadata, describe_model
@@ -177,8 +178,9 @@ def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
 
 def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """([rows, longest], [rows]) of a list."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = flatten(array)
+    lengths = flat.lengths
     longest = max(1, int(lengths.max(initial=0)))
     values = np.full((len(array), longest), _EMPTY[column.type], DTYPES[column.type].as_numpy_dtype)
-    values[np.arange(longest) < lengths[:, None]] = pc.list_flatten(array).to_numpy(zero_copy_only=False)
+    values[np.arange(longest) < lengths[:, None]] = flat.values.to_numpy(zero_copy_only=False)
     return values, lengths

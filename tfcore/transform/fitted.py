@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ class FittedOp(Frozen):
     high: float | None = None
     boundaries: tuple[float, ...] | None = None
     words: tuple[str, ...] | None = None
+    """By `word_text`; `values` has them as they are stored."""
     integers: tuple[int, ...] | None = None
     oov_buckets: int | None = None
     buckets: int | None = None
@@ -35,6 +37,25 @@ class FittedOp(Frozen):
     """image: height, width, channels"""
     raw: bool = False
     """image: a value is its pixels, one byte each, rather than a file"""
+
+    @cached_property
+    def values(self) -> tuple[Any, ...]:
+        """The values of a vocabulary as columns store them."""
+        return self.integers or () if self.words is None else tuple(map(word_bytes, self.words))
+
+
+def word_text(word: bytes) -> str:
+    """A stored word as text: what is not UTF-8, or begins with NUL, is NUL and a letter for each of its bytes."""
+    try:
+        text = word.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return "\0" + word.decode("latin-1") if text.startswith("\0") else text
+
+
+def word_bytes(text: str) -> bytes:
+    """The stored word of a text."""
+    return text[1:].encode("latin-1") if text.startswith("\0") else text.encode()
 
 
 class Fitted(Frozen):
@@ -62,8 +83,7 @@ class Fitted(Frozen):
 
     def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
         """The column with the train rows of each value of its vocabulary, given those of each stored value and of all."""
-        values = self.ops[0].integers if self.ops[0].words is None else [word.encode() for word in self.ops[0].words]
-        known = [rows[value] for value in values or ()]
+        known = [rows[value] for value in self.ops[0].values]
         return self.model_copy(update={"counts": (*known, total - sum(known))})
 
     @property

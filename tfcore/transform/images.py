@@ -27,9 +27,15 @@ MOST_REFUSED = 0.01
 
 
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
-    """Decode one file (string, scalar) to uint8 [height, width, channels]; InvalidArgumentError for a damaged one."""
+    """Decode one file (string, scalar) to uint8 [height, width, channels], turned as its EXIF orientation says.
+
+    InvalidArgumentError for a damaged one.
+    """
     height, width, channels = pixels
     image = tf.io.decode_image(file, channels=channels, expand_animations=False)
+    image.set_shape([None, None, channels])
+    turn = _orientation(file)
+    image = tf.cond(turn > 1, lambda: _upright(image, turn), lambda: image)
     image.set_shape([None, None, channels])
 
     def resized() -> tf.Tensor:
@@ -38,6 +44,42 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 
     fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
     return tf.ensure_shape(tf.cond(fits, lambda: image, resized), pixels)
+
+
+def _orientation(file: tf.Tensor) -> tf.Tensor:
+    """The EXIF orientation of a JPEG or PNG, 1 to 8, int64; 1 where it has none."""
+    is_png = tf.equal(tf.strings.substr(file, 0, 4), b"\x89PNG")
+    parts = tf.strings.split(file, tf.where(is_png, b"eXIf", b"Exif\0\0"), 1)
+
+    def found() -> tf.Tensor:
+        head = tf.io.decode_raw(tf.strings.substr(parts[1], 0, 1 << 16), tf.uint8)
+        data = tf.concat([tf.cast(head, tf.int64), tf.zeros([8], tf.int64)], 0)
+        is_little = data[0] == ord("I")
+
+        def number(digits: tf.Tensor) -> tf.Tensor:
+            digits = tf.cond(is_little, lambda: digits, lambda: tf.reverse(digits, [-1]))
+            return tf.reduce_sum(digits * 256 ** tf.range(tf.shape(digits, tf.int64)[-1]), -1)
+
+        start = tf.minimum(number(data[4:8]), tf.size(data, tf.int64) - 2)
+        entries = data[start + 2 : start + 2 + 12 * number(data[start : start + 2])]
+        entries = tf.reshape(entries[: tf.size(entries) // 12 * 12], [-1, 12])
+        values = tf.boolean_mask(number(entries[:, 8:10]), number(entries[:, :2]) == 0x0112)
+        first = tf.concat([values, [1]], 0)[0]
+        is_exif = (number(data[2:4]) == 42) & (first <= 8)
+        return tf.where(is_exif, first, 1)
+
+    return tf.cond(tf.size(parts) > 1, found, lambda: tf.constant(1, tf.int64))
+
+
+def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    """An image turned and mirrored so that it is upright."""
+
+    def where(orientations: list[int], change: Callable[[tf.Tensor], tf.Tensor], image: tf.Tensor) -> tf.Tensor:
+        return tf.cond(tf.reduce_any(orientation == orientations), lambda: change(image), lambda: image)
+
+    image = where([5, 6, 7, 8], lambda image: tf.transpose(image, [1, 0, 2]), image)
+    image = where([2, 3, 6, 7], lambda image: tf.reverse(image, [1]), image)
+    return where([3, 4, 7, 8], lambda image: tf.reverse(image, [0]), image)
 
 
 def decode_images(files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False) -> tf.Tensor:

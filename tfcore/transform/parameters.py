@@ -53,7 +53,15 @@ from tfcore.transform.config import (
     check_chain,
     check_settings,
 )
-from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric, recurring_numbers, size_of, value_category
+from tfcore.transform.fitted import (
+    Fitted,
+    FittedOp,
+    apply_numeric,
+    recurring_numbers,
+    size_of,
+    value_category,
+    word_text,
+)
 
 VERSION = 4
 FILE = "transform.json"
@@ -642,13 +650,8 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
     counts = stats.top(op.top_k, op.min_count or LEAST_COUNT)
     if column.type == "int64":
         return FittedOp(op="vocabulary", integers=tuple(value for value, _ in counts), oov_buckets=op.oov_buckets)
-    words = []
-    for value, _ in counts:
-        try:
-            words.append(value.decode("utf-8"))
-        except UnicodeDecodeError:  # bytes that are not text stay out of vocabulary
-            continue
-    return FittedOp(op="vocabulary", words=tuple(words), oov_buckets=op.oov_buckets)
+    words = tuple(word_text(value) for value, _ in counts)
+    return FittedOp(op="vocabulary", words=words, oov_buckets=op.oov_buckets)
 
 
 def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:

@@ -47,12 +47,16 @@ class Vocabularies(tf.Module):
         self._places = {name: (i, place) for i, names in enumerate(arrays) for place, name in enumerate(names)}
         self._prefixes = {name: f"{number}:" for number, name in enumerate(shared)}
         self._tables = {
-            name: _table(_keys(op), np.arange(len(_keys(op))))
+            name: _table(op.values, np.arange(len(op.values)))
             for name, op in self._ops.items()
-            if name not in self._places and name not in self._prefixes and _keys(op)
+            if name not in self._places and name not in self._prefixes and op.values
         }
-        keys = [self._prefixes[name].encode() + str(key).encode() for name in shared for key in _keys(self._ops[name])]
-        ids = [np.arange(len(_keys(self._ops[name]))) for name in shared]
+        keys = [
+            self._prefixes[name].encode() + (key if isinstance(key, bytes) else str(key).encode())
+            for name in shared
+            for key in self._ops[name].values
+        ]
+        ids = [np.arange(len(self._ops[name].values)) for name in shared]
         self._shared = _table(keys, np.concatenate(ids)) if keys else None
 
     def kind(self, name: str) -> tuple[Any, ...]:
@@ -70,7 +74,7 @@ class Vocabularies(tf.Module):
                 as the values.
         """
         ops = [self._ops[name] for name in names]
-        oov = _unknown(values, _of_column([len(_keys(op)) for op in ops], which), ops[0].oov_buckets or 1)
+        oov = _unknown(values, _of_column([len(op.values) for op in ops], which), ops[0].oov_buckets or 1)
         table = self._shared
         if names[0] in self._places:
             array = self._arrays[self._places[names[0]][0]]
@@ -96,10 +100,6 @@ def is_dense(op: FittedOp) -> bool:
 def _range(op: FittedOp) -> range:
     integers = op.integers or ()
     return range(min(integers), max(integers) + 1)
-
-
-def _keys(op: FittedOp) -> Sequence[str] | Sequence[int]:
-    return op.words if op.words is not None else op.integers or ()
 
 
 def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:

@@ -52,10 +52,9 @@ class ArrowSource:
         first = 0
         with _open(piece.path, columns=[ways[name][0] for name in columns]) as reader:
             for batch in _batches(reader, piece.start, piece.end, piece.path):
-                whole = pick(batch, ways, columns)
-                at_once = _rows_at_once(whole)
-                for start in range(0, whole.num_rows, at_once):
-                    part = whole.slice(start, at_once)
+                at_once = _rows_at_once(batch)
+                for start in range(0, batch.num_rows, at_once):
+                    part = pick(batch.slice(start, at_once), ways, columns)
                     yield Chunk(part, first)
                     first += part.num_rows
 

@@ -10,6 +10,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,12 @@ from headway.tabular.list_arrays import decoded, is_number
 _NAMES = ["image", "path", "label"]
 _SHOWN = 3
 """Of the names that something is wrong with."""
+_MAGIC = {
+    rb"BM": "BMP", rb"GIF8": "GIF", rb"RIFF....WEBP": "WEBP", rb"II\*\0|MM\0\*": "TIFF", rb"....ftyp(heic|mif1)": "HEIC",
+    rb"....ftypavif": "AVIF",
+}  # fmt: skip
+_UNREAD = frozenset({".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif"})
+_CONVERT = "convert them to PNG or JPEG to have them read"
 _CHUNK_BYTES, _CHUNK_FILES, _PREFIX_FILES = 16 << 20, 1024, 16
 _RANGE_FILES = 16_384
 
@@ -155,15 +162,33 @@ class ImagesSource:
         if not sampled:
             raise DataError("the folder holds no images", where=self._config.path, fix="check source.path")
         if not any(head.startswith(FORMATS["images"].magic) for head in data):
-            why = not_a(sampled[0].path, "images") or DataError("is neither a JPEG nor a PNG", where=sampled[0].path)
+            what = f"is {kind}, neither a JPEG nor a PNG" if (kind := _kind(data[0])) else "is neither a JPEG nor a PNG"
+            why = not_a(sampled[0].path, "images") or DataError(what, where=sampled[0].path, fix=_CONVERT)
             if len(sampled) > 1:
                 why = DataError(
                     f"none of the first {len(sampled)} files is a JPEG or PNG; this one {why.problem}", where=why.where
                 )
             raise why
         names = [_inside(self._config, file.path) for file in sampled]
+        notes += self._passed_over(sampled[0].path)
         arrays = [pa.array(data, pa.binary()), pa.array(names), labels.slice(0, len(sampled))]
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
+
+    def _passed_over(self, path: str) -> list[str]:
+        """A note on the images of other formats in the folder that an image lies in or below."""
+        parts = self._config.path.rstrip("/").split("/")
+        if _depth(self._config) < len(parts) or parts[-1] == PurePosixPath(path).name:
+            return []  # a glob says what is taken
+        folder = "/".join(path.split("/")[: len(parts)])
+        endings = Counter(PurePosixPath(name).suffix.lower() for name in storage.below(folder))
+        others = [f"{endings[ending]:,} {ending}" for ending in sorted(endings) if ending in _UNREAD]
+        number = counted(sum(endings[ending] for ending in _UNREAD), "image")
+        return [f"{folder}: {number} of other formats passed over: {', '.join(others)}; {_CONVERT}"] if others else []
+
+
+def _kind(data: bytes) -> str | None:
+    """The name of another image format that a file's first bytes show."""
+    return next((name for magic, name in _MAGIC.items() if re.match(magic, data, re.DOTALL)), None)
 
 
 def _folder(config: SourceConfig) -> str:
@@ -179,7 +204,7 @@ def undecodable(data: bytes) -> str | None:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
             image.load()
     except Image.UnidentifiedImageError:
-        return "neither a JPEG nor a PNG"
+        return f"is {kind}, neither a JPEG nor a PNG" if (kind := _kind(data)) else "neither a JPEG nor a PNG"
     except Exception as error:  # whatever Pillow's decoders throw at broken input
         return f"cannot be decoded: {error}".splitlines()[0]
     return None
@@ -217,7 +242,11 @@ def _table(path: str, file_column: str, label_column: str) -> pa.Table:
         raise ConfigError("there is no such file", where=path, fix="check source.images.table, the table of labels")
     try:
         with storage.open_file(path) as file:
-            whole = pq.read_table(file) if path.endswith(".parquet") else pacsv.read_csv(file)
+            whole = (
+                pq.read_table(file, page_checksum_verification=True)
+                if path.endswith(".parquet")
+                else pacsv.read_csv(file)
+            )
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         fix = "source.images.table: name a CSV or Parquet file"
         raise DataError(

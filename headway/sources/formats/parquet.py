@@ -11,25 +11,42 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.process import Scratch
-from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
+from headway.schema.columns import column_yaml
+from headway.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Malformed,
+    Range,
+    check_columns,
+    rows_of_range,
+)
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.columnar import Way, first_rows, leaves, not_whole, pick, runs
+from headway.sources.formats.columnar import INTERVAL, Way, first_rows, leaves, not_whole, pick, reason_of, runs
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
+from headway.sources.type_conflicts import without_values
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import as_batch
 
 _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 """Of wide rows a schema is inferred from fewer."""
+_DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 class ParquetSource:
@@ -40,7 +57,7 @@ class ParquetSource:
         """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
-        with _open(file.path) as parquet:
+        with _open(file.path) as (parquet, _):
             return list(leaves(parquet.schema_arrow, file.path))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -54,45 +71,132 @@ class ParquetSource:
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         dictionaries = [name for name, kind in types.items() if pa.types.is_dictionary(kind)]
-        with _open(piece.path, dictionaries) as parquet:
+        groups = list(range(piece.start, piece.end))
+        with _open(piece.path, dictionaries, groups) as (parquet, hidden):
             ways = leaves(parquet.schema_arrow, piece.path)
             check_columns(columns, ways, piece.path)
+            for name in columns:
+                if name in hidden:
+                    fix = f"write it anew, or leave it out: {column_yaml(name, 'ignore')}"
+                    raise DataError(f"column {name!r} cannot be read: {hidden[name]}", where=piece.path, fix=fix)
             first = 0
-            groups = list(range(piece.start, piece.end))
             rows = _rows_at_once(parquet, columns)
             try:
+                seconds = _seconds(parquet.metadata, piece.path, groups, {name: ways[name] for name in columns})
                 for batch in _batches(parquet, groups, ways, columns, rows):
-                    yield Chunk(batch, first)
+                    yield _without_wrapped(Chunk(batch, first), seconds)
                     first += batch.num_rows
                     del batch  # or it would be there while the next one is read
             except (OSError, pa.ArrowException) as error:
-                raise _corrupt(piece.path, error, f"row groups {piece.start} to {piece.end - 1}, row {first}") from None
+                at = f"row groups {piece.start} to {piece.end - 1}, row {first}"
+                raise _corrupt(piece.path, error, at, _unreadable(parquet, columns, groups)) from None
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        return first_rows(files, rows, _opened)
+        conflicts: dict[str, str] = {}
+
+        @contextlib.contextmanager
+        def opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+            with _open(path) as (parquet, hidden):
+                conflicts.update(_sentences(hidden, path))
+                yield _sampled(parquet, rows, path, conflicts)
+
+        sample = first_rows(files, rows, opened)
+        return replace(
+            sample, table=without_values(sample.table, conflicts), conflicts={**sample.conflicts, **conflicts}
+        )
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """Open a file for `first_rows`."""
-    with _open(path) as parquet:
-        rows = _rows_at_once(parquet)
-        yield max(_LEAST_SAMPLE, rows * _SAMPLE_BATCHES), _whole(parquet, rows, path)
+def _seconds(
+    metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, Way]
+) -> Mapping[str, NDArray[np.int64]]:
+    """The times of columns in INT96 as seconds: 64 bits hold all of them, as they do not in microseconds."""
+    schema, places = metadata.schema, _places(metadata, ways)
+    names = [
+        n for place, n in places if schema.column(place).physical_type == "INT96" and schema.column(place).path == n
+    ]
+    if not names:
+        return {}
+    with storage.open_file(path) as file:
+        table = _reader(file, metadata, "s").read_row_groups(groups, columns=names, use_threads=False)
+    times = pa.Table.from_batches([pick(batch, ways, names) for batch in table.to_batches()])
+    return {name: pc.fill_null(times.column(name).cast(pa.int64()), 0).to_numpy() for name in names}
 
 
-def _whole(parquet: pq.ParquetFile, rows: int, path: str) -> Iterator[pa.RecordBatch]:
-    first = 0
-    try:
-        for batch in parquet.iter_batches(rows, use_threads=False):
-            yield batch
-            first += batch.num_rows
-    except (OSError, pa.ArrowException) as error:
-        raise _corrupt(path, error, f"row {first}") from None
+def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> Chunk:
+    """The chunk; rows with a time that became another in microseconds are malformed."""
+    bad: dict[int, Malformed] = {}
+    for name, whole in seconds.items():
+        times = pc.fill_null(chunk.batch.column(name).cast(pa.int64()), 0).to_numpy() // 1_000_000
+        wanted = whole[chunk.first_row : chunk.first_row + len(times)]
+        for row in np.flatnonzero(times != wanted).tolist():
+            why = "is a time that 64 bits of microseconds do not hold"
+            bad.setdefault(row, Malformed(chunk.first_row + row, f"{wanted[row]} seconds since 1970", why, name))
+    if not bad:
+        return chunk
+    keep = np.delete(np.arange(chunk.batch.num_rows), list(bad))
+    return Chunk(chunk.batch.take(pa.array(keep)), chunk.first_row, chunk.positions()[keep], tuple(bad.values()))
+
+
+def _sampled(
+    parquet: pq.ParquetFile, rows: int, path: str, conflicts: dict[str, str]
+) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """(the most rows to take with a file, its first batches); adds the columns that cannot be read to `conflicts`."""
+    ways = leaves(parquet.schema_arrow, path)
+    schema = parquet.metadata.schema
+    places = _places(parquet.metadata, ways)
+    intervals = {name for place, name in places if schema.column(place).converted_type == "INTERVAL"}
+    names = [name for name in ways if name not in conflicts and name not in intervals]
+    if not names and conflicts:
+        raise DataError("none of its columns can be read", where=path, fix="write it anew, without encryption")
+    at_once = _rows_at_once(parquet, names)
+    most = max(_LEAST_SAMPLE, at_once * _SAMPLE_BATCHES)
+    batches = -(-min(rows, most) // at_once)
+    while True:
+        try:
+            stream = parquet.iter_batches(at_once, columns=names, use_threads=False)
+            return most, iter(
+                [_complete(pick(batch, ways, names), ways, intervals) for batch in itertools.islice(stream, batches)]
+            )
+        except (OSError, pa.ArrowException) as error:
+            groups = list(range(parquet.metadata.num_row_groups))
+            unreadable = _unreadable(parquet, names, groups, batches, at_once)
+            if len(unreadable) in (0, len(names)):
+                raise _corrupt(path, error, "its first rows", unreadable) from None
+            conflicts.update(_sentences(unreadable, path))
+            names = [name for name in names if name not in unreadable]
+
+
+def _complete(batch: pa.RecordBatch, names: Collection[str], intervals: Collection[str]) -> pa.RecordBatch:
+    """A batch with a column of nulls for each name that it lacks."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in names:
+        if name not in columns:
+            columns[name] = pa.nulls(batch.num_rows, INTERVAL if name in intervals else None)
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
+
+
+def _sentences(unreadable: Mapping[str, str], path: str) -> dict[str, str]:
+    return {name: f"column {name!r} cannot be read in {path}: {why}" for name, why in unreadable.items()}
+
+
+def _unreadable(
+    parquet: pq.ParquetFile, names: Sequence[str], groups: list[int], batches: int | None = None, rows: int = BATCH_ROWS
+) -> dict[str, str]:
+    """Why each column that cannot be read alone cannot be."""
+    reasons = {}
+    for name in names:
+        try:
+            stream = parquet.iter_batches(rows, row_groups=groups, columns=[name], use_threads=False)
+            for _ in itertools.islice(stream, batches):
+                pass
+        except (OSError, pa.ArrowException) as error:
+            reasons[name] = "it is encrypted" if "decrypt" in str(error) else reason_of(error)
+    return reasons
 
 
 def _shape(path: str) -> tuple[list[int], int]:
     """The rows of each row group, and the number of columns."""
-    with _open(path) as parquet:
+    with _open(path) as (parquet, _):
         metadata = parquet.metadata
         return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata.num_columns
 
@@ -111,26 +215,53 @@ def _batches(
 
 
 @contextlib.contextmanager
-def _open(path: str, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+def _open(
+    path: str, dictionaries: Sequence[str] = (), groups: Sequence[int] = ()
+) -> Iterator[tuple[pq.ParquetFile, Mapping[str, str]]]:
+    """(the file's reader, why each column whose metadata is encrypted cannot be read).
+
+    Args:
+        dictionaries: columns of text to read as such, in these `groups`.
+    """
     with storage.open_file(path) as file:
         try:
             footer = _footer(path, file)
-            parquet = pq.ParquetFile(file, metadata=footer.metadata)
+            parquet = _reader(file, footer.metadata)
             # pyarrow cannot read a struct with a dictionary in it over several row groups
             names = frozenset(parquet.schema_arrow.names)  # made anew each time it is asked for
-            if plain := [name for name in dictionaries if name in names]:
-                parquet = pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=plain)
-        except (OSError, pa.ArrowException) as error:
+            if plain := [name for name in dictionaries if name in names and name not in footer.hidden]:
+                delta = _delta_coded(footer.metadata, plain, groups)
+                plain = [name for name in plain if name not in delta]
+                parquet = _reader(file, footer.metadata, read_dictionary=plain)
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # a damaged name is no text
             raise not_a(path, "parquet") or _corrupt(path, error, "its footer") from None
         leaves(parquet.schema_arrow, path)
-        yield parquet
+        yield parquet, footer.hidden
+
+
+def _reader(
+    file: pa.NativeFile, metadata: pq.FileMetaData | None = None, int96: str = "us", **options: Any
+) -> pq.ParquetFile:
+    """A reader that verifies the checksums of pages, and keeps times in INT96 that nanoseconds of 64 bits do not hold."""
+    return pq.ParquetFile(
+        file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit=int96, **options
+    )
 
 
 class _Footer:
     """A file's metadata. It takes 1 kB of memory per column of each row group, 100 MB for a wide table."""
 
-    def __init__(self, metadata: pq.FileMetaData):
-        self.metadata = metadata
+    def __init__(self, path: str, file: pa.NativeFile):
+        parquet = _reader(file)
+        self.metadata = parquet.metadata
+        self.hidden: Mapping[str, str] = {}
+        """Why each column with encrypted metadata cannot be read. To ask for that metadata ends the process."""
+        file.seek(file.size() - 8)
+        if int.from_bytes(file.read(4), "little") != self.metadata.serialized_size:
+            # the signature of a footer that is not encrypted itself stands behind its metadata
+            names = list(leaves(parquet.schema_arrow, path))
+            groups = list(range(self.metadata.num_row_groups))
+            self.hidden = _unreadable(parquet, names, groups, batches=1, rows=1)
 
 
 _FOOTERS: WeakValueDictionary[tuple[str, int, int], _Footer] = WeakValueDictionary()
@@ -144,31 +275,49 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
     with _FOOTERS_LOCK:
         footer = _FOOTERS.get(key)
         if footer is None:
-            footer = _FOOTERS[key] = _Footer(pq.ParquetFile(file).metadata)
+            footer = _FOOTERS[key] = _Footer(path, file)
         return footer
 
 
-def _rows_at_once(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> int:
+def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple[int, str]]:
+    """The place of each of the file's columns that belongs to one of these leaves, with that leaf."""
+    schema = metadata.schema
+    for place in range(metadata.num_columns):
+        path = schema.column(place).path
+        while path and path not in names:  # the values of a list lie below it
+            path = path.rpartition(".")[0]
+        if path:
+            yield place, path
+
+
+def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequence[int]) -> set[str]:
+    """Which columns of text pyarrow cannot read as dictionaries."""
+    places = list(_places(metadata, frozenset(names)))
+    return {
+        name
+        for group in groups
+        for place, name in places
+        if not _DELTA.isdisjoint(metadata.row_group(group).column(place).encodings)
+    }
+
+
+def _rows_at_once(parquet: pq.ParquetFile, columns: Collection[str]) -> int:
     """The rows of a batch: BATCH_ROWS, or fewer of wide ones. One number per file, so that reading is repeatable."""
     metadata = parquet.metadata
+    places = [place for place, _ in _places(metadata, frozenset(columns))]
     size = 0
-    names = set(columns) if columns is not None else None
     for group in range(metadata.num_row_groups):
         chunks = metadata.row_group(group)
-        for place in range(chunks.num_columns):
-            chunk = chunks.column(place)
-            top = chunk.path_in_schema.split(".")[0]
-            if names is None or chunk.path_in_schema in names or top in names:
-                size += chunk.total_uncompressed_size
+        size += sum(chunks.column(place).total_uncompressed_size for place in places)
     each = size / max(1, metadata.num_rows)
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(each, 1.0))))
 
 
-def _corrupt(path: str, error: Exception, at: str) -> DataError:
+def _corrupt(path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
     if str(error).startswith("Expected all lists to be of size"):  # pyarrow writes what it cannot read
         fix = "write that column as pa.list_(type), and say its length in the pipeline: columns: {name: {shape: n}}"
         return DataError("a column of fixed-size lists holds a null, which cannot be read back", where=path, fix=fix)
-    return not_whole("Parquet", path, error, at)
+    return not_whole("Parquet", path, error, at, columns)
 
 
 WIDE = 256
@@ -208,11 +357,10 @@ def _sets(
     """The columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
     metadata = parquet.metadata.row_group(group)
     sizes: dict[str, int] = {}
-    for place in range(metadata.num_columns):
-        chunk = metadata.column(place)
-        top = chunk.path_in_schema.split(".")[0]
+    for place, name in _places(parquet.metadata, frozenset(columns)):
+        top = ways[name][0]
         # a dictionary's codes take less in the file than the values do afterwards
-        sizes[top] = sizes.get(top, 0) + max(chunk.total_uncompressed_size, 8 * metadata.num_rows)
+        sizes[top] = sizes.get(top, 0) + max(metadata.column(place).total_uncompressed_size, 8 * metadata.num_rows)
     sets: list[list[str]] = []
     filled, whole = SET_BYTES, 0
     # fields of one struct stay together: they come as one column
@@ -229,8 +377,6 @@ def _sets(
 
 def _read(parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], names: list[str]) -> pa.Table:
     table = parquet.read_row_group(group, columns=names, use_threads=False).unify_dictionaries()
-    if all(len(ways[name]) == 1 for name in names):
-        return table.select(names)
     return pa.Table.from_batches([pick(batch, ways, names) for batch in table.to_batches()])
 
 

@@ -25,6 +25,7 @@ COLUMNS = (
     Column(name="x", type="float32", nullable=True),
     Column(name="s", type="bytes", nullable=True),
     Column(name="l", type="int64", nullable=True, shape=(None,)),
+    Column(name="v", type="float32", nullable=True, shape=(2,)),
 )
 
 
@@ -40,17 +41,27 @@ def _rows(distinct: int, seed: int, repeats: bool) -> dict[str, np.ndarray]:
 
 
 def _batch(values: dict[str, np.ndarray], null: np.ndarray, odd: np.ndarray) -> pa.RecordBatch:
-    """`null` rows are null in every column; `odd` ones are NaN or infinite in x."""
+    """`null` rows are null in every column but l; `odd` ones are NaN or infinite in x, and have a null in their list."""
     x = np.where(odd, np.where(np.arange(len(odd)) % 2, np.nan, np.inf), values["x"]).astype(np.float32)
     words = [None if gone else b"w%d" % code for code, gone in zip(values["s"].tolist(), null.tolist(), strict=True)]
-    lists = pa.ListArray.from_arrays(pa.array(np.arange(len(null) + 1, dtype=np.int32)), pa.array(values["l"]))
+    of_row = np.repeat(np.arange(len(null)), 1 + odd)
+    again = np.concatenate([[False], of_row[1:] == of_row[:-1]])
+    ends = np.concatenate([[0], np.cumsum(1 + odd)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(values["l"][of_row], mask=again))
+    text = pa.array(words, pa.binary())
     arrays = [
         pa.array(values["n"], mask=null),
         pa.array(x, mask=null),
-        pa.array(words, pa.binary()),
-        pa.array(lists.to_pylist() if len(null) < 100 else lists),
+        text.dictionary_encode() if len(null) % 2 else text,
+        pa.array(lists.to_pylist(), pa.list_(pa.int64())) if len(null) < 100 else lists,
+        pa.FixedSizeListArray.from_arrays(pa.array(_pairs(values["x"]).ravel()), 2, mask=pa.array(null)),
     ]
-    return pa.record_batch([a.cast(c.arrow) for a, c in zip(arrays, COLUMNS, strict=True)], names=list("nxsl"))
+    return pa.record_batch(arrays, names=[column.name for column in COLUMNS])
+
+
+def _pairs(x: np.ndarray) -> np.ndarray:
+    """Vectors whose values are twice as many: they pass a bound at half of it."""
+    return np.stack([x, x + np.float32(1 / 128)], 1).astype(np.float32)
 
 
 def _agrees(column, values: np.ndarray) -> None:
@@ -109,6 +120,8 @@ def test_saved_statistics_are_those_of_the_rows(
         _agrees(columns["n"], values["n"][~null])
         _agrees(columns["x"], values["x"][~null & ~odd].astype(np.float64))
         _agrees(columns["l"], values["l"])
+        _agrees(columns["v"], _pairs(values["x"])[~null].ravel().astype(np.float64))
+        assert columns["l"].null_elements == odd.sum() and columns["l"].elements == rows
         assert columns["x"].nan + columns["x"].infinite == (odd & ~null).sum()
         assert columns["n"].missing == columns["s"].missing == null.sum()
         code, count = np.unique(values["s"][~null], return_counts=True)

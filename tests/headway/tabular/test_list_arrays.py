@@ -9,7 +9,7 @@ import pytest
 from headway.errors import DataError
 from headway.schema.columns import Column, ColumnConfig
 from headway.tabular.coerce import coerce
-from headway.tabular.list_arrays import order_of, value_numbers
+from headway.tabular.list_arrays import flatten, order_of, value_numbers
 from headway.tabular.splits import column_hash
 
 LIST = Column(name="c", type="float32", nullable=True, shape=(None,))
@@ -48,8 +48,10 @@ def test_nan_in_a_list_is_no_null():
 
 def test_a_row_is_as_good_as_its_worst_element():
     kept, bad = coerced(LIST, pa.array([["1", "x"], ["2.5"], None, ["3", None], []]))
-    assert kept == [[2.5], None, []]
-    assert bad == {0: "an element is not a number that fits float32", 3: "an element is null"}
+    assert kept == [[2.5], None, [3.0, None], []]  # the statistics count the null
+    assert bad == {0: "an element is not a number that fits float32"}
+    flat = flatten(pa.array([["3", None], None, [None]]))
+    assert (flat.values.to_pylist(), flat.lengths.tolist(), flat.nulls) == (["3"], [1, 0, 0], 2)
 
 
 def test_a_vector_has_its_length():

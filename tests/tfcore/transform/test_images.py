@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
@@ -42,6 +42,40 @@ def test_tolerant_gives_the_pixels_that_the_exported_graph_gives():
     np.testing.assert_array_equal(exported, found)
     assert exported.shape == (8, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
     assert not exported[3].numpy().any() and exported[0].numpy().any()
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_images_are_turned_as_their_orientation_says(format, order):
+    files, wanted = [], []
+    pixels = np.zeros((16, 24, 3), np.uint8)
+    pixels[:8, :16], pixels[8:, :8] = 255, 128  # no two orientations look alike
+    for orientation in (*range(1, 9), 0, 9):
+        exif = Image.Exif()
+        exif.endian = order
+        exif[0x010F], exif[0x0112] = "maker", orientation
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, format, exif=exif, **({"quality": 100} if format == "JPEG" else {}))
+        files.append(out.getvalue())
+        upright = ImageOps.exif_transpose(Image.open(io.BytesIO(files[-1])))
+        wanted.append(np.asarray(upright.convert("RGB")))
+    for file, image in zip(files, wanted, strict=True):
+        found = decode_images(tf.constant([file]), None, (*image.shape[:2], 3)).numpy()[0]
+        np.testing.assert_allclose(found.astype(int), image.astype(int), atol=8)
+    # as soon as a file is upright, its size is that of the others
+    (found, usable) = Tolerant(0)(tf.constant(files), None, (16, 24, 3))
+    assert found.shape == (10, 16, 24, 3) and usable.numpy().all()
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"II", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0\xff\xff\x12\x01", b"no TIFF"]
+)
+def test_a_broken_orientation_is_none(tail):
+    file = image(5, "JPEG", size=(6, 8))
+    segment = b"Exif\0\0" + tail
+    broken = file[:2] + b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment + file[2:]
+    found = decode_images(tf.constant([broken, file]), None, (8, 6, 3)).numpy()
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_grey_pixels_of_one_size_are_pillow_s():

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
@@ -14,6 +15,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
+from tfcore.transform.vocabularies import Vocabularies
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -130,6 +132,26 @@ def test_bins_are_wider_than_rounding_errors():
     assert np.diff(edges).min() > 1e-3
     subnormal = batch.set_column(0, "x", pa.array(np.arange(2100) * 1e-42, pa.float32()))
     assert _fit(subnormal, columns, bins=16)[0].edges == ((),)
+
+
+def test_words_that_are_no_text_have_ids_like_others():
+    words = [b"caf\xe9", b"\xff\xfe", "caf\u00e9".encode(), b"\0caf\xe9", b"\0a", b""]
+    values = [word for i, word in enumerate(words) for _ in range(2 * len(words) - 2 * i)]
+    rows = len(values)
+    arrays = [
+        pa.array(np.ones(rows, np.float32)),
+        pa.array(range(rows)),
+        pa.array(values, pa.binary()).dictionary_encode(),
+    ]
+    batch = pa.RecordBatch.from_arrays([*arrays, pa.array([0, 1] * (rows // 2))], names=["x", "n", "s", "label"])
+    parameters, _ = _fit(batch, s="vocabulary", counted="s")
+    again = TransformParameters.model_validate_json(parameters.model_dump_json())
+    assert list(_ops(again, "s")[0].values) == words and again.fitted[-1].counts[:2] == (12, 10)
+    fitted = [again.fitted[-1], *(entry.model_copy(update={"column": entry.column.model_copy(update={"name": f"s{i}"})})
+                                  for i in range(20) for entry in again.fitted[-1:])]  # fmt: skip
+    for entries, name in ((fitted[:1], "s"), (fitted, "s7")):  # a table of its own, and one that columns share
+        ids = Vocabularies(entries)([name], tf.constant([[*words, b"caf\xe8"]]), tf.constant([[0]]))
+        assert ids.numpy().tolist() == [[*range(len(words)), len(words)]]
 
 
 def test_a_vocabulary_is_ordered_by_count_and_then_by_value():

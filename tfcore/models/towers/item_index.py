@@ -26,11 +26,11 @@ FILE = "items.npz"
 Arrays = dict[str, NDArray[Any]]
 
 
-def _values(config: ModelConfig, layout: Layout) -> tuple[str | int, ...]:
+def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
     """The vocabulary of the item's first column, by id; empty where it has none."""
     for fitted in layout.fitted:
         if fitted.column.name == config.item[0] and not fitted.column.shape and fitted.ops[-1].op == "vocabulary":
-            return tuple(fitted.ops[-1].words or fitted.ops[-1].integers or ())
+            return fitted.ops[-1].values
     return ()
 
 
@@ -63,7 +63,7 @@ class ItemIndex:
         inputs = {name: tf.constant(rows[name]) for name in layout.inputs()}
         self.vectors = tf.Variable(as_vectors(model, "item", inputs), trainable=False, name="item_vectors")
         values = np.asarray(_values(config, layout), object)[rows["ids"]].tolist()
-        self.texts = isinstance(values[0], str)
+        self.texts = isinstance(values[0], bytes)
         self._values = tf.constant(values, tf.string if self.texts else tf.int64)
         keys = self._keys(self._values).numpy()
         self._order = np.argsort(keys)

@@ -150,3 +150,21 @@ def test_a_file_that_changed_since_it_was_listed_is_an_error(folder):
     (folder / "2013-01/cat/0.jpg").write_bytes(image(9) + b"more")
     with pytest.raises(DataError, match=r"0\.jpg"):
         list(source.read(pieces[0], ["image"], {}))
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "WEBP", "TIFF"])
+def test_images_of_other_formats_are_named_and_counted(folder, kind):
+    (folder / "2013-01" / "cat" / f"9.{kind.lower()}").write_bytes(image(9, kind))
+    (folder / "2013-01" / "dog" / f"9.{kind.lower()}").write_bytes(image(9, kind))
+    (folder / "2013-01" / "dog" / "8.jpg").write_bytes(image(9, kind))
+    source, found = opened(folder)
+    (note,) = source.prefix(found, 100).notes
+    assert f"2 images of other formats passed over: 2 .{kind.lower()}; convert them" in note
+    _, malformed = everything(source, found)
+    assert ("dog/8.jpg", f"is {kind}, neither a JPEG nor a PNG") in [(name[-9:], why) for name, why in malformed]
+    for path in (folder / "2013-01").rglob("*.[jJpP]*"):
+        path.unlink()
+    (folder / "2013-01" / "dog" / "8.jpg").write_bytes(image(9, kind))
+    source, found = opened(folder)
+    with pytest.raises(DataError, match=f"is {kind}, neither"):
+        source.prefix(found, 100)
