@@ -293,7 +293,7 @@ def limit_case(data: Data, batch: int, seconds: float) -> float:
 
     from tfcore.runtime.devices import prepare
 
-    prepare(None)
+    prepare()
     stack = stack_of(batch)
     width = len(data.parameters.numeric) + WIDTH * len(data.parameters.categorical)
     sizes = (width, *HIDDEN, 1)
@@ -435,7 +435,7 @@ def _steps(learner: Any, stacks: Any) -> Callable[[], int]:
 def loop_case(data: Data, batch: int, seconds: float) -> float:
     from tfcore.runtime.devices import prepare
 
-    prepare(None)  # as the training stage runs it: deterministic
+    prepare()  # as the training stage runs it
     stacks = itertools.cycle(stacks_in_memory(data, batch))
     return measure_calls(_steps(_learner(data, training_data(data, batch).specs(stack_of(batch))), stacks), seconds)
 
@@ -443,7 +443,7 @@ def loop_case(data: Data, batch: int, seconds: float) -> float:
 def road_case(data: Data, batch: int, seconds: float) -> float:
     from tfcore.runtime.devices import prepare
 
-    prepare(None)
+    prepare()
     rows, stack = training_data(data, batch), stack_of(batch)
     call = _steps(_learner(data, rows.specs(stack)), rows.stacks(stack)(0))
     # twice as long as another's: what was read before it began is a fifth of it at most
