@@ -91,11 +91,6 @@ class ChampionWatch:
         """Returns the model and the lease that keeps its version from being removed."""
         with contextlib.ExitStack() as stack:
             version = stack.enter_context(reading(self._registry, name, "serve", note=self.say))
-            manifest = self._registry.store.manifest(version.path)
-            for file, problem in self._registry.store.checksum_problems(version.path, manifest) if manifest else ():
-                fix = "restore the file from a copy, or serve another version: headway serve --version N"
-                where = str(version.path / file)
-                raise StoreError(f"version {version.number} is damaged: {problem}", where=where, fix=fix)
             self._registry.store.localize([version.saved_model])
             model = ServedModel(version.saved_model, self._registry.name, version.number)
             model.warm_up()
