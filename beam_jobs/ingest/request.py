@@ -18,7 +18,7 @@ from headway.schema.columns import LABEL, UNIT_COLUMN, Column, column_yaml, name
 from headway.sources.base import InputFile, Range, Source, whole_files
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import split_name
+from headway.sources.discovery.spans import folder_columns, split_name
 from headway.stages.ingested import Ingested
 from headway.stages.stage_class import Stage
 from headway.tabular.expressions import parse
@@ -106,6 +106,11 @@ class IngestRequest(Stage[Ingested]):
         names = [split_name(self.source, file.path) for file in files]
         return [split_code(self.split, name, where=file.path) for name, file in zip(names, files, strict=True)]
 
+    def _folders(self, path: str) -> dict[str, Any]:
+        """What the rows of a file have from its folders, which its checksum does not say."""
+        folders = {} if self.source.format == "images" else folder_columns(self.source.path, path)
+        return {"folders": folders} if folders else {}
+
     def filter_columns(self) -> tuple[Column, ...]:
         """The columns of `read` that `source.where` uses."""
         names = parse(self.source.where).columns if self.source.where is not None else frozenset()
@@ -137,7 +142,7 @@ class IngestRequest(Stage[Ingested]):
             "stage": "ingest",
             "version": VERSION,
             "span": self.span,
-            "files": [{"bytes": f.bytes, "crc32c": f.crc32c} for f in self.files],
+            "files": [{"bytes": f.bytes, "crc32c": f.crc32c, **self._folders(f.path)} for f in self.files],
             "source": self.source.at_ingest(),
             "columns": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in self.read},
             "stored": list(self.stored),

@@ -1,10 +1,12 @@
-"""How a CSV file is written: separator, quote, lines above the header, names of its columns, words for a missing value.
+"""How a CSV file is written: separator, quotes, escapes, lines above the header, columns' names, words for a missing value.
 
 csv_form("a;b\\n1,5;x\\n")                # {"delimiter": ";"}
 csv_form("Sales of 2020\\n\\na,b\\n1,2\\n")   # {"skip_lines": 2}
 csv_form("a,a,\\n1,2,x\\n")              # {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}
 csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_1", "column_2"]}
 null_words({"x", "?", "y"})             # ("?",)
+
+Among the ways to write quotes, the one is taken by which the fewest lines are rejected, read as strictly as a run reads them.
 """
 
 import csv
@@ -16,13 +18,17 @@ from itertools import pairwise
 from typing import Any
 
 from headway.schema.parse_rules import MARKERS
-from headway.sources.formats.csv_names import unique_names
+from headway.sources.config import CsvConfig
+from headway.sources.csv_quotes import QuoteRules
+from headway.sources.formats.csv_names import rows_of, unique_names
 
 DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""
 _LINES = 200
 _ALIKE = 0.9
 """The share of lines that have as many values as the header."""
+_ENCLOSED = 0.1
+"""The share of a column's values in quotes from which on these are no titles in quotes among others."""
 _MOST_ABOVE = 30
 """Lines that may stand above a table."""
 _FEW = 10
@@ -32,7 +38,7 @@ _SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _SINGLE_QUOTED = r"(?:^|{0})[ ]?'[^'{0}\n]*{0}?[^'\n]*'(?={0}|\r?$)"
 _NULLS = ("", "NA")
-_NULL_WORDS = frozenset({"?", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
+_NULL_WORDS = frozenset({"?", "\\N", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
 _Rows = list[tuple[int, list[str]]]
 
 
@@ -48,6 +54,11 @@ class _Table:
     """Of most rows."""
     alike: float
     """The share of rows that are as wide, or as wide as the header."""
+    escape: str = ""
+    rejected: int = 0
+    """Rows that a quote makes unreadable, or that have another width."""
+    needed: int = 0
+    """Rows with a value that only quotes can hold."""
 
     @property
     def rank(self) -> tuple[float, int, int]:
@@ -55,23 +66,26 @@ class _Table:
         return round(self.alike, 2), -self.rows[0][0], self.width
 
 
-def csv_form(head: str) -> dict[str, Any]:
+def csv_form(head: str, odd: Sequence[str] = ()) -> dict[str, Any]:
     """The keys of `source.csv` that differ from the defaults.
 
     Args:
         head: the beginning of the file, decoded, without a byte order mark; whole lines.
+        odd: further lines, which show how quotes are written.
     """
     head = re.sub(r"\r(?!\n)", " ", head)  # it ends no line that csv.skip_lines counts
     told = _SEPARATOR_LINE.fullmatch(head.partition("\n")[0])
-    if told and (told[1].isalnum() or told[1] in "\"'"):
+    if told and (told[1].isalnum() or told[1] in "\"'\\"):
         told = None
     start = 1 if told else 0
-    table = _table(head, start, told[1] if told else None)
+    table = _table(head, start, told[1] if told else None, odd)
     form: dict[str, Any] = {}
     if table.delimiter != ",":
         form["delimiter"] = table.delimiter
     if table.quote != '"':
         form["quote"] = table.quote
+    if table.escape:
+        form["escape"] = table.escape
     rows = [row for _, row in table.rows]
     if not rows:
         return form
@@ -95,48 +109,80 @@ def null_values(words: Iterable[str]) -> list[str]:
     return [*_NULLS, *(word for word in words if word not in _NULLS)]
 
 
-def _rows(head: str, start: int, delimiter: str, quote: str) -> _Rows:
-    """(number of its line, values) of the rows that are not empty, from a line on."""
-    lines = head.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
-    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, quotechar=quote)
-    rows: _Rows = []
-    before = 0
-    try:
-        for row in reader:
-            if row and (len(row) > 1 or row[0].strip()):
-                rows.append((start + before, row))
-            before = reader.line_num
-            if len(rows) > _LINES:
-                break
-    except csv.Error:  # a field beyond the reader's limit
-        pass
-    return rows
-
-
-def _table(head: str, start: int, told: str | None) -> _Table:
+def _table(head: str, start: int, told: str | None, odd: Sequence[str]) -> _Table:
     """The way to cut lines by which most have as many values as the header; of several, the one with most values."""
-    best = _Table(told or ",", '"', _rows(head, start, told or ",", '"'), 1, 0.0)
-    best = _Table(best.delimiter, '"', best.rows[_comments(best.rows) :], 1, 0.0)
+    rows, _ = _rows(head, start, CsvConfig(delimiter=told or ","))
+    best = _Table(told or ",", '"', rows[_comments(rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
         if delimiter in ": " and best.alike:
             continue  # times hold colons and texts blanks: those count where nothing else does
-        quote = "'" if '"' not in head and _single_quoted(head, delimiter) else '"'
-        table = _cut(head, start, delimiter, quote)
+        table = _cut(head, start, delimiter, odd)
         if table.alike >= _ALIKE and (best.alike == 0.0 or table.rank > best.rank):
             best = table
     return best
 
 
-def _cut(head: str, start: int, delimiter: str, quote: str) -> _Table:
-    rows = _rows(head, start, delimiter, quote)
+def _cut(head: str, start: int, delimiter: str, odd: Sequence[str]) -> _Table:
+    """The table by a delimiter, its quotes written in the way that rejects the fewest lines; the usual way where several do."""
+    single = _single_quoted(head, delimiter)
+    usual = _quoted(head, start, CsvConfig(delimiter=delimiter, quote="'" if single and '"' not in head else '"'), odd)
+    if not usual.rejected:
+        return usual
+    ways = [(usual.quote, "\\"), *((quote, escape) for quote in "'" * single for escape in ("", "\\"))]
+    if usual.needed < usual.rejected and not _encloses(head, start, usual):
+        ways += [("", ""), ("", "\\")]
+    others = [_quoted(head, start, CsvConfig(delimiter=delimiter, quote=q, escape=e), odd) for q, e in ways]
+    return min(usual, *others, key=lambda table: table.rejected)
+
+
+def _quoted(head: str, start: int, config: CsvConfig, odd: Sequence[str]) -> _Table:
+    """The table by a delimiter and one way to write quotes."""
+    rows, broken = _rows(head, start, config)
     rows = rows[_above(rows) :]
     if not rows:
-        return _Table(delimiter, quote, rows, 0, 0.0)
+        return _Table(config.delimiter, config.quote, rows, 0, 0.0, config.escape, len(broken))
     width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
-    alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows) / len(rows)
-    if width < 2 or abs(len(rows[0][1]) - width) > 1:
-        alike = 0.0
-    return _Table(delimiter, quote, rows, width, alike)
+    alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows)
+    rejected = len(rows) + len(broken) - alike
+    every = rows.copy()
+    for line in odd:
+        found, wrong = _rows(line, 0, config)
+        rejected += bool(wrong) or any(len(row) != width for _, row in found)
+        every += found
+    needed = sum(any(config.delimiter in cell or "\n" in cell for cell in row) for _, row in every)
+    alike += broken.count(width)  # the delimiter may be right
+    share = alike / (len(rows) + len(broken)) if width > 1 and abs(len(rows[0][1]) - width) < 2 else 0.0
+    return _Table(config.delimiter, config.quote, rows, width, share, config.escape, rejected, needed)
+
+
+def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
+    """((number of its line, values) of the rows that are not empty, from a line on; the widths that unreadable ones may have)."""
+    lines = text.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
+    data = "\n".join(lines).encode()
+    rules = QuoteRules(config, len(data))
+    rows: _Rows = []
+    number, at, broken = start, 0, list[int]()
+    for bad in (*rules.broken(data, 0), None):
+        for line, row in rows_of(data[at : bad.start if bad else None].decode(), config):
+            if len(row) > 1 or row[0].strip():
+                rows.append((number + line, row))
+            if len(rows) > _LINES:
+                return rows, broken
+        if bad:
+            broken += [len(row) for _, row in rows_of(data[bad.start : bad.end].decode(), config)][:1]
+            number, at = number + data.count(b"\n", at, bad.end), bad.end
+    return rows, broken
+
+
+def _encloses(head: str, start: int, table: _Table) -> bool:
+    """Whether the quotes of a table enclose its names, or the values of a column."""
+    plain, _ = _rows(head, start, CsvConfig(delimiter=table.delimiter, quote=""))
+    plain = plain[_above(plain) :]
+    enclosed = [[len(c) > 1 and c[0] == c[-1] == table.quote for c in map(str.strip, row)] for _, row in plain]
+    if not enclosed or any(enclosed[0]):
+        return True
+    columns = [[row[place] for row in enclosed if place < len(row)] for place in range(len(enclosed[0]))]
+    return any(sum(column) >= _ENCLOSED * len(column) for column in columns)
 
 
 def _above(rows: _Rows) -> int:

@@ -165,6 +165,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         choices = choose_columns(seen, statistics, label.columns(), facts, alone)
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
+    choices += [Choice(name, "mixed", "left out", why, "ignore") for name, why in look.clashes(label).items()]
     if not any(choice.is_learned for choice in choices):
         reasons = "; ".join(f"{choice.column}: {choice.why}" for choice in choices[:10])
         raise DataError(
@@ -172,8 +173,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             where=look.config.path,
             fix="bring columns that say something of a row",
         )
-    columns: dict[str, Any] = dict.fromkeys(look.sample.conflicts, "ignore")
-    columns |= {choice.column: choice.config for choice in choices if choice.config is not None}
+    columns = {choice.column: choice.config for choice in choices if choice.config is not None}
     has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
     numbers = {
         column.name

@@ -8,7 +8,9 @@ import contextlib
 import glob
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +21,8 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
-from headway.sources.config import CONVERT, NAMED, Format, SourceConfig, by_ending
+from headway.sources.config import CONVERT, MAX_CELL_BYTES, NAMED, CsvConfig, Format, SourceConfig, by_ending
+from headway.sources.csv_quotes import QuoteRules
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import ONE_SPAN, spans
 from headway.sources.discovery.spans import files as files_of
@@ -29,6 +32,7 @@ from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
+_ODD_BYTES, _BLOCK_BYTES, _ODD_LINES, _MOST_ODD = 64 << 20, 4 << 20, 50, 500
 _TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
 _ENDING = re.compile(r"\.[a-z]+$")
 _PACKED = re.compile(r"(?i)\.(gz|bz2|zst|zip)$")
@@ -225,10 +229,34 @@ def _described(path: str, file: str) -> dict[str, Any]:
     if format == "csv":
         data = _head(file)
         western = not _is_utf8(data)
-        form = csv_form(data.decode("cp1252" if western else "utf-8", "replace"))
+        encoding = "cp1252" if western else "utf-8"
+        form = csv_form(data.decode(encoding, "replace"))
+        if odd := _odd_lines(file, CsvConfig(**form)):
+            form = csv_form(data.decode(encoding, "replace"), [line.decode(encoding, "replace") for line in odd])
         if form := form | ({"encoding": "cp1252"} if western else {}):
             source["csv"] = form
     return source
+
+
+def _odd_lines(path: str, config: CsvConfig) -> list[bytes]:
+    """Lines from anywhere in a file that tell how quotes are written: those that cannot be read because of one, and some with
+    a quote, or with a backslash before a delimiter."""
+    rules = QuoteRules(config, MAX_CELL_BYTES)
+    odd: list[bytes] = []
+    for at, data in TextFile(path).blocks(0, None, _BLOCK_BYTES, partial(rules.record_end, columns=0)):
+        odd += [data[broken.start : broken.end] for broken in islice(rules.broken(data, 0), _ODD_LINES)]
+        for mark in (config.quote or '"', "\\" + config.delimiter):
+            odd += islice((line for line in _lines_with(mark.encode(), data) if not rules.broken(line, 0)), _ODD_LINES)
+        if at > _ODD_BYTES:
+            break
+    return odd[:: max(1, len(odd) // _MOST_ODD)]
+
+
+def _lines_with(mark: bytes, data: bytes) -> Iterator[bytes]:
+    end = 0
+    while (at := data.find(mark, end)) >= 0:
+        start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at) + 1 or len(data)
+        yield data[start:end]
 
 
 def _is_utf8(data: bytes) -> bool:

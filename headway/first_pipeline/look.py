@@ -57,6 +57,11 @@ class Look:
         """The columns in the files' order."""
         return self.sample.table.column_names
 
+    def clashes(self, label: LabelConfig) -> dict[str, str]:
+        """The columns that no type holds, such as text in some rows and an object in others, and why; the label's aside."""
+        conflicts = self.sample.conflicts
+        return {name: conflicts[name] for name in self.names if name in conflicts and name not in label.columns()}
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -122,10 +127,10 @@ def typed(look: Look, label: LabelConfig) -> Seen:
                 where=look.config.path,
                 fix="fill it, or name another column by --label",
             )
-    unreadable = {name: why for name, why in look.sample.conflicts.items() if name not in label.columns()}
+    clashes = look.clashes(label)
     schema, notes = infer(
         look.sample,
-        {name: ColumnConfig(role="ignore") for name in unreadable},
+        dict.fromkeys(clashes, ColumnConfig(role="ignore")),
         only=False,
         needed=label.columns(),
         where=look.config.path,
@@ -151,7 +156,7 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
     doubts = [str(note) for note in notes if note.left_out or note.doubt]
-    doubts += [f"{why}: left out" for why in unreadable.values()]
+    doubts += [f"{why}: left out" for why in dict.fromkeys(clashes.values())]
     if (without := len(known) - known.true_count) * 100 > len(known):
         doubts.append(
             f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"

@@ -51,7 +51,9 @@ def row_columns(
         of_all = values.type if pa.types.is_null(values.type) else types.field(name).type
         element = of_all.value_type if is_list(of_all) else of_all
         kind = "bytes" if pa.types.is_uint64(element) else stored_type(element)
-        if kind is None or name in label or not name or "/" in name or name in (whole or sample).conflicts:
+        of = whole or sample
+        unfit = name in of.conflicts or name in of.mixed  # a row would be rejected for what nobody may use
+        if kind is None or name in label or not name or "/" in name or unfit:
             continue
         if names_rows(name, values):
             identifiers.append(name)

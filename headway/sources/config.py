@@ -119,9 +119,14 @@ class CsvConfig(Frozen):
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
     quote: str = Field(
         default='"',
-        min_length=1,
         max_length=1,
-        description="the character around a cell that holds a delimiter or a line break",
+        description="the character around a cell that holds a delimiter or a line break; empty: there is none",
+    )
+    escape: str = Field(
+        default="",
+        max_length=1,
+        description="the character before a quote, a delimiter or a line break that is part of a cell, such as a backslash; "
+        "empty: a quote within quotes is doubled",
     )
     header: bool = Field(
         default=True, description="whether the first line holds the column names; false: names says them"
@@ -151,10 +156,10 @@ class CsvConfig(Frozen):
             )
         return name
 
-    @field_validator("delimiter", "quote")
+    @field_validator("delimiter", "quote", "escape")
     @classmethod
     def _one_byte(cls, value: str) -> str:
-        if not value.isascii() or value in "\r\n\0":
+        if not value.isascii() or (value and value in "\r\n\0"):
             raise ValueError("must be one ASCII character, not a line end")
         return value
 
@@ -162,8 +167,12 @@ class CsvConfig(Frozen):
     def _named(self) -> CsvConfig:
         if not self.header and not self.names:
             raise ValueError("files without a header need csv.names")
-        if self.delimiter == self.quote:
-            raise ValueError("delimiter and quote are the same character")
+        if self.escape and self.escape == self.quote:
+            raise ValueError("a quote within quotes is doubled where csv.escape is left out: leave it out")
+        if self.delimiter in (self.quote, self.escape):
+            raise ValueError(
+                f"delimiter and {'quote' if self.delimiter == self.quote else 'escape'} are the same character"
+            )
         if self.header and self.names:
             raise ValueError(
                 "csv.names is for files without a header: say header: false if the first line is a row; leave names out if it "

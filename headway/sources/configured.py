@@ -1,4 +1,4 @@
-"""The configured source: any format with `source.max_cell_bytes`, the pipeline's column names and those of later files applied.
+"""The configured source: any format with a limit on values, columns of folders, the pipeline's names, later files' columns.
 
 source = ConfiguredSource(CsvSource(config), 16 << 20, {"price/kg": "price_per_kg"})
 source.names(file)                                    # ["price_per_kg", ...]
@@ -10,7 +10,7 @@ the size of the whole column in a batch is looked at first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ class ConfiguredSource:
     Args:
         names: {name in the files: name in the pipeline}.
         files: the span's, of which some may lack the columns in `later`: their values are missing then.
+        folders: the columns that the folders of a file name, and their values; a file's own column of a name comes first.
     """
 
     def __init__(
@@ -40,25 +41,27 @@ class ConfiguredSource:
         names: Mapping[str, str],
         files: Sequence[InputFile] = (),
         later: Collection[str] = (),
+        folders: Callable[[str], dict[str, str | None]] | None = None,
     ):
         self.source, self._max, self._names = source, max_bytes, dict(names)
+        self._source: Source = source if folders is None else _WithFolders(source, folders)
         self._files, self._later = files, frozenset(later)
 
     def names(self, file: InputFile) -> list[str]:
-        return [self._names.get(name, name) for name in self.source.names(file)]
+        return [self._names.get(name, name) for name in self._source.names(file)]
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
-        return self.source.ranges(files)
+        return self._source.ranges(files)
 
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         lacking = self._later and self._later - {*self.names(self._files[piece.file])}
-        there = self.source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if self._names else ()
+        there = self._source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if self._names else ()
         # a file may have the new name already; of JSON lines and tf.Examples `there` are the first rows' names only
         already = {new for raw, new in self._names.items() if raw not in there and new in there} - {*self._names}
         raw_of = {new: raw for raw, new in self._names.items() if new not in already}
         raw = [raw_of.get(name, name) for name in columns if name not in lacking]
         raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in lacking}
-        for chunk in self.source.read(piece, raw, raw_types):
+        for chunk in self._source.read(piece, raw, raw_types):
             chunk = bounded(chunk, self._max)
             if self._names:
                 chunk = self._renamed(chunk)
@@ -80,7 +83,7 @@ class ConfiguredSource:
         return dataclasses.replace(chunk, batch=batch, malformed=malformed)
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
-        sample = self.source.prefix(files, rows)
+        sample = self._source.prefix(files, rows)
         names = sample.table.column_names
         for raw, new in self._names.items():
             if raw not in names and (new not in names or new in self._names):
@@ -94,6 +97,44 @@ class ConfiguredSource:
                     fix="give it another name",
                 )
         return sample.renamed(self._names) if self._names else sample
+
+
+class _WithFolders:
+    """A source whose files have the columns that their folders name besides their own, as text."""
+
+    def __init__(self, source: Source, folders: Callable[[str], dict[str, str | None]]):
+        self._source, self._folders = source, folders
+
+    def names(self, file: InputFile) -> list[str]:
+        return list(dict.fromkeys([*self._source.names(file), *self._folders(file.path)]))
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        return self._source.ranges(files)
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        folders = self._folders(piece.path)
+        names = self._source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if folders else []
+        folders = {name: value for name, value in folders.items() if name in columns and name not in names}
+        if not folders:
+            yield from self._source.read(piece, columns, types)
+            return
+        own = [name for name in columns if name not in folders] or names[:1]  # a read of no column counts no rows
+        for chunk in self._source.read(piece, own, types):
+            batch = chunk.batch
+            for name, value in folders.items():
+                batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.binary()), batch.num_rows))
+            yield dataclasses.replace(chunk, batch=batch.select(list(columns)))
+            del chunk, batch
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        sample = self._source.prefix(files, rows)
+        table, folders = sample.table, [self._folders(file.path) for file in files]
+        for name in dict.fromkeys(name for each in folders for name in each):
+            if name not in table.column_names:  # which row is of which file does not matter to a type
+                values = pa.array([each.get(name) for each in folders], pa.string())
+                places = np.arange(table.num_rows) * len(files) // max(table.num_rows, 1)
+                table = table.append_column(name, values.take(pa.array(places)))
+        return dataclasses.replace(sample, table=table)
 
 
 _FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))

@@ -32,6 +32,7 @@ _OTHERS = {
 }
 _OBJECTS = re.compile(rb'\s*(?:\[\s*\{\s*["}]|\{\s*\n\s*")')
 """An array of objects, or an object over several lines."""
+_ARFF = re.compile(rb"(?i)(?:\s*%[^\n]*\n|\s)*@relation\s")
 _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
@@ -42,6 +43,9 @@ def another(head: bytes, expected: Format) -> tuple[str, str] | None:
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
     if sniffed == expected:
         return None
+    if _ARFF.match(head):
+        fix = "write it as CSV: pandas.DataFrame(scipy.io.arff.loadarff(file)[0]).to_csv(new_file, index=False)"
+        return "an ARFF file (Weka's)", fix
     zipped = head.startswith(b"\x1f\x8b") and expected in ("csv", "jsonl", "examples")
     for magic, (what, fix) in _OTHERS.items():
         # a table may begin with <, text with anything

@@ -3,8 +3,6 @@
     text = TextFile(path)
     text.line(0)                                    # (0, b"a,b\\n")
     for at, data in text.blocks(0, None, 16 << 20, last_line_end): ...
-    quotes = Quotes('"')                            # whether a newline stands inside quotes: such a file cannot be cut
-    quotes.feed(b'a,"b'), quotes.feed(b'\\nc"'), quotes.newline_inside
 
 What has to be read from its beginning (`text_stream`: compressed, UTF-16, ...) is never held whole.
 """
@@ -16,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.sources.sniff import another
@@ -27,9 +24,7 @@ BOM = b"\xef\xbb\xbf"
 _PIECE, _HEAD = 1 << 16, 512
 _TAIL = 16 << 10
 _LONGEST = 64 << 20
-"""Of a header, or of all that follows a quote that is never closed."""
-_LARGEST = 1 << 30
-"""Of a block that cannot be cut, since a quote is misplaced."""
+"""Of a header, or of what is read at a time where no record ends."""
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
 """What a schema is inferred from: so many pieces of each of the first files."""
 
@@ -64,9 +59,9 @@ class TextFile:
         if b"\0\0" in self.head[:_HEAD]:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
-    def line(self, number: int, quote: bytes = b"") -> tuple[int, bytes]:
-        """(offset, data) of a line, from 0, up to and including its line end outside quotes; nothing where the file has
-        no such line. The lines before it are cut at any line end."""
+    def line(self, number: int, quote: bytes = b"", escape: bytes = b"") -> tuple[int, bytes]:
+        """(offset, data) of a line, from 0, up to its line end outside quotes and not escaped, which is included; nothing where
+        there is no such line. The lines before it are cut at any line end."""
         line, start, looked = bytearray(), 0, 0
         quotes, counted = 0, 0
         for _, piece in self.blocks(0, None, _PIECE, len):
@@ -79,7 +74,7 @@ class TextFile:
                     continue
                 quotes += line.count(quote, counted, at) if quote else 0
                 counted = at
-                if quotes % 2 == 0:
+                if quotes % 2 == 0 and not (escape and line.endswith(escape, 0, at)):
                     return start, bytes(line[:looked])
             if number:  # it is not needed
                 start += len(line)
@@ -144,10 +139,6 @@ class TextFile:
                 at, carry = at + cut, data[cut:]
                 if len(carry) > LONGEST_LINE and carry.find(b"\n", len(carry) - LONGEST_LINE) < 0:
                     raise too_long(self.path, self._lines_before(at + carry.rfind(b"\n") + 1) + 1)
-                if len(carry) > _LARGEST:
-                    problem = f"a quote after line {self._lines_before(at):,} is never closed, or stands within a value"
-                    fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
-                    raise DataError(problem, where=self.path, fix=fix)
             if end is not None and not self.streamed and at + len(carry) < end:
                 raise DataError(f"ends at byte {file.size()}, not at {end}", where=self.path)
             if carry:
@@ -197,26 +188,6 @@ class TextFile:
 def last_line_end(data: bytes) -> int:
     """The end of the last whole line; 0 when there is none."""
     return data.rfind(b"\n") + 1
-
-
-def last_unquoted_line_end(data: bytes, quote: bytes, delimiter: bytes) -> int:
-    """The end of the last line that ends outside quotes, in data that begins outside them; 0 when a misplaced quote
-    makes that unknown."""
-    if quote not in data:
-        return last_line_end(data)
-    array = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(array == quote[0])
-    newlines = np.flatnonzero(array == 10)
-    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
-    if not len(outside):
-        return 0
-    opening = quotes[::2]
-    opening = opening[(opening > 0) & (opening < outside[-1])]
-    before = array[opening - 1]
-    fine = (before == delimiter[0]) | (before == 10) | (before == quote[0])
-    if data.startswith(BOM):
-        fine |= opening == len(BOM)
-    return int(outside[-1]) + 1 if fine.all() else 0
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
@@ -270,41 +241,3 @@ def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]
         if done <= begin < size:  # a line may be longer than the way to the next place
             done = text.line_end(min(begin + SAMPLE_BYTES, size)) if count > 1 else size
             yield begin, text.part(begin, done)
-
-
-_WORD = 64
-_SHIFTS = [np.uint64(1 << power) for power in range(6)]
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-class Quotes:
-    def __init__(self, quote: str):
-        self._quote = ord(quote)
-        self._open = np.uint64(0)
-        self._equal = np.empty(0, np.bool_)  # memory that is new for every block would cost more than the search
-        self.newline_inside = False
-
-    def feed(self, block: bytes | NDArray[np.uint8]) -> None:
-        """Add data, 64 bytes at a time, one bit each: three times as fast as searching the quotes."""
-        if self.newline_inside or not len(block):
-            return
-        data = np.frombuffer(block, np.uint8)
-        inside = self._words(data, self._quote)
-        for shift in _SHIFTS:  # a bit becomes the parity of itself and all before it in its word
-            inside ^= inside << shift
-        after = np.bitwise_xor.accumulate(inside >> np.uint64(_WORD - 1)) ^ self._open
-        inside[1:] ^= after[:-1] * _ALL
-        inside[0] ^= self._open * _ALL
-        inside &= self._words(data, ord("\n"))
-        self.newline_inside = bool(inside.any())
-        self._open = after[-1]
-
-    def _words(self, data: NDArray[np.uint8], byte: int) -> NDArray[np.uint64]:
-        """The places of `byte` as bits, the first one lowest; zeros fill the last word."""
-        if len(data) > len(self._equal):
-            self._equal = np.empty(len(data), np.bool_)
-        equal = np.equal(data, byte, out=self._equal[: len(data)])
-        packed = np.packbits(equal, bitorder="little")
-        if short := -len(packed) % (_WORD // 8):
-            packed = np.append(packed, np.zeros(short, np.uint8))
-        return packed.view("<u8")

@@ -71,6 +71,11 @@ class Forms:
             if any(start in conflicts for start in _starts(way))
         }
 
+    def mixed(self) -> dict[str, str]:
+        """The forms of each column that has several, or that lies in what has, however few values have one."""
+        ways = {way: " and ".join(forms) for way, forms in self._forms.items() if len({*forms} - {EMPTY_LIST}) > 1}
+        return {".".join(way): ways[start] for way in self._ways for start in _starts(way) if start in ways}
+
     def is_rare(self, way: Way, form: str | None) -> bool:
         """Whether hardly any values have the type that a column, or an object around it, has in some lines."""
         forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})

@@ -1,4 +1,4 @@
-"""Opens the source that a config names (the table is `headway.sources.config.FORMATS`), with its size limit and renamed columns.
+"""Opens the source that a config names (the table is `FORMATS`), with its size limit, columns of folders, renamed columns.
 
 config = SourceConfig(format="csv", path="/data/{span}.csv")
 source = open_source(config)
@@ -10,12 +10,14 @@ for piece in source.ranges(files(config, "2013-01")):
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from importlib import import_module
 
 from headway.schema.columns import Column
 from headway.sources.base import InputFile, Source
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.configured import ConfiguredSource
+from headway.sources.discovery.spans import folder_columns
 
 
 def open_source(
@@ -34,4 +36,5 @@ def open_source(
         config = config.model_copy(update={"csv": config.csv.model_copy(update={"null_values": words})})
     module, name = FORMATS[config.format].reader.split(".")
     reader = getattr(import_module(f"headway.sources.formats.{module}"), name)
-    return ConfiguredSource(reader(config), config.max_cell_bytes, config.rename, files, later)
+    folders = None if config.format == "images" else partial(folder_columns, config.path)
+    return ConfiguredSource(reader(config), config.max_cell_bytes, config.rename, files, later, folders=folders)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from headway.errors import ConfigError, DataError
 from headway.messages import some
 from headway.sources.base import InputFile
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, SourceConfig
+from headway.sources.csv_quotes import Quotes
 from headway.sources.discovery.window import parse_date
-from headway.sources.text_files import Quotes
 from headway.storage import filesystem as storage
 from headway.storage.manifest import crc32c
 
@@ -35,6 +36,8 @@ _FAR_BYTES, _NEAR_BYTES = 4 << 20, 512 << 10
 _PLACE = re.compile(r"\{(span|year|month|day|hour|split)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What engines write for a null in a folder's name."""
 _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
 
 
@@ -56,6 +59,7 @@ def spans(config: SourceConfig) -> list[str]:
                 hidden.append(path)
             else:
                 spans.add(name)
+    _refuse_undated(config.path)
     if not spans and hidden:
         raise _only_hidden(hidden, config.path)
     if not spans:
@@ -65,6 +69,18 @@ def spans(config: SourceConfig) -> list[str]:
             fix=f"check the path; {SPAN} stands for any name" if SPAN in config.path else "check the path",
         )
     return sorted(spans)
+
+
+def _refuse_undated(pattern: str) -> None:
+    """Refuse folders in which engines write the rows without a date, where folders are named by a date: they are of no span."""
+    parts = pattern.split("/")
+    for place, part in enumerate(parts):
+        name, equals, value = part.partition("=")
+        if equals and _PLACE.search(value) and SPAN not in value:
+            undated = _PLACE.sub("*", "/".join([*parts[:place], f"{name}={_NO_VALUE}"]))
+            for path in storage.matches(undated):
+                fix = "give these rows a date, or move the folder elsewhere"
+                raise ConfigError("its rows have no date, and so they are of no span", where=path, fix=fix)
 
 
 def _name(match: re.Match[str]) -> str | None:
@@ -77,6 +93,18 @@ def _name(match: re.Match[str]) -> str | None:
         if part[1:-1] in parts:
             name += separator + parts[part[1:-1]].zfill(2)
     return None if parse_date(name) is None else name
+
+
+def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
+    """The columns that a file's folders name, as in `test=01/part.csv`, and their value for its rows; None: null. A folder
+    that the source's path names itself is none, nor is one that a placeholder stands in."""
+    written, folders = pattern.rstrip("/").split("/"), {}
+    for place, part in enumerate(path.split("/")[:-1]):
+        name, equals, value = part.partition("=")
+        by_path = place < len(written) and (_PLACE.search(written[place]) or not _MAGIC.search(written[place]))
+        if name and equals and not by_path:
+            folders[unquote(name)] = None if value == _NO_VALUE else unquote(value)
+    return folders
 
 
 def split_name(config: SourceConfig, path: str) -> str:
@@ -214,7 +242,7 @@ def _checked(config: SourceConfig, path: str) -> InputFile:
     # images are read whole
     changed = None if config.format == "images" else storage.size_and_time(path)[1]
     room = np.empty(_FAR_BYTES if storage.is_remote(path) else _NEAR_BYTES, np.uint8)
-    quotes = Quotes(config.csv.quote) if config.format == "csv" else None
+    quotes = Quotes(config.csv) if config.format == "csv" else None
 
     def blocks(file: Any) -> Iterator[Any]:
         while read := file.readinto(room):

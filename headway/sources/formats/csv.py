@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,8 +24,9 @@ from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, check_columns, cut, sampled, twice
-from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.csv_names import cells_of, moved
+from headway.sources.config import FORMATS, MAX_CELL_BYTES, SourceConfig
+from headway.sources.csv_quotes import QuoteRules
+from headway.sources.formats.csv_names import COMMENT, moved, rows_of
 from headway.sources.null_words import null_words
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
@@ -34,7 +36,6 @@ from headway.sources.text_files import (
     TextFile,
     cuts,
     last_line_end,
-    last_unquoted_line_end,
     row_offsets,
     sample,
 )
@@ -59,6 +60,8 @@ _RETYPED = 6
 """So many columns are turned to text one by one; after that every one at once."""
 _HEADER_LINES = 100
 """So many a header may have, inside quotes."""
+_MARK = "\x1f\x1e"
+"""Behind empty values: a line of our own; no zero byte, behind which pyarrow overlooks a line end."""
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -67,6 +70,7 @@ class CsvSource:
 
     def __init__(self, config: SourceConfig):
         self._config = config.csv
+        self._rules = QuoteRules(config.csv, max(config.max_cell_bytes, MAX_CELL_BYTES))
 
     def names(self, file: InputFile) -> list[str]:
         return self._header(self._text(file.path))[0]
@@ -77,11 +81,11 @@ class CsvSource:
     def _header(self, text: TextFile) -> tuple[list[str], int]:
         """The column names, and the offset of the first data line."""
         number = self._config.skip_lines
-        start, line = text.line(number, self._config.quote.encode() if self._config.header else b"")
+        marks = (self._config.quote.encode(), self._config.escape.encode()) if self._config.header else ()
+        start, line = text.line(number, *marks)
         if number and not line:
             problem = f"it has no line {number + 1:,}, and csv.skip_lines skips {counted(number, 'line')}"
             raise DataError(problem, where=text.path, fix="skip fewer lines")
-        end = start + len(line)
         skip = len(BOM) if line.startswith(BOM) else 0
         if not self._config.header:
             if number:
@@ -91,29 +95,34 @@ class CsvSource:
         if not line[skip:].strip():
             problem = "its first line is empty, where the column names should be"
             raise DataError(problem, where=here, fix="csv.skip_lines skips the lines above the names")
-        whole = self._utf8(line[skip:], text, start + skip)
+        line, start = line[skip:], start + skip
+        ends = (found.end() for found in islice(re.finditer(rb"\n", line), _HEADER_LINES))
+        line = line[: next((end for end in ends if self._rules.record_end(line[:end], 0) == end), len(line))]
+        if broken := self._rules.broken(line, 0):
+            fix = "double the quote inside quotes, or say csv.quote or csv.escape as the files are written"
+            raise DataError(f"the header cannot be read: {broken[0].reason}", where=here, fix=fix)
+        whole = self._utf8(line, text, start)
         try:
             head = self._head(whole)
             names = head.column_names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            if line.count(self._config.quote.encode()) % 2:
-                fix = "close it, or double it where it stands inside quotes"
-                raise DataError("a quote in the header is never closed", where=here, fix=fix) from None
             fix = "save the file as UTF-8, or say what it is written in: source.csv.encoding: latin-1"
             raise DataError(f"the header cannot be read: {error}", where=text.path, fix=fix) from None
         if is_object(whole):
             problem = "its first line is a JSON object, where column names should be"
             raise DataError(problem, where=here, fix="say 'format: jsonl'")
         if head.num_rows:
-            end = start + skip + self._first_line(line[skip:], names, here)
+            problem = "its first line ends in a carriage return alone, and other lines do not"
+            raise DataError(problem, where=here, fix="write all lines with the same line end")
         twice(names, text.path)
-        return names, end
+        return names, start + len(line)
 
     def _check_order(self, text: TextFile, number: int) -> None:
         """Refuse a file whose line above the first row has names of `csv.names` at other places."""
         line = text.line(number)[1].removeprefix(BOM)
         words = line.decode("utf-8" if text.decoded else self._config.encoding, "replace")
-        header = cells_of(words, self._config.delimiter, self._config.quote)
+        _, cells = next(rows_of(words.strip("\r\n").lstrip(COMMENT), self._config), (0, []))
+        header = [cell.strip() for cell in cells]
         if wrong := moved(header, self._config.names):
             name, here, there = wrong
             problem = (
@@ -123,23 +132,12 @@ class CsvSource:
             raise DataError(problem, where=f"{text.path}:{number + 1}", fix=fix)
 
     def _head(self, line: bytes) -> pa.Table:
+        line = self._rules.escaped(line)
         return pacsv.read_csv(
             pa.py_buffer(line if line.endswith(b"\n") else line + b"\n"),
             parse_options=self._parse_options(),
             read_options=pacsv.ReadOptions(use_threads=False, block_size=max(_PARSE_BYTES, 2 * len(line))),
         )
-
-    def _first_line(self, lines: bytes, names: list[str], where: str) -> int:
-        """The end of the line that holds the names alone: quotes in the middle of values quote nothing."""
-        for found in islice(re.finditer(rb"\n", lines), _HEADER_LINES):
-            try:
-                head = self._head(lines[: found.end()])
-            except pa.ArrowInvalid:
-                continue
-            if not head.num_rows and len(head.column_names) == len(names):
-                return found.end()
-        problem = "its first line ends in a carriage return alone, and other lines do not"
-        raise DataError(problem, where=where, fix="write all lines with the same line end")
 
     def _utf8(self, data: bytes, text: TextFile, at: int) -> bytes:
         """Text of the configured encoding as UTF-8."""
@@ -169,12 +167,10 @@ class CsvSource:
         names = list(piece.facts["names"])
         check_columns(columns, names, piece.path)
         before = 0
-        unbalanced: tuple[int, bytes] | None = None
         text = self._text(piece.path)
         for at, data in self._blocks(text, piece):
             data = self._utf8(data, text, at)
             table, malformed = self._parse(data, names, list(columns), types, piece, at)
-            unbalanced = (at, data) if piece.facts["quoted"] and data.count(self._config.quote.encode()) % 2 else None
             del data
             batch = as_batch(table)
             del table  # the pieces go
@@ -185,24 +181,6 @@ class CsvSource:
                 malformed = [dataclasses.replace(line, row=line.row + before) for line in malformed]
             yield from cut(Chunk(batch, before, positions, tuple(malformed)))
             before += rows
-        if unbalanced and self._left_open(unbalanced[1], names):
-            start = unbalanced[0] + self._last_end(unbalanced[1])
-            problem = f"a quote after byte {start} is never closed: all that follows it, to the end, is one value"
-            fix = "close it, or double it where it stands inside quotes; csv.quote names another character"
-            raise DataError(problem, where=piece.path, fix=fix)
-
-    def _left_open(self, data: bytes, names: list[str]) -> bool:
-        """Whether the file ends inside quotes, so that a line appended to it would not be a row. An odd number of
-        quotes is not enough: one in the middle of a value does not quote."""
-        with_row = data + b"\n" + self._config.delimiter.join(["x"] * len(names)).encode() + b"\n"
-
-        def rows(text: bytes) -> int:
-            text = text if _is_utf8(text) else text.decode("latin-1").encode()
-            first = names[:1]
-            table, malformed = self._attempt(text, names, first, dict.fromkeys(first, pa.binary()), True, 2 * len(text))
-            return table.num_rows + len(malformed)
-
-        return rows(with_row) == rows(data)
 
     def _blocks(self, text: TextFile, piece: Range) -> Iterator[tuple[int, bytes]]:
         """Yield whole lines, one block at a time in memory."""
@@ -210,10 +188,8 @@ class CsvSource:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
             return
         end = None if text.streamed else piece.end
-        yield from text.blocks(piece.start, end, FORMATS["csv"].range_size, self._last_end)
-
-    def _last_end(self, data: bytes) -> int:
-        return last_unquoted_line_end(data, self._config.quote.encode(), self._config.delimiter.encode())
+        record_end = partial(self._rules.record_end, columns=len(piece.facts["names"]))
+        yield from text.blocks(piece.start, end, FORMATS["csv"].range_size, record_end)
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files: the beginning of a sorted file shows one value only."""
@@ -225,7 +201,8 @@ class CsvSource:
             text = self._text(file.path)
             names, start = self._header(text)
             quoted = file.quoted_newlines or text.streamed
-            for at, piece in sample(text, start, file.bytes, self._last_end, plain=not quoted):
+            record_end = partial(self._rules.record_end, columns=len(names))
+            for at, piece in sample(text, start, file.bytes, record_end, plain=not quoted):
                 if piece.strip():
                     piece = self._utf8(piece, text, at)
                     other += not _is_utf8(piece)
@@ -239,7 +216,7 @@ class CsvSource:
         if bad and not any(table.num_rows for table in tables):
             lines, path = bad[0]
             problem = f"none of {len(lines):,} sampled lines fits the column names: {lines[0].reason}, first "
-            fix = "check csv.delimiter, and that the first line ends like the others"
+            fix = "check csv.delimiter, csv.quote and csv.escape, and that the first line ends like the others"
             raise DataError(f"{problem}{(lines[0].text or '')[:60]!r}", where=path, fix=fix)
         merged = sampled(tables, rows, evenly=True)
         whole = merged.table
@@ -267,8 +244,9 @@ class CsvSource:
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
+        piece, broken = self._marked(piece, names, quoted)
         try:
-            table, malformed = self._attempt(piece, names, names, None, quoted, len(piece))
+            table, malformed = self._attempt(piece, names, names, None, quoted, len(piece), broken)
             may_be_codes = re.search(rb"[0-9][eE][0-9]", piece)
             doubles = [name for name in names if pa.types.is_floating(table.schema.field(name).type)]
             doubtful = {name: _LARGE_INTEGER for name in doubles if may_be_codes or _large_integers(table.column(name))}
@@ -279,7 +257,7 @@ class CsvSource:
                 grouped = doubles
             if doubtful or grouped:
                 as_text = dict.fromkeys([*doubtful, *grouped], pa.string())
-                text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece))
+                text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece), broken)
                 for name, pattern in doubtful.items():
                     if _any_like(text.column(name), pattern) or (
                         pattern == _LARGE_INTEGER and _are_codes(text.column(name))
@@ -303,10 +281,10 @@ class CsvSource:
             quoted_words.setdefault(name, set()).update(pc.unique(in_quotes).to_pylist())
         if not texts or not any(word and word.encode() in piece for word in words):
             return table
-        piece = piece if _is_utf8(piece) else _decoded(piece).encode()
+        piece, broken = self._marked(piece if _is_utf8(piece) else _decoded(piece).encode(), names, quoted)
         bare = copy.copy(self)
         bare._config = self._config.model_copy(update={"null_values": tuple(word for word in words if not word)})
-        whole, _ = bare._attempt(piece, names, texts, dict.fromkeys(texts, pa.string()), quoted, len(piece))
+        whole, _ = bare._attempt(piece, names, texts, dict.fromkeys(texts, pa.string()), quoted, len(piece), broken)
         for name in texts:
             table = table.set_column(names.index(name), name, whole.column(name))
         return table
@@ -319,10 +297,11 @@ class CsvSource:
         read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
+        data, broken = self._marked(data, names, piece.facts["quoted"])
         for _ in range(len(columns) + 4):
             try:
                 table, malformed = self._attempt(
-                    data, names, columns, read_as, piece.facts["quoted"], block, latin=latin, skip=utf8 or latin
+                    data, names, columns, read_as, piece.facts["quoted"], block, broken, latin=latin, skip=utf8 or latin
                 )
                 # digits that no double holds are an infinity now; coercion tells them from one that is meant
                 if not (infinite := _infinite(table)):
@@ -345,6 +324,19 @@ class CsvSource:
         where = f"{piece.path}, bytes {at} to {at + len(raw)}"
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
+    def _marked(self, data: bytes, names: list[str], quoted: bool) -> tuple[bytes, list[Malformed]]:
+        """The data with a line that pyarrow rejects, its number behind a mark, in place of each broken record; and those."""
+        parts, at, bad = list[bytes](), 0, list[Malformed]()
+        for found in self._rules.broken(data, len(names), newlines=quoted):
+            parts += [data[at : found.start], f"{self._mark(names)}{len(bad)}\n".encode()]
+            text = data[found.start : min(found.end, found.start + 4 * CUT)].decode("utf-8", "backslashreplace")
+            bad.append(Malformed(0, text.rstrip("\r\n")[:CUT], found.reason))
+            at = found.end
+        return self._rules.escaped(b"".join([*parts, data[at:]]) if parts else data), bad
+
+    def _mark(self, names: list[str]) -> str:
+        return self._config.delimiter * len(names) + _MARK
+
     def _attempt(
         self,
         data: bytes,
@@ -353,6 +345,7 @@ class CsvSource:
         types: Mapping[str, pa.DataType] | None,
         quoted: bool,
         block: int,
+        broken: Sequence[Malformed],
         *,
         latin: bool = False,
         skip: bool = True,
@@ -360,12 +353,17 @@ class CsvSource:
         """Parse the range once, with these column types.
 
         Args:
+            broken: what stands where `data` has a marked line.
             latin: `data` was turned from Latin-1 to UTF-8; undo that in what is read. Every byte survives it.
             skip: note malformed lines and go on. pyarrow cannot show us a line that is no UTF-8, and prints so.
         """
         malformed: list[Malformed] = []
+        mark = self._mark(names)
 
         def handle(row: Any) -> str:
+            if row.text.startswith(mark):
+                malformed.append(dataclasses.replace(broken[int(row.text[len(mark) :])], row=row.number - 1))
+                return "skip"
             reason = f"{counted(row.actual_columns, 'column')} instead of {row.expected_columns}"
             text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
             malformed.append(Malformed(row.number - 1, text[:CUT], reason))
@@ -395,7 +393,8 @@ class CsvSource:
     def _parse_options(self, handler: Any = None, *, quoted: bool = True) -> pacsv.ParseOptions:
         return pacsv.ParseOptions(
             delimiter=self._config.delimiter,
-            quote_char=self._config.quote,
+            quote_char=self._config.quote or False,
+            escape_char=self._config.escape or False,
             newlines_in_values=quoted,
             invalid_row_handler=handler,
         )

@@ -6,8 +6,11 @@ moved(["b", "a"], ["a", "b"])                                       # ("b", 1, 2
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from headway.sources.config import CsvConfig
 
 COMMENT = "#%/ "
 """What may stand before the first name."""
@@ -30,13 +33,21 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return made
 
 
-def cells_of(line: str, delimiter: str, quote: str) -> list[str]:
-    """The names in a header line, without blanks around them; none where it is not a row."""
-    try:
-        row = next(csv.reader([line.strip("\r\n").lstrip(COMMENT)], delimiter=delimiter, quotechar=quote), [])
-    except csv.Error:  # longer than a reader takes
-        return []
-    return [cell.strip() for cell in row]
+def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
+    """(number of its line, values) of the rows of some lines that are not empty, as far as they can be read."""
+    reader = csv.reader(
+        (line + "\n" for line in text.split("\n")),
+        delimiter=config.delimiter,
+        quotechar=config.quote or None,
+        escapechar=config.escape or None,
+        quoting=csv.QUOTE_MINIMAL if config.quote else csv.QUOTE_NONE,
+    )
+    before = 0
+    with contextlib.suppress(csv.Error):  # a field beyond the reader's limit
+        for row in reader:
+            if row:
+                yield before, row
+            before = reader.line_num
 
 
 def moved(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:

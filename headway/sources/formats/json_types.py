@@ -95,12 +95,14 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], See
             continue
         if isinstance(value, dict):
             _count(value, (), counts)
-    for way in [way for way in counts if _overruled(way, counts)]:
-        del counts[way]
+    overruled = {way for way in counts if _overruled(way, counts)}
     kinds_of: Kinds = {}
     columns = {}
     for way, kinds in counts.items():
         name = ".".join(way)
+        if way in overruled:  # it counts as another form of what overrules it
+            columns[way] = Seen(_form(_together(_usual(_settled(kinds)))), kinds.total() - kinds["null"], kinds.total())
+            continue
         if name in kinds_of:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
         kind = _together(_usual(_settled(kinds)))

@@ -19,7 +19,16 @@ from headway.sources import type_conflicts
 from headway.sources.base import Chunk, InputFile, NoRows, Range, cut, sampled
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.json_parser import Parser
-from headway.sources.formats.json_types import Kinds, counted_in, is_number, natural, read_type, seen_in, storable
+from headway.sources.formats.json_types import (
+    Kinds,
+    counted_in,
+    decode,
+    is_number,
+    natural,
+    read_type,
+    seen_in,
+    storable,
+)
 from headway.sources.sample import Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
@@ -89,13 +98,14 @@ class JsonlSource:
         tables = []
         numbers: dict[str, bool] = {}
         for table, columns, kinds in samples:
-            rare = [".".join(way) for way, column in columns.items() if forms.is_rare(way, column.form)]
+            shown = {name: column for way, column in columns.items() if (name := ".".join(way)) in kinds}
+            rare = [name for name in shown if forms.is_rare(tuple(kinds[name][0]), shown[name].form)]
             tables.append(type_conflicts.without_values(table.drop_columns(rare), clashes))
             for name, (_, kind, _) in kinds.items():
                 if kind != "null" and name not in rare and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
         merged = sampled(tables, rows, evenly=True)
-        merged = replace(merged, conflicts={**merged.conflicts, **clashes}, spelled=True)
+        merged = replace(merged, conflicts={**merged.conflicts, **clashes}, mixed=forms.mixed(), spelled=True)
         return as_numbers(merged, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
@@ -173,6 +183,11 @@ def _no_rows(path: str) -> DataError:
                 continue
             start = line[:60].decode("utf-8", "backslashreplace").strip()
             if is_object(line):
+                try:
+                    decode(line)
+                except ValueError as error:
+                    fix = "mend the lines: as they are, none can be read"
+                    return DataError(str(error), where=f"{path}:{number}", fix=fix)
                 return DataError("its objects hold no keys", where=f"{path}:{number}", fix="bring lines with features")
             fix = "say 'format: csv' if it is CSV, or check source.format"
             if line.lstrip().startswith(b"{"):

@@ -49,6 +49,26 @@ def test_a_first_line_of_numbers_is_a_row_unless_they_count_up(text, header):
     assert ("header" not in csv_form(text)) == header
 
 
+@pytest.mark.parametrize(
+    ("lines", "form"),
+    [
+        (['"say \\"hi\\", x",1'], {"escape": "\\"}),
+        (["a\\, b,1"], {"escape": "\\"}),
+        (['"Heroes,1', '12" Remix,2'], {"quote": ""}),
+        (['"a, b",1', '"12" pipe",2', '"c, d",3'], {}),
+        (['5" pipe,1', '"a ""b"", c",2'], {}),
+        (['"C:\\dir\\",1', '"a, b",2'], {}),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_the_way_to_write_quotes_is_the_one_that_rejects_the_fewest_lines(lines, form, late):
+    head = ["name,x", *["a,1", "b,2"] * 20]
+    if late:
+        assert csv_form("\n".join([*head, ""]), [line + "\n" for line in lines]) == form
+    else:
+        assert csv_form("\n".join([head[0], *lines * 20, *head[1:], ""])) == form
+
+
 def test_words_for_a_missing_value():
     assert null_words(["x", "?", " NaN", "none"]) == ("?", "NaN")
     assert null_values(("?",)) == ["", "NA", "?"]

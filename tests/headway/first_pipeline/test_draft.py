@@ -550,3 +550,13 @@ def test_dates_that_recur_are_not_named_to_the_model(drafted):
     labels = ["early" if place < 60 and place % 2 else "ab"[place % 2] for place in range(300)]
     draft = drafted({"day": days, "x": R.normal(size=300), "y": labels})
     assert "mode" not in draft.split.config and draft.model == {}
+
+
+def test_a_field_that_is_text_in_some_rows_and_an_object_in_others_is_left_out_and_rejects_no_row(tmp_path):
+    fields = ['"text"', '{"k": 1}', '"words"']
+    lines = [f'{{"x": {i * 7 % 13}, "y": {i % 2}, "e": {fields[i % 3]}}}' for i in range(600)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    source, look = look_at(found_source(str(tmp_path / "rows.jsonl")))
+    draft = draft_of(source, look, label_of("y", look.names))
+    assert draft.columns["e"] == "ignore" and "e: ignore" in pipeline_text(draft, path="rows.jsonl", module=None)
+    assert draft.rows == 600 and "column 'e' is one value and an object" in draft.notes[0]

@@ -68,6 +68,8 @@ def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, want
         (b'{"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}', "0.jsonl", "a column per key", "orient='records'"),
         (b"\n\n", "0.jsonl", "empty lines", "bring"),
         (b"\n{}\n{}\n", "0.jsonl:2", "its objects hold no keys", "bring"),
+        (b'{"a": 1, "a": 2}\n' * 3, "0.jsonl:1", "the key 'a' stands twice", "mend"),
+        (b"% iris\n\n@RELATION iris\n@DATA\n1,2\n", "0.jsonl", "ARFF", "CSV"),
         (gzip.compress(b"a,b\n", mtime=0), ":1", "beginning with 'a,b'", "format: csv"),
         (b"<html><body>404</body></html>", ":1", "beginning with '<html>", "format: csv"),
     ],

@@ -4,13 +4,16 @@ import bz2
 import gzip
 import io
 import zipfile
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
 from headway.sources import text_files, text_stream
-from headway.sources.text_files import TextFile, last_line_end, last_unquoted_line_end
+from headway.sources.config import CsvConfig
+from headway.sources.csv_quotes import QuoteRules
+from headway.sources.text_files import TextFile, last_line_end
 
 LINES = "".join(f'{i},Köln,"a ""b""\n{i % 7}"\n' for i in range(2000))
 
@@ -109,12 +112,10 @@ def test_a_line_as_long_as_may_be_is_read(tmp_path, monkeypatch):
         assert b"".join(data for _, data in blocks) == lines
 
 
-def test_a_quote_that_is_never_closed_does_not_take_all_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "_LARGEST", 1 << 20)
-    (tmp_path / "a").write_bytes(gzip.compress(b'a,b\n1,2\n"x,' + b"1,2\n" * (1 << 20)))
-
-    def last_end(data):
-        return last_unquoted_line_end(data, b'"', b",")
-
-    with pytest.raises(DataError, match="a quote after line 2 is never closed"):
-        list(TextFile(str(tmp_path / "a")).blocks(0, None, 1 << 16, last_end))
+def test_a_quote_that_is_never_closed_holds_no_more_than_a_value_may_have(tmp_path):
+    text = b'a,b\n1,2\n"x,' + b"1,2\n" * (1 << 20)
+    (tmp_path / "a").write_bytes(gzip.compress(text))
+    rules = QuoteRules(CsvConfig(), 1 << 20)
+    blocks = TextFile(str(tmp_path / "a")).blocks(0, None, 1 << 16, partial(rules.record_end, columns=2))
+    sizes = [len(data) for _, data in blocks]
+    assert sum(sizes) == len(text) and max(sizes) < 3 << 20

@@ -47,6 +47,46 @@ def test_spans_are_what_the_paths_say(tree, path, names):
     assert spans(source(tree / path)) == names
 
 
+@pytest.mark.parametrize(
+    ("path", "columns"),
+    [
+        (".", [("01", "x y"), ("02", None)]),
+        ("*/*/*.csv", [("01", "x y"), ("02", None)]),
+        ("test={span}", [(None, "x y"), (None, None)]),
+        ("test=*/b=x%20y", [("01", None)]),
+    ],
+)
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_folders_that_name_a_column_are_columns(tmp_path, path, columns, format):
+    for folder in ("test=01/b=x%20y", "test=02/b=__HIVE_DEFAULT_PARTITION__"):
+        place = tmp_path / folder / f"p.{format}"
+        place.parent.mkdir(parents=True)
+        place.write_text("a\n1\n2\n" if format == "csv" else '{"a": 1}\n{"a": 2}\n')
+    config = source(tmp_path / path.replace("csv", format), format=format)
+    rows = []
+    for span in spans(config):
+        found = files(config, span)
+        opened = open_source(config)
+        names = opened.names(found[0])
+        assert opened.prefix(found, 10).table.column_names == names
+        for piece in opened.ranges(found):
+            for chunk in opened.read(piece, names[::-1], {}):
+                assert chunk.batch.schema.names == names[::-1]
+                rows += chunk.batch.to_pylist()
+            (alone,) = opened.read(piece, names[1:], {})
+            assert alone.batch.num_rows == 2
+    got = [tuple(None if row.get(n) is None else row[n].decode() for n in ("test", "b")) for row in rows]
+    assert got == [each for each in columns for _ in range(2)]
+
+
+def test_a_folder_without_a_date_is_of_no_span_and_is_not_passed_over(tmp_path):
+    for day in ("2013-01-05", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / "p.csv").write_text("a\n1\n")
+    with pytest.raises(ConfigError, match="its rows have no date"):
+        spans(source(tmp_path / "day={year}-{month}-{day}"))
+
+
 def test_a_spans_files_are_sorted_and_known_by_their_bytes(tree):
     found = files(source(tree / "day={span}"), "b")
     assert [Path(file.path).relative_to(tree).as_posix() for file in found] == ["day=b/sub/y.csv", "day=b/x.csv"]

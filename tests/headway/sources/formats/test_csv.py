@@ -440,10 +440,66 @@ def quote_left_open(packed):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_quote_that_is_never_closed_is_an_error_and_swallows_no_rows(written, packed):
+def test_a_quote_that_is_never_closed_rejects_its_line_and_swallows_no_rows(written, packed):
     source, found = written(quote_left_open(packed))
-    with pytest.raises(DataError, match=r"0\.csv: a quote after byte 204 is never closed"):
-        rows_of(source, found)
+    rows, malformed = rows_of(source, found)
+    assert [row[0] for row in rows] == [*range(50), *range(51, 101)]
+    assert malformed == [(50, '2,"y', "a quote opens a value and does not close it (see csv.quote, csv.escape)")]
+
+
+@pytest.mark.parametrize("range_size", [1, 30, 1 << 20])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("latin", [b"", b"\xe9"])
+def test_no_row_vanishes_between_stray_quotes(written, range_size, packed, latin):
+    lines = [b"%d,song,x" % i for i in range(100)]
+    lines[10], lines[40] = b'10,"Heroes,x' + latin, b'40,12" Remix,x'
+    lines[60], lines[70], lines[80] = b'60,"12" pipe",x', b'70,"a, b",x', b"80,short"
+    data = b"a,b,c\n" + b"\n".join(lines) + b"\n"
+    source, found = written(gzip.compress(data) if packed else data, range_size=range_size)
+    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT, "c": TEXT})
+    assert [row[0] for row in rows] == [row[1] for row in rows] == [i for i in range(100) if i not in (10, 60, 80)]
+    assert {row[1]: row[2] for row in rows}[70] == b"a, b"
+    assert [(at, reason.split(" (")[0].split(",")[0]) for at, _, reason in malformed] == [
+        (10, "a quote opens a value and does not close it"),
+        (60, "text follows a closing quote"),
+        (80, "2 columns instead of 3"),
+    ]
+    assert malformed[1][1] == '60,"12" pipe",x'
+
+
+@pytest.mark.parametrize(
+    ("line", "config", "value"),
+    [
+        (b'"say \\"hi\\", x"', {"escape": "\\"}, b'say "hi", x'),
+        (b"a\\,b", {"escape": "\\"}, b"a,b"),
+        (b"a\\\nb", {"escape": "\\"}, b"a\nb"),
+        (b'"C:\\dir\\\\"', {"escape": "\\"}, b"C:\\dir\\"),
+        (b"\\N", {"escape": "\\", "null_values": ("", "\\N")}, None),
+        (b'"Heroes', {"quote": ""}, b'"Heroes'),
+        (b'"a"', {"quote": ""}, b'"a"'),
+        (b'"a\nb"', {}, b"a\nb"),
+    ],
+)
+@pytest.mark.parametrize("range_size", [1, 1 << 20])
+def test_how_quotes_are_written_is_what_the_config_says(written, line, config, value, range_size):
+    source, found = written(
+        b"a,b\n" + b"".join(b"%d," % i + line + b"\n" for i in range(30)), range_size=range_size, **config
+    )
+    assert rows_of(source, found, {"a": INT, "b": TEXT}) == ([(i, i, value) for i in range(30)], [])
+
+
+def test_many_broken_lines_of_long_values_take_no_other_line_with_them(written):
+    lines = [b'"x"y' if i % 50 == 0 else b"a value of some length %d" % i for i in range(20_000)]
+    source, found = written(b"a\n" + b"\n".join(lines) + b"\n")
+    rows, malformed = rows_of(source, found)
+    assert [row[1] for row in rows] == [line for line in lines if line[:1] != b'"']
+    assert [at for at, *_ in malformed] == list(range(0, 20_000, 50))
+
+
+def test_a_header_with_text_behind_a_closing_quote_is_refused(written):
+    source, found = written(b'a,"12" pipe"\n1,2\n')
+    with pytest.raises(DataError, match="the header cannot be read: text follows a closing quote"):
+        source.ranges(found)
 
 
 @pytest.mark.parametrize(
@@ -463,7 +519,7 @@ def test_an_odd_number_of_quotes_alone_is_no_error(written, text, rows):
 
 def test_a_quote_in_the_header_that_is_never_closed_is_named(written):
     source, found = written(b'a,"b\n1,2\n')
-    with pytest.raises(DataError, match="a quote in the header is never closed"):
+    with pytest.raises(DataError, match="the header cannot be read: a quote opens a value and does not close it"):
         source.ranges(found)
 
 
