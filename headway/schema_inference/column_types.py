@@ -256,11 +256,10 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
     """The common length of all lists of a sample; None where they differ, or are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
-    lists = [flatten(chunk) for chunk in values.chunks]
-    lengths = np.concatenate([flat.lengths[flat.present] for flat in lists]) if lists else np.zeros(0, np.int64)
-    if len(lengths) < VECTOR_ROWS or any(flat.nulls for flat in lists) or lengths.min() < lengths.max():
-        return None
-    return int(lengths[0]) or None
+    lengths = pc.unique(pc.list_value_length(values).drop_null())
+    rows = len(values) - values.null_count
+    nulls = sum(flatten(chunk).nulls for chunk in values.chunks)  # each row with one would be rejected
+    return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS and nulls * ONE_IN <= rows else None
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
