@@ -259,7 +259,9 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
     lengths = pc.unique(pc.list_value_length(values).drop_null())
     rows = len(values) - values.null_count
     nulls = sum(flatten(chunk).nulls for chunk in values.chunks)  # each row with one would be rejected
-    return int(lengths[0].as_py()) or None if len(lengths) == 1 and rows >= VECTOR_ROWS and nulls * ONE_IN <= rows else None
+    if len(lengths) != 1 or rows < VECTOR_ROWS or nulls * ONE_IN > rows:
+        return None
+    return int(lengths[0].as_py()) or None
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
