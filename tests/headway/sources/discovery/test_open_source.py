@@ -188,7 +188,7 @@ def test_wrong_configs_are_refused(more, said):
 
 
 def test_ingest_is_named_after_the_format_and_not_after_the_place():
-    assert source("a.csv").at_ingest() == source("b.csv", images={"table": "t.csv"}).at_ingest()
+    assert source("a.csv").at_ingest() == source("b.csv").at_ingest()
     others = [source("a.csv"), source("a.csv", where="x > 1"), source("a.csv", csv={"skip_lines": 1})]
     assert len({repr(config.at_ingest()) for config in others}) == 3
 
