@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -61,7 +61,8 @@ _RETYPED = 6
 _HEADER_LINES = 100
 """So many a header may have, inside quotes."""
 _MARK = "\x1f\x1e"
-"""Behind empty values: a line of our own; no zero byte, behind which pyarrow overlooks a line end."""
+"""Behind empty values: a line of our own."""
+_CONTROLS = (*range(1, 9), *range(14, 30), 127)
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
 
@@ -358,7 +359,11 @@ class CsvSource:
             skip: note malformed lines and go on. pyarrow cannot show us a line that is no UTF-8, and prints so.
         """
         malformed: list[Malformed] = []
-        mark = self._mark(names)
+        mark, zero = self._mark(names), b"\0"
+        if zero in data:  # pyarrow overlooks line ends behind it
+            used = data + f"{self._config.delimiter}{self._config.quote}{self._config.escape}".encode()
+            zero = next(bytes([code]) for code in _CONTROLS if code not in used)
+            data = data.replace(b"\0", zero)
 
         def handle(row: Any) -> str:
             if row.text.startswith(mark):
@@ -366,7 +371,7 @@ class CsvSource:
                 return "skip"
             reason = f"{counted(row.actual_columns, 'column')} instead of {row.expected_columns}"
             text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if latin else row.text
-            malformed.append(Malformed(row.number - 1, text[:CUT], reason))
+            malformed.append(Malformed(row.number - 1, text[:CUT].replace(zero.decode(), "\0"), reason))
             return "skip"
 
         try:
@@ -388,7 +393,8 @@ class CsvSource:
                 empty = pa.schema([(name, (types or {}).get(name, pa.string())) for name in columns])
                 return empty.empty_table(), malformed
             raise
-        return (_from_latin(table) if latin else table), malformed
+        table = _changed(table, lambda text: text.decode().encode("latin-1")) if latin else table
+        return (table if zero == b"\0" else _changed(table, lambda text: text.replace(zero, b"\0"))), malformed
 
     def _parse_options(self, handler: Any = None, *, quoted: bool = True) -> pacsv.ParseOptions:
         return pacsv.ParseOptions(
@@ -476,12 +482,12 @@ def _as_utf8(table: pa.Table) -> pa.Table:
     return table
 
 
-def _from_latin(table: pa.Table) -> pa.Table:
-    """Every column of text with the bytes of the file, which was read as Latin-1."""
+def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
+    """Every column of bytes with the bytes of the file, which was read with others in place of some."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) or pa.types.is_binary(field.type):
             values = pc.cast(table.column(place), pa.binary()).to_pylist()
-            back = pa.array([v if v is None else v.decode().encode("latin-1") for v in values], pa.binary())
+            back = pa.array([v if v is None else change(v) for v in values], pa.binary())
             back = back.dictionary_encode() if pa.types.is_dictionary(field.type) else back
             table = table.set_column(place, field.name, back)
     return table

@@ -496,6 +496,15 @@ def test_many_broken_lines_of_long_values_take_no_other_line_with_them(written):
     assert [at for at, *_ in malformed] == list(range(0, 20_000, 50))
 
 
+def test_a_zero_byte_takes_no_line_with_it(written):
+    zeros = [b"\0" * (i % 100 == 0) for i in range(100_000)]
+    lines = [b"a value of some length %d,second%s" % (i, zero) for i, zero in enumerate(zeros)]
+    source, found = written(b"a,b\n" + b"\n".join(lines) + b"\n\0,x,y\n", range_size=16 << 20)
+    rows, malformed = rows_of(source, found, {"b": pa.dictionary(pa.int32(), pa.binary())})
+    assert [row[2] for row in rows] == [b"second" + zero for zero in zeros]
+    assert [(at, text) for at, text, _ in malformed] == [(100_000, "\0,x,y")]
+
+
 def test_a_header_with_text_behind_a_closing_quote_is_refused(written):
     source, found = written(b'a,"12" pipe"\n1,2\n')
     with pytest.raises(DataError, match="the header cannot be read: text follows a closing quote"):
