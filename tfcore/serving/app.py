@@ -189,7 +189,9 @@ class Answers:
 def answered(model: ServedModel, verb: str, body: bytearray) -> str:
     """Returns the JSON that answers a request's body, which is empty afterwards. NaN and infinities stand bare."""
     value = parsed(body)
-    outputs = model.call(_rows_of(model, verb, value))
+    has_columns, rows = "inputs" in value, _rows_of(model, verb, value)
+    del value  # it may be large
+    outputs = model.call(rows)
     check_size(sum(array.size for array in outputs.values()), "values", "the answer", MOST_VALUES)
     if verb == "regress":
         return json.dumps({"results": outputs["prediction"].tolist()})
@@ -197,7 +199,7 @@ def answered(model: ServedModel, verb: str, body: bytearray) -> str:
         return json.dumps({"results": _classes(outputs, model.metadata.classes)})
     lists = {name: _plain(name, array) for name, array in sorted(outputs.items())}
     single = next(iter(lists.values())) if len(lists) == 1 else None
-    if "inputs" in value:
+    if has_columns:
         return json.dumps({"outputs": single or lists})
     rows = zip(*lists.values(), strict=True)
     return json.dumps({"predictions": single or [dict(zip(lists, row, strict=True)) for row in rows]})

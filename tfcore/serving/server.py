@@ -66,12 +66,14 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Gives the client time to take the answer and to begin its next request."""
         self._timer.cancel()
-        seconds = GRACE_SECONDS * (1 + self.transport.get_write_buffer_size() / GRACE_BYTES)
-        self._timer = self.loop.call_later(seconds, self._cut)
+        self._timer = self.loop.call_later(GRACE_SECONDS, self._cut, self.transport.get_write_buffer_size())
         super().on_response_complete()
 
-    def _cut(self) -> None:
-        if self._is_waiting or self.transport.get_write_buffer_size():
+    def _cut(self, unsent: int = 0) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left and left <= unsent - GRACE_BYTES:
+            self._timer = self.loop.call_later(GRACE_SECONDS, self._cut, left)
+        elif left or self._is_waiting:
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
