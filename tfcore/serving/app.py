@@ -121,17 +121,15 @@ class Answers:
 
     def __init__(self, watch: ChampionWatch, max_request_bytes: int):
         self._watch, self._most, self._bytes, self.requests = watch, max_request_bytes, 0, 0
-        self.small = ThreadPoolExecutor(2, thread_name_prefix="small-requests")
-        self.large = ThreadPoolExecutor(1, thread_name_prefix="large-requests")
+        self.small, self.large = ThreadPoolExecutor(2, "small-requests"), ThreadPoolExecutor(1, "large-requests")
 
     async def post(self, request: Request, *, verb: str) -> Response:
         """Answers predict, classify or regress, in a thread."""
         self.requests += 1
         model, loop = self._model(request), asyncio.get_running_loop()
         began, body, size = loop.time(), bytearray(), 0
-        length = request.headers.get("content-length", "")
         try:
-            self._check_bytes(int(length) if length.isdecimal() else 0)
+            self._check_bytes(int(request.headers.get("content-length", 0)))
             async with asyncio.timeout(GRACE_SECONDS) as patience:
                 async for chunk in request.stream():
                     size, self._bytes = size + len(chunk), self._bytes + len(chunk)
@@ -201,8 +199,8 @@ def answered(model: ServedModel, verb: str, body: bytearray) -> str:
     single = next(iter(lists.values())) if len(lists) == 1 else None
     if has_columns:
         return json.dumps({"outputs": single or lists})
-    rows = zip(*lists.values(), strict=True)
-    return json.dumps({"predictions": single or [dict(zip(lists, row, strict=True)) for row in rows]})
+    each = zip(*lists.values(), strict=True)
+    return json.dumps({"predictions": single or [dict(zip(lists, row, strict=True)) for row in each]})
 
 
 def _rows_of(model: ServedModel, verb: str, value: dict[str, Any]) -> Rows:
