@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the gate did not promote; 5 the store;
-6 locked by another run; 7 a stage was stopped at its limit; 130 stopped by Ctrl-C (what was done is kept)"""
+6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
         "init": "init: look at data, and write a pipeline.yaml for it",

@@ -201,12 +201,6 @@ def names_of(registry: Registry, number: int) -> tuple[str, ...]:
     return tuple(name for name, at in places.items() if at == number)
 
 
-def spans_of(version: Version) -> tuple[str, ...]:
-    """The window that a version was made from."""
-    spans = version.facts.get("spans")
-    return tuple(map(str, spans)) if isinstance(spans, list) else ()
-
-
 def eval_spans(version: Version) -> tuple[str, ...]:
     """The spans whose rows a version was judged on."""
     return spans_in(version.facts.get("eval_parts"))

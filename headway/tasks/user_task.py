@@ -33,7 +33,6 @@ from headway.user_code.loading import load_object
 OWN_OUTPUT = "prediction"
 """The output of an exported model that holds the prediction of a task of the user's own."""
 _LOADED: dict[tuple[str, str, str], UserTask] = {}
-_KNOWN = ("label", "outputs", "width", "metrics", "higher_is_better", "loss", "predictions", "train_step")
 
 
 class UserTask(Task):

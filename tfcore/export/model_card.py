@@ -58,7 +58,7 @@ def model_card(
         _data(facts),
         _quality(facts),
         _inputs(described, signatures),
-        _calls(described, signatures, facts),
+        _calls(signatures, facts),
         _formats(formats) if formats else "",
         _limits(described, facts),
     ]
@@ -136,7 +136,7 @@ def _type(column: Column) -> str:
     return kind if not column.shape else f"list of {kind}" if column.is_list else f"{column.length} of {kind}"
 
 
-def _calls(described: ModelMetadata, signatures: Mapping[str, Signature], facts: CardFacts) -> str:
+def _calls(signatures: Mapping[str, Signature], facts: CardFacts) -> str:
     row = {}
     for tensor in signatures[DEFAULT].inputs[:8]:
         value: Any = "..." if tensor.dtype == "string" else 0.0 if tensor.dtype == "float32" else 0

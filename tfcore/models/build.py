@@ -11,7 +11,6 @@ TransformParameters: which numeric and categorical inputs there are, and what th
 
 import contextlib
 import random
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -210,14 +209,6 @@ def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | No
 def save_weights(model: keras.Model, prefix: Path) -> None:
     """Every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
     tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
-
-
-def extract_weights(checkpoint: Path, prefix: Path) -> None:
-    """Do as `save_weights` does, from a checkpoint that holds the model and more."""
-    stored = tf.train.load_checkpoint(str(checkpoint))
-    count = sum(1 for name in stored.get_variable_to_shape_map() if re.fullmatch(r"model/\d+/\.ATTRIBUTES/.*", name))
-    values = [stored.get_tensor(VARIABLE.format(i)) for i in range(count)]
-    tf.train.Checkpoint(model=[tf.Variable(value) for value in values]).write(str(prefix))
 
 
 def load_weights(model: keras.Model, prefix: Path) -> None:

@@ -61,7 +61,6 @@ import tensorflow as tf  # noqa: E402
 FORKED_WITH = globals().get("FORKED_WITH", 0)
 """kB of pages of files, such as libraries, that the process had in memory from which this one was forked. A fork begins without
 them, a server would have them: see `tfcore.runtime.start`."""
-TYPES = {"int64": tf.int64, "float32": tf.float32, "string": tf.string, "bytes": tf.string}
 LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
 WIDE = 500
 """Above this many columns the uneven batches are four: each call costs as much as its inputs are many. And TensorFlow's
