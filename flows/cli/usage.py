@@ -9,7 +9,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 from cyclopts.argument import Argument
 
 from headway.errors import ConfigError
@@ -61,7 +61,14 @@ def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
     said = str(mistake)
     if isinstance(mistake, UnusedCliTokensError):
         said = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
+    elif isinstance(mistake, MissingArgumentError) and (argument := mistake.argument) and not _written(mistake):
+        said = f"{_name(argument)} is needed"
     return ConfigError(said, fix=f"headway {command} --help lists its arguments and options")
+
+
+def _written(mistake: MissingArgumentError) -> bool:
+    """Whether the option that lacks its value was written."""
+    return mistake.keyword is not None or bool(mistake.argument and mistake.argument.tokens)
 
 
 def _positional(arguments: Sequence[Argument]) -> str:

@@ -50,7 +50,7 @@ def test_a_backfill_may_ingest_alone_and_one_span(typed, churn):
         (["--from", "2024-01", "--upto", "train", "--promote"], "has nothing to promote"),
         (["--from", "2024-01", "--parallel", "0"], "--parallel"),
         (["--from", "2024-01", "--until", "2024-02"], "--from and --to name them"),
-        ([], "--from requires an argument"),
+        ([], "--from SPAN is needed"),
     ],
 )
 def test_a_backfill_that_cannot_be_says_why(arguments, words, typed, months):
