@@ -141,7 +141,7 @@ class Levels:
         """Measurements of one model are averaged.
 
         Args:
-            name: of the metric there, where it is that of a further label.
+            name: the name of the metric in `measured`; by default its own.
         """
         name = name or metric.name
         found = [each for each in measured if name in each.differences]

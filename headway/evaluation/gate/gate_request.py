@@ -56,7 +56,9 @@ class Champion(Frozen):
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
     eval: Parts = Field(default=(), description="the parts that it was judged on")
-    worth: Worth | None = Field(default=None, description="its metrics when it was promoted; None: of an older version")
+    worth: Worth | None = Field(
+        default=None, description="its metrics when it was promoted; None: they were not measured"
+    )
     split: str = Field(default="", description="digest of the split config its spans were ingested with")
 
     @model_validator(mode="after")
