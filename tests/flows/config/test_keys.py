@@ -85,6 +85,7 @@ Costs.false_positive | measure | evaluation.threshold: {cost: {false_negative: 1
 Costs.false_negative | measure | evaluation.threshold: {cost: {false_positive: 1, false_negative: ?}} | 2 | 3
 CsvConfig.delimiter | refused | source.csv: {delimiter: ?} | ";"
 CsvConfig.quote | refused | source.csv: {quote: ?} | "'"
+CsvConfig.escape | refused | source.csv: {escape: ?} | "/"
 CsvConfig.header | refused | source.csv: {names: [a], header: ?} | false
 CsvConfig.names | refused | source.csv: {header: false, names: ?} | [a]
 CsvConfig.skip_lines | refused | source.csv: {skip_lines: ?} | 1
