@@ -89,7 +89,7 @@ PIPELINE = f"""
 name: flights
 source: {{format: csv, path: flights.csv}}
 label: arr_delay > 15
-columns: {{"*": ignore, dep_delay: standardize, distance: standardize, carrier: vocabulary}}
+columns: {{dep_delay: standardize, distance: standardize, carrier: vocabulary}}
 split: {{mode: hash, eval: 0.3}}
 model: {{hidden: [8]}}
 training: {{steps: 60, batch_size: 64, learning_rate: {RATE}}}

@@ -206,9 +206,12 @@ def _params(record: RunRecord) -> dict[str, object]:
     if chosen is None:
         return params
     params["train_rows"] = chosen.rows
-    for section, settings in (("training", chosen.training), ("model", chosen.model)):
-        for name, value in settings.items():
-            inner = value.items() if isinstance(value, dict) else ()
-            values = {f"{section}.{name}.{key}": setting for key, setting in inner} or {f"{section}.{name}": value}
-            params |= {key: setting for key, setting in values.items() if setting not in (None, {}, [], "")}
-    return params
+    settings = _flat("training", chosen.training) | _flat("model", chosen.model)
+    return params | {key: value for key, value in settings.items() if value not in (None, {}, [], "")}
+
+
+def _flat(name: str, value: object) -> dict[str, object]:
+    """A setting, or those within it by their paths."""
+    if not isinstance(value, dict) or not value:
+        return {name: value}
+    return {path: inner for key, each in value.items() for path, inner in _flat(f"{name}.{key}", each).items()}

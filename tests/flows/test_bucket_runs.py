@@ -31,7 +31,8 @@ def test_everything_lies_in_a_bucket_and_another_machine_goes_on_where_the_first
     def ran(record):
         return [stage["title"] for stage in record["stages"] if not stage["cached"]]
 
-    first = run("a", "train", project, "--until", "2013-03", command=headway if bucket_url.startswith("s3") else typed)
+    command = headway if bucket_url.startswith("s3") else typed
+    first = run("a", "run", project, "--to", "train", "--until", "2013-03", command=command)
     assert first["state"] == "done" and not any(stage["cached"] for stage in first["stages"])
 
     # the other machine has no file of it: it fetches what the stages that are left read
