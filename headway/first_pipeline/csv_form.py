@@ -28,7 +28,7 @@ _LINES = 200
 _ALIKE = 0.9
 """The share of lines that have as many values as the header."""
 _ENCLOSED = 0.1
-"""The share of a column's values in quotes from which on these are no titles in quotes among others."""
+"""From this share of a column's values on, quotes enclose values; fewer are titles, which stand in quotes within a text."""
 _MOST_ABOVE = 30
 """Lines that may stand above a table."""
 _FEW = 10

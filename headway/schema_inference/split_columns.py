@@ -42,17 +42,18 @@ def row_columns(
     """(the columns to hash, the identifiers left out) from the first rows of the first span.
 
     Args:
-        whole: of all spans, which types are of: real numbers of a later one may not all be hashed as what is no integer.
+        whole: a sample of all spans, which says the types: a column whose later spans hold real numbers is not hashed as
+            integers, which would reject them.
     """
+    whole = whole or sample
     columns: list[Column] = []
     identifiers: list[str] = []
-    types = (whole or sample).table.schema
+    types = whole.table.schema
     for name, values in zip(sample.table.column_names, sample.table.columns, strict=True):
         of_all = values.type if pa.types.is_null(values.type) else types.field(name).type
         element = of_all.value_type if is_list(of_all) else of_all
         kind = "bytes" if pa.types.is_uint64(element) else stored_type(element)
-        of = whole or sample
-        unfit = name in of.conflicts or name in of.mixed  # a row would be rejected for what nobody may use
+        unfit = name in whole.conflicts or name in whole.mixed  # a row would be rejected for what nobody may use
         if kind is None or name in label or not name or "/" in name or unfit:
             continue
         if names_rows(name, values):

@@ -189,7 +189,7 @@ def _styles(
     unknown = own == "either" and sign not in (",", ".")
     order: Sequence[Literal["number", "decimal_comma"]] = ("number", "decimal_comma")
     order = order[::-1] if sign in (",", "either") else order
-    # what reads both ways is read as the others are, and plain text of digits in typed files is no number of thousands
+    # values that can be read in both ways are read as the other columns are; plain digits in typed files have no thousands
     return order[:1] if own == "either" and not (plain and unknown) else order, unknown
 
 
