@@ -59,7 +59,8 @@ class Look:
 
     def clashes(self, label: LabelConfig) -> dict[str, str]:
         """The columns that no type holds, such as text in some rows and an object in others, and why; the label's aside."""
-        conflicts = self.sample.conflicts
+        files = {name: f", in {file}" for name, file in self.sample.damaged.items()}
+        conflicts = {name: f"{why}{files.get(name, '')}" for name, why in self.sample.conflicts.items()}
         return {name: conflicts[name] for name in self.names if name in conflicts and name not in label.columns()}
 
 

@@ -89,10 +89,11 @@ def infer(
             continue
         if clash := sample.conflicts.get(name):
             both = [other for other in names if sample.conflicts.get(other) == clash]
-            fix = "write it again, one way in every file"
+            damaged = sample.damaged.get(name)
+            fix = "write the file again" if damaged else "write it again, one way in every file"
             if not needed & {*both}:
                 fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
-            raise DataError(clash, where=where, fix=fix)
+            raise DataError(clash, where=damaged or where, fix=fix)
         values = sample.table.column(name)
         stored_shape = config.stored_shape()
         shape = _shape(values.type) if stored_shape is None else stored_shape

@@ -13,7 +13,7 @@ from headway.schema.decimal_signs import DecimalSign
 ONE_IN = 100
 """So few of a column's sampled values may be unlike the others: they decide nothing."""
 
-_FACTS = ("conflicts", "mixed", "misfits", "several", "nulls", "words")
+_FACTS = ("conflicts", "damaged", "mixed", "misfits", "several", "nulls", "words")
 """The facts of a sample that are of single columns."""
 
 
@@ -23,7 +23,9 @@ class Sample:
     notes: tuple[str, ...] = ()
     """Sentences about the files as a whole, such as names of images without a label."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
-    """By column: how its type differs between the files. Such a column is empty here."""
+    """By column: how its type differs between the files, or why it cannot be read. Such a column is empty here."""
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """By column that cannot be read: its file."""
     mixed: Mapping[str, str] = field(default_factory=dict)
     """By column of values of several forms, such as an object among texts: the forms, however few have one."""
     misfits: Mapping[str, str] = field(default_factory=dict)

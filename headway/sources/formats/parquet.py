@@ -93,16 +93,22 @@ class ParquetSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         conflicts: dict[str, str] = {}
+        damaged: dict[str, str] = {}
 
         @contextlib.contextmanager
         def opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
             with _open(path) as (parquet, hidden):
-                conflicts.update(_sentences(hidden, path))
-                yield _sampled(parquet, rows, path, conflicts)
+                conflicts.update(_sentences(hidden))
+                sampled = _sampled(parquet, rows, path, conflicts)
+                damaged.update((name, path) for name in conflicts if name not in damaged)
+                yield sampled
 
         sample = first_rows(files, rows, opened)
         return replace(
-            sample, table=without_values(sample.table, conflicts), conflicts={**sample.conflicts, **conflicts}
+            sample,
+            table=without_values(sample.table, conflicts),
+            conflicts={**sample.conflicts, **conflicts},
+            damaged=damaged,
         )
 
 
@@ -162,7 +168,7 @@ def _sampled(
             unreadable = _unreadable(parquet, names, groups, batches, at_once)
             if len(unreadable) in (0, len(names)):
                 raise _corrupt(path, error, "its first rows", unreadable) from None
-            conflicts.update(_sentences(unreadable, path))
+            conflicts.update(_sentences(unreadable))
             names = [name for name in names if name not in unreadable]
 
 
@@ -175,8 +181,8 @@ def _complete(batch: pa.RecordBatch, names: Collection[str], intervals: Collecti
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
 
 
-def _sentences(unreadable: Mapping[str, str], path: str) -> dict[str, str]:
-    return {name: f"column {name!r} cannot be read in {path}: {why}" for name, why in unreadable.items()}
+def _sentences(unreadable: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"column {name!r} cannot be read: {why}" for name, why in unreadable.items()}
 
 
 def _unreadable(
