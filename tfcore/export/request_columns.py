@@ -14,6 +14,8 @@ from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
+_SHAPES_AT_ONCE = 32
+"""Shapes that one operation tells: TensorFlow's optimizer takes a time that grows with the square of them."""
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
@@ -29,7 +31,7 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
     rows = _rows(
         {names[name]: values for name, values in values_of.items()}, {name: tensors[name] for name in companions}
     )
-    spread = {name: tf.broadcast_to(tensors[name], [rows]) for name in companions}
+    spread = _spread({name: tensors[name] for name in companions}, rows)
     raw: dict[str, RawColumn] = {}
     for kind in DTYPES:
         members = [column for column in columns if column.type == kind and not column.shape]
@@ -87,9 +89,14 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
 
 def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
     """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart."""
-    names = [*values, *companions]
-    single = [False] * len(values) + [True] * len(companions)
-    counts = tf.concat([tf.shape(tensor)[:1] for tensor in (*values.values(), *companions.values())], 0)
+    names, single, counted = [], [], []
+    for some in (values, companions):
+        for dtype in sorted({tensor.dtype for tensor in some.values()}, key=str):
+            members = {name: tensor for name, tensor in some.items() if tensor.dtype == dtype}
+            names += [*members]
+            single += [some is companions] * len(members)
+            counted += _row_counts([*members.values()])
+    counts = tf.concat(counted, 0)
     rows = counts[0]
     wrong = (counts != rows) & ~((counts == 1) & tf.constant(single))
     odd = tf.boolean_mask(tf.constant(names), wrong)
@@ -103,6 +110,29 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
     )
     with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [message])]):
         return tf.identity(rows)
+
+
+def _spread(companions: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The companions [rows], those of one value repeated; in few operations, however many there are."""
+    spread: dict[str, tf.Tensor] = {}
+    for dtype in sorted({tensor.dtype for tensor in companions.values()}, key=str):
+        members = {name: tensor for name, tensor in companions.items() if tensor.dtype == dtype}
+        lengths = tf.concat(_row_counts([*members.values()]), 0)
+        steps = tf.where(lengths == 1, tf.zeros_like(lengths), tf.ones_like(lengths))
+        places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
+        values = tf.ensure_shape(tf.gather(tf.concat([*members.values()], 0), places), [len(members), None])
+        spread |= zip(members, tf.unstack(values), strict=True)
+    return spread
+
+
+def _row_counts(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The rows of each tensor, int32 [1]; they are of one type."""
+    counts: list[tf.Tensor] = []
+    for start in range(0, len(tensors), _SHAPES_AT_ONCE):
+        some = tensors[start : start + _SHAPES_AT_ONCE]
+        shapes = tf.shape_n(some)
+        counts += [shape if tensor.shape.rank == 1 else shape[:1] for tensor, shape in zip(some, shapes, strict=True)]
+    return counts
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
