@@ -216,7 +216,7 @@ def _above(rows: _Rows) -> int:
 
 
 def _is_parted(rows: _Rows, place: int) -> bool:
-    """Whether empty lines follow a row."""
+    """Return whether empty lines follow a row."""
     (line, row), following = rows[place], rows[place + 1 : place + 2]
     return bool(following) and following[0][0] - line > 1 + sum(cell.count("\n") for cell in row)
 
@@ -245,7 +245,7 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
 
 
 def _single_quoted(head: str, delimiter: str) -> bool:
-    """Whether ' quotes values, such as 'a, b'."""
+    """Return whether ' quotes values, such as 'a, b'."""
     first, *lines = [line for line in head.split("\n")[:_LINES] if line.strip()] or [""]
     for line in [first, *lines[:_MOST_ABOVE]]:  # a header
         cells = [cell.strip() for cell in line.split(delimiter)]
@@ -302,7 +302,7 @@ def _counts_up(heads: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
 
 
 def _even(cells: Sequence[str]) -> bool:
-    """Whether whole numbers rise by one step."""
+    """Return whether the cells are whole numbers that rise by one step."""
     if len(cells) < 3 or not all(map(str.isdecimal, cells)):
         return False
     steps = {int(later) - int(earlier) for earlier, later in pairwise(cells)}

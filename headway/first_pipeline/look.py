@@ -81,7 +81,7 @@ class Seen:
 
     @property
     def label(self) -> pa.Array:
-        """Of each row: int64, float32 or binary."""
+        """The label of each row: int64, float32 or binary."""
         return self.rows.column(self.rows.num_columns - 1)
 
     def labelled(self, label: LabelConfig) -> Seen:

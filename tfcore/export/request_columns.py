@@ -25,13 +25,14 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
     """
     names = tensor_names(columns)
     values_of = {column.name: tensors[names[column.name]] for column in columns}
-    companions = [
-        tensor.name for tensor in inputs if tensor.column and tensor.default is not None and len(tensor.shape) == 1
-    ]
-    rows = _rows(
-        {names[name]: values for name, values in values_of.items()}, {name: tensors[name] for name in companions}
-    )
-    spread = _spread({name: tensors[name] for name in companions}, rows)
+    companions = {
+        tensor.name: tensors[tensor.name]
+        for tensor in inputs
+        if tensor.column and tensor.default is not None and len(tensor.shape) == 1
+    }
+    counted = _row_counts({names[name]: values for name, values in values_of.items()} | companions)
+    rows = _rows(counted, companions)
+    spread = _spread(companions, counted, rows)
     raw: dict[str, RawColumn] = {}
     for kind in DTYPES:
         members = [column for column in columns if column.type == kind and not column.shape]
@@ -87,16 +88,15 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
     return {column.name: given.get(column.name) or blank(column) for column in columns}
 
 
-def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
-    """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart."""
-    names, single, counted = [], [], []
-    for some in (values, companions):
-        for dtype in sorted({tensor.dtype for tensor in some.values()}, key=str):
-            members = {name: tensor for name, tensor in some.items() if tensor.dtype == dtype}
-            names += [*members]
-            single += [some is companions] * len(members)
-            counted += _row_counts([*members.values()])
-    counts = tf.concat(counted, 0)
+def _rows(counted: Tensors, companions: Tensors) -> tf.Tensor:
+    """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart.
+
+    Args:
+        counted: the rows of each tensor, those of a column first.
+    """
+    names = [*counted]
+    single = [name in companions for name in names]
+    counts = tf.concat([*counted.values()], 0)
     rows = counts[0]
     wrong = (counts != rows) & ~((counts == 1) & tf.constant(single))
     odd = tf.boolean_mask(tf.constant(names), wrong)
@@ -112,27 +112,37 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
         return tf.identity(rows)
 
 
-def _spread(companions: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+def _spread(companions: Tensors, counted: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
     """The companions [rows], those of one value repeated; in few operations, however many there are."""
     spread: dict[str, tf.Tensor] = {}
-    for dtype in sorted({tensor.dtype for tensor in companions.values()}, key=str):
-        members = {name: tensor for name, tensor in companions.items() if tensor.dtype == dtype}
-        lengths = tf.concat(_row_counts([*members.values()]), 0)
-        steps = tf.where(lengths == 1, tf.zeros_like(lengths), tf.ones_like(lengths))
+    for members in _by_type(companions):
+        lengths = tf.concat([counted[name] for name in members], 0)
+        steps = tf.cast(lengths != 1, tf.int32)
         places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
         values = tf.ensure_shape(tf.gather(tf.concat([*members.values()], 0), places), [len(members), None])
         spread |= zip(members, tf.unstack(values), strict=True)
     return spread
 
 
-def _row_counts(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The rows of each tensor, int32 [1]; they are of one type."""
-    counts: list[tf.Tensor] = []
-    for start in range(0, len(tensors), _SHAPES_AT_ONCE):
-        some = tensors[start : start + _SHAPES_AT_ONCE]
-        shapes = tf.shape_n(some)
-        counts += [shape if tensor.shape.rank == 1 else shape[:1] for tensor, shape in zip(some, shapes, strict=True)]
-    return counts
+def _row_counts(tensors: Tensors) -> dict[str, tf.Tensor]:
+    """The rows of each tensor, int32 [1], in the order of the tensors."""
+    counts: dict[str, tf.Tensor] = {}
+    for members in _by_type(tensors):
+        for start in range(0, len(members), _SHAPES_AT_ONCE):
+            some = [*members][start : start + _SHAPES_AT_ONCE]
+            shapes = tf.shape_n([tensors[name] for name in some])
+            counts |= {
+                name: shape if shape.shape == (1,) else shape[:1] for name, shape in zip(some, shapes, strict=True)
+            }
+    return {name: counts[name] for name in tensors}
+
+
+def _by_type(tensors: Tensors) -> list[dict[str, tf.Tensor]]:
+    """The tensors of each type."""
+    by_type: dict[tf.DType, dict[str, tf.Tensor]] = {}
+    for name, tensor in tensors.items():
+        by_type.setdefault(tensor.dtype, {})[name] = tensor
+    return [*by_type.values()]
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:

@@ -98,9 +98,9 @@ class ParquetSource:
         @contextlib.contextmanager
         def opened(path: str) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
             with _open(path) as (parquet, hidden):
-                conflicts.update(_sentences(hidden))
+                conflicts.update(_sentences(hidden) | conflicts)
                 sampled = _sampled(parquet, rows, path, conflicts)
-                damaged.update((name, path) for name in conflicts if name not in damaged)
+                damaged.update(dict.fromkeys(conflicts.keys() - damaged.keys(), path))
                 yield sampled
 
         sample = first_rows(files, rows, opened)
