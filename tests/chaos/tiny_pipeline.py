@@ -9,6 +9,7 @@ pipeline.check()                     # the store is whole, and nothing was done 
 
 from __future__ import annotations
 
+import glob
 import os
 from collections import Counter
 from pathlib import Path
@@ -125,7 +126,8 @@ class TinyPipeline:
     def checkpoints(self) -> dict[str, int]:
         """By training that was begun and has not ended: the step of the newest checkpoint that it may go on from."""
         found: dict[str, int] = {}
-        for path in (self.store / "checkpoints").glob("*/[0-9]*"):
+        # Unlike Path.glob, glob.glob allows that a folder goes away meanwhile.
+        for path in map(Path, glob.glob(f"{self.store}/checkpoints/*/[0-9]*")):
             found[path.parent.name] = max(int(path.name), found.get(path.parent.name, 0))
         return found
 

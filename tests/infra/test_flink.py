@@ -1,6 +1,7 @@
 """Ingest and predict on a real Flink, with workers in processes of their own: the same bytes, and ends that are clean."""
 
 import contextlib
+import glob
 import importlib.util
 import os
 import signal
@@ -143,7 +144,7 @@ def _ingesting(folder, data, runner):
     process = _ingest(folder)
     try:
         deadline = time.monotonic() + 120
-        while not [*_ranges(folder)]:
+        while not _ranges(folder):
             assert process.poll() is None, process.stdout.read()
             assert time.monotonic() < deadline, "no range was written in two minutes"
             time.sleep(0.05)
@@ -154,12 +155,13 @@ def _ingesting(folder, data, runner):
 
 
 def _ranges(folder):
-    return (folder / "flights" / "store-flink").rglob(".ranges/[0-9]*")
+    """The ranges that are written; glob.glob allows that an attempt's folder goes away meanwhile, which Path.rglob does not."""
+    return glob.glob(f"{folder}/flights/store-flink/**/.ranges/[0-9]*", recursive=True, include_hidden=True)
 
 
 def _nothing_is_left(folder):
     time.sleep(1)  # a worker that goes on would write now
-    assert not [*_ranges(folder)]
+    assert not _ranges(folder)
     assert not [*(folder / "flights" / "store-flink" / "stages").rglob("*.tfrecord")]
 
 
