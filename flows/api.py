@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.dag.run_spec import RunSpec
+from flows.past_run import Run, Version
 from flows.progress import terminal
 from flows.progress.reporter import Reporter, stop_on_signals
 from flows.records import LATEST, RunRecord, find, runs_of
 from flows.tell.comparison.shown import Comparison
-from flows.tell.past_run import Run, Version
 from flows.tell.rendering.tables import Table
 from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
@@ -162,7 +162,7 @@ class Pipeline:
         progress: Progress = True,
     ) -> dict[str, Any]:
         """Try settings, judged on a holdout of the train rows; the result as `headway tune --json` prints it."""
-        from flows.execution.studies.tune import tune
+        from flows.pipeline.tune import tune
 
         with reporting(progress) as report:
             found = tune(self._spec(window, until, None), report, trials=trials, timeout=timeout)
@@ -180,7 +180,7 @@ class Pipeline:
         progress: Progress = True,
     ) -> dict[str, Any]:
         """Predict files into a folder, as `headway predict` does; `Version.predict` predicts rows in memory."""
-        from flows.scoring.predict import predict
+        from flows.pipeline.predict import predict
 
         with reporting(progress) as report:
             return predict(
@@ -342,7 +342,7 @@ def fit(
     import pyarrow.parquet as pq
     import yaml
 
-    from flows.scoring.predict_rows import as_table
+    from flows.pipeline.predict_rows import as_table
     from headway.config import read_value
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
@@ -385,7 +385,7 @@ class TableModel:
 
     def predict(self, rows: Any) -> "pa.Table":
         """Predict rows in memory, as `Version.predict` does: an Arrow table with a row for each, in their order."""
-        from flows.scoring.predict_rows import predict_rows
+        from flows.pipeline.predict_rows import predict_rows
 
         return predict_rows(self.pipeline._loaded, rows, model=str(self.saved_model), monitor=Monitor())
 

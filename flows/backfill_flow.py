@@ -14,8 +14,8 @@ from flows.dag.run_spec import RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
-from flows.production.backfill import Upto
-from flows.production.backfill import backfill as run_backfill
+from flows.pipeline.backfill import Upto
+from flows.pipeline.backfill import backfill as run_backfill
 
 
 @flow(name="backfill", persist_result=False, log_prints=True)

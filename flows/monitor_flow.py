@@ -14,7 +14,7 @@ from flows.orchestration.deployments import start_run
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
-from flows.production.champion_watch import Monitored, check_champion
+from flows.pipeline.monitor import Monitored, check_champion
 from headway.messages import counted
 
 

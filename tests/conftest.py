@@ -104,7 +104,7 @@ LONG = [
     "tfcore/serving/test_app.py",
     "tfcore/graph/test_python_op.py",
     "headway/evaluation/test_gate_rates.py",
-    "flows/production/test_leave_alone.py",
+    "flows/pipeline/test_leave_alone.py",
     "headway/sources/formats/test_jsonl.py",
 ]
 """Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five
@@ -348,7 +348,7 @@ def typed_once(warm_child, fork_server):
 
 def _typist(monkeypatch, warm_child, fork_server):
     monkeypatch.setattr("headway.process.subprocess", fork_server)
-    for caller in ("execution.run", "execution.studies.study", "production.champion_watch"):
+    for caller in ("execution.run", "pipeline.study", "pipeline.monitor"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):

@@ -74,7 +74,7 @@ def test_modules_stay_small():
         ("beam_jobs", ["tensorflow", "prefect", "apache_beam", "keras"]),
         ("beam_jobs.ingest.stage", ["tensorflow", "prefect", "apache_beam", "keras"]),
         ("beam_jobs.predict.stage", ["tensorflow", "prefect", "apache_beam", "keras"]),
-        ("flows.scoring.predict", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("flows.pipeline.predict", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("tfcore", ["tensorflow", "apache_beam", "prefect", "keras"]),
     ],
 )

@@ -311,7 +311,7 @@ def predict(
         raise ConfigError(problem, fix="headway predict --help lists the options")
     if options.since:
         raise ConfigError("it goes with --spans", where="--since", fix="leave it out, or predict with --spans")
-    from flows.scoring.predict import predict as run
+    from flows.pipeline.predict import predict as run
 
     loaded = load_pipeline(pipeline, options)
     with reporting(options) as report:
@@ -336,7 +336,7 @@ def predict(
 
 def _predict_spans(loaded: LoadedPipeline, model: str, options: PredictOptions) -> int:
     """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""
-    from flows.production.span_predictions import predict_spans
+    from flows.pipeline.span_predictions import predict_spans
 
     with reporting(options) as report:
         result = predict_spans(loaded, report, model=model, since=options.since)

@@ -11,7 +11,7 @@ from flows.cli.options import PipelinePath, Positive, RunOptions, Seconds
 from headway.messages import counted
 
 if TYPE_CHECKING:
-    from flows.execution.studies.tune import Tuning
+    from flows.pipeline.tune import Tuning
 
 
 def tune(
@@ -28,7 +28,7 @@ def tune(
         trials: trials of the whole study, including those of earlier calls (default: tune.trials, 20).
         timeout: start no further trial after this time.
     """
-    from flows.execution.studies.tune import tune as run_tune
+    from flows.pipeline.tune import tune as run_tune
 
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:
@@ -37,7 +37,7 @@ def tune(
 
 
 def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
-    from flows.execution.studies.tune import setting_text, short
+    from flows.pipeline.tune import setting_text, short
     from flows.tell.rendering.cells import cell, text_table
 
     yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "headway": (
         "flows.api",
-        "flows.tell.past_run",
+        "flows.past_run",
         "flows.tell.comparison.shown",
         "flows.tell.rendering.tables",
         "headway.errors",

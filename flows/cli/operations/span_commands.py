@@ -33,7 +33,7 @@ def backfill(
     """
     if options.until != "latest":
         raise ConfigError("a backfill has a range of last spans", where="--until", fix="--from and --to name them")
-    from flows.production.backfill import backfill as run_backfill
+    from flows.pipeline.backfill import backfill as run_backfill
     from flows.tell.rendering.cells import text_table
 
     run_spec = run_spec_of(pipeline, options)
@@ -68,7 +68,7 @@ def monitor(
         retrain: retrain on the newest window when there is an alarm.
     """
     from flows.execution.run import execute
-    from flows.production.champion_watch import check_champion
+    from flows.pipeline.monitor import check_champion
 
     run_spec = run_spec_of(pipeline, options)
     with reporting(options) as report:

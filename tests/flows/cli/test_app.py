@@ -151,7 +151,7 @@ def test_a_missing_file_is_named_with_the_fix(arguments, tmp_path, monkeypatch, 
     (tmp_path / "pipeline.yaml").write_text(text)
     (tmp_path / "d.csv").write_text("id,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(200)))
     (tmp_path / "saved").mkdir()
-    monkeypatch.setattr("flows.scoring.predict.describe_model", lambda folder: None)  # the input is looked at before
+    monkeypatch.setattr("flows.pipeline.predict.describe_model", lambda folder: None)  # the input is looked at before
     monkeypatch.chdir(tmp_path)
     code, told = main(list(arguments)), capsys.readouterr().err
     problem, fix = MISSING[arguments]

@@ -11,7 +11,7 @@ import pytest
 
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
-from flows.scoring.predict import find_model
+from flows.pipeline.predict import find_model
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 

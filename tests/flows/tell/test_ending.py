@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.past_run import Run
 from flows.progress.json_log import JsonLog
 from flows.records import RunRecord, read_record
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
-from flows.tell.past_run import Run
 from flows.tell.rendering.markdown import markdown
 from flows.tell.report_page import page
 from flows.tell.summary import summary

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from flows.config.pipeline import read_pipeline
+from flows.past_run import Run, Version
 from flows.records import record_of, records
 from flows.tell.comparison.compared import compare
 from flows.tell.comparison.comparison_page import page
@@ -16,7 +17,6 @@ from flows.tell.comparison.shown import Comparison
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
 from flows.tell.paired import paired
-from flows.tell.past_run import Run, Version
 from flows.tell.rendering.markdown import markdown
 from flows.tell.summary import summary
 from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.config.pipeline import LoadedPipeline
-from flows.scoring.predict import predict
+from flows.pipeline.predict import predict
 from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.process import Scratch

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows.cli.experiments import _tune_text
-from flows.execution.studies.tune import Trial, Tried, Tuning
+from flows.pipeline.tune import Trial, Tried, Tuning
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 

@@ -4,7 +4,7 @@ import os
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import ArrivalConfig
-from flows.production.new_spans import landed
+from flows.pipeline.spans import landed
 
 
 def test_a_span_is_complete_once_its_files_are_quiet(months):

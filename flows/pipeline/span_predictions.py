@@ -15,9 +15,9 @@ from typing import Literal
 from beam_jobs.predict.stage import MANIFEST
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import ArrivalConfig
-from flows.production.new_spans import landed
+from flows.pipeline.predict import predict
+from flows.pipeline.spans import landed
 from flows.progress.reporter import Reporter
-from flows.scoring.predict import predict
 from headway.config import Frozen
 from headway.errors import HeadwayError
 from headway.messages import agree, counted
@@ -73,7 +73,7 @@ def predict_spans(
     """Predict each complete span that has no predictions yet, the oldest first; see the module.
 
     Args:
-        model: as `flows.scoring.predict.predict` takes it.
+        model: as `flows.pipeline.predict.predict` takes it.
         since: spans before this one are left alone.
         on_row: called with the spans predicted so far, after each.
 

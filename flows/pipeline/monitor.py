@@ -21,10 +21,10 @@ from flows.dag.resolved_window import Window
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, output_of
 from flows.execution.engine import Engine
-from flows.production.champion_stages import score
-from flows.production.new_spans import landed
-from flows.production.span_predictions import arrival_of, source_of
-from flows.production.state_files import CheckedSpan, MonitorState
+from flows.pipeline.champion_stages import score
+from flows.pipeline.span_predictions import arrival_of, source_of
+from flows.pipeline.spans import landed
+from flows.pipeline.state_files import CheckedSpan, MonitorState
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
 from headway.config import Frozen

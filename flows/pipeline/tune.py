@@ -20,8 +20,8 @@ from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
-from flows.execution.studies.search_space import check_space, overrides_at, space_of
-from flows.execution.studies.study import FAILURES, Run, studying
+from flows.pipeline.search_space import check_space, overrides_at, space_of
+from flows.pipeline.study import FAILURES, Run, studying
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, Pruned

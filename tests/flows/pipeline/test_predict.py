@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.scoring.predict import find_model
+from flows.pipeline.predict import find_model
 from headway.errors import ConfigError, StoreError
 from tfcore.export.metadata import describe_model
 

@@ -1,1 +1,0 @@
-"""Several runs of a pipeline that answer one question: tune."""

@@ -1,1 +1,0 @@
-"""`headway predict`: batch prediction with a registered model."""
