@@ -342,7 +342,7 @@ def fit(
     import pyarrow.parquet as pq
     import yaml
 
-    from flows.pipeline.predict_rows import as_table
+    from flows.pipeline.predict import as_table
     from headway.config import read_value
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
@@ -385,7 +385,7 @@ class TableModel:
 
     def predict(self, rows: Any) -> "pa.Table":
         """Predict rows in memory, as `Version.predict` does: an Arrow table with a row for each, in their order."""
-        from flows.pipeline.predict_rows import predict_rows
+        from flows.pipeline.predict import predict_rows
 
         return predict_rows(self.pipeline._loaded, rows, model=str(self.saved_model), monitor=Monitor())
 

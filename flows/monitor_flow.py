@@ -14,7 +14,7 @@ from flows.orchestration.deployments import start_run
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
-from flows.pipeline.monitor import Monitored, check_champion
+from flows.pipeline.monitor import Monitoring, check_champion
 from headway.messages import counted
 
 
@@ -47,7 +47,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
     return flow_body(pipeline, work)
 
 
-def _table(result: Monitored) -> list[dict[str, object]]:
+def _table(result: Monitoring) -> list[dict[str, object]]:
     return [
         {"span": each.span, "rows": each.rows, "scored": each.scored, **each.metrics, "alarms": "; ".join(each.alarms)}
         for each in result.spans

@@ -225,7 +225,7 @@ class Version:
         Raises:
             DataError: a column is missing, or a row cannot be predicted.
         """
-        from flows.pipeline.predict_rows import predict_rows
+        from flows.pipeline.predict import predict_rows
 
         predicted = predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor())
         return Table.of_arrow(str(self), predicted)

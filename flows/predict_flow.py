@@ -9,7 +9,7 @@ from prefect.states import State
 from flows.config.pipeline import LoadedPipeline
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
-from flows.pipeline.span_predictions import predict_spans
+from flows.pipeline.predict import predict_spans
 from headway.messages import counted, some
 
 

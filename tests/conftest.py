@@ -348,7 +348,7 @@ def typed_once(warm_child, fork_server):
 
 def _typist(monkeypatch, warm_child, fork_server):
     monkeypatch.setattr("headway.process.subprocess", fork_server)
-    for caller in ("execution.run", "pipeline.study", "pipeline.monitor"):
+    for caller in ("execution.run", "pipeline.tune", "pipeline.monitor"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):

@@ -336,7 +336,7 @@ def predict(
 
 def _predict_spans(loaded: LoadedPipeline, model: str, options: PredictOptions) -> int:
     """The champion over each complete span that has no predictions yet, into <predictions.output>/span=<span>/."""
-    from flows.pipeline.span_predictions import predict_spans
+    from flows.pipeline.predict import predict_spans
 
     with reporting(options) as report:
         result = predict_spans(loaded, report, model=model, since=options.since)

@@ -1,33 +1,47 @@
-"""`headway predict`: chooses the model, the files and the columns, then runs the Beam job.
+"""Predictions by a registered model: of files, of rows in memory, and of each new span once.
 
     result = predict(loaded, model="champion", input="data/2013-05.parquet", output=Path("scored"), monitor=Monitor())
+    table = predict_rows(loaded, {"dep_delay": [5.0], "carrier": ["UA"]}, model="champion", monitor=Monitor())
+    predict_spans(loaded, report).spans[0].rows           # 2000, in <predictions.output>/span=2013-05/
 
-The columns a model takes travel with it (`tfcore.export.metadata`), so that a version is used as it was trained whatever has
-become of the pipeline since.
+All three are the Beam job of `beam_jobs.predict`. The columns that a model takes travel with it (`tfcore.export.metadata`), so
+that a version is used as it was trained whatever has become of the pipeline since.
 """
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from beam_jobs.predict.model import model_digest
 from beam_jobs.predict.request import Passed, PredictRequest
+from beam_jobs.predict.stage import MANIFEST
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
-from headway.errors import ConfigError
+from flows.pipeline.spans import spans_to_predict
+from flows.progress.reporter import Reporter
+from headway.config import Frozen
+from headway.errors import ConfigError, DataError, HeadwayError
+from headway.messages import agree, counted
 from headway.monitor import Monitor
+from headway.process import Scratch
 from headway.registry.leases import reading
 from headway.registry.pointers import CHAMPION, PREVIOUS
 from headway.registry.registry import Registry
 from headway.schema.pbtxt import from_text
 from headway.sources.base import InputFile
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import ONE_SPAN, files
+from headway.sources.discovery.spans import ONE_SPAN, files, patterns
+from headway.storage import filesystem
+from headway.storage.atomic_io import sync_path, writing
+from headway.tabular import quarantine
 from tfcore.export.metadata import ModelMetadata, describe_model
 
-LOADER = "tfcore.export.predictor:load"
 _TYPED = ("parquet", "arrow")
 """Formats whose columns have types; one that only goes through keeps its own."""
 
@@ -70,7 +84,7 @@ def predict(
             model=str(folder),
             model_url=None if version is None else loaded.open_store().url(folder),
             digest=model_digest(folder),
-            loader=LOADER,
+            loader="tfcore.export.predictor:load",
             passthrough=tuple(_passed(loaded, described, source, columns)),
             write=write,
         )
@@ -133,3 +147,206 @@ def _passed(
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
         passed.append(Passed(name=name, column=column))
     return passed
+
+
+# --- rows in memory
+
+_WHERE = "rows"
+
+
+def predict_rows(loaded: LoadedPipeline, rows: Any, *, model: str, monitor: Monitor) -> pa.Table:
+    """Predicts rows in memory.
+
+    Args:
+        rows: as `as_table` takes them. Columns that the model does not take are ignored.
+        model: as `predict` takes it.
+
+    Returns:
+        A row for each, in their order: `prediction` (float32; of several classes `probabilities`, a list per row, too).
+
+    Raises:
+        DataError: a column is missing, or a row cannot be predicted; the message has the first such row.
+        StoreError: there is no such version.
+    """
+    table = as_table(rows)
+    with Scratch("predict") as folder:
+        source, out = Path(folder) / "rows.parquet", Path(folder) / "out"
+        pq.write_table(table, source)
+        result = predict(
+            loaded,
+            model=model,
+            input=str(source),
+            output=out,
+            monitor=monitor,
+            format="parquet",
+            columns=(),
+            max_quarantined=1.0,  # reported below, with the row
+        )
+        if rejected := result["counts"]["quarantined"]:
+            first = quarantine.read(out).slice(0, 1).to_pylist()[0]
+            column = f", column {first['column']!r}" if first.get("column") else ""
+            raise DataError(
+                f"{rejected:,} of {len(table):,} rows cannot be predicted; the first{column}: {first['reason']}",
+                where=_WHERE,
+                fix="leave such rows out; headway predict sets them aside in a quarantine file",
+            )
+        predictions = pa.concat_tables(pq.read_table(out / part["file"]) for part in result["parts"])
+    return predictions.drop_columns(["source_file", "source_row"])
+
+
+def as_table(rows: Any) -> pa.Table:
+    """Returns rows in memory as an Arrow table: those of an Arrow table or batch, a pandas frame, a mapping of names to
+    columns, or a sequence of mappings.
+
+    Raises:
+        DataError: they are none of the kinds that are read, or a column mixes types.
+    """
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):
+        names = dict.fromkeys(name for row in rows for name in row)
+        rows = {name: [row.get(name) for row in rows] for name in names}
+    try:
+        if isinstance(rows, Mapping) and rows:
+            return pa.table({str(name): _array(str(name), values) for name, values in rows.items()})
+        if type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns"):
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):  # polars, DuckDB and others
+            return pa.table(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        reason = "; ".join(str(part) for part in error.args)
+        fix = "give columns of one length, and each values of one type: text, numbers, dates, or lists of them"
+        raise DataError(f"cannot be read: {reason}", where=_WHERE, fix=fix) from None
+    raise DataError(
+        f"expected a table with columns, given {type(rows).__name__}",
+        where=_WHERE,
+        fix="give an Arrow table, a pandas frame, a dict of arrays by column, or a list of dicts",
+    )
+
+
+def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """One column; NaN in NumPy arrays stands for a missing value, and a second axis makes a vector."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, str | bytes) or (not isinstance(values, list | tuple) and np.ndim(values) == 0):
+        raise DataError(f"column {name!r}: expected an array, given {type(values).__name__}", where=_WHERE)
+    if isinstance(values, np.ndarray) and values.ndim > 2:
+        fix = "flatten each row: values.reshape(len(values), -1)"
+        raise DataError(f"column {name!r} has the shape {list(values.shape)}", where=_WHERE, fix=fix)
+    try:
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+            return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        problem = f"column {name!r} cannot be read: {str(error).splitlines()[0]}"
+        raise DataError(problem, where=_WHERE, fix="give it values of one type") from None
+
+
+# --- new spans
+
+
+class SpanPrediction(Frozen):
+    """The predictions of a span, which were made now."""
+
+    span: str
+    state: Literal["predicted"] = "predicted"
+    rows: int
+    quarantined: int
+    version: int | None
+    output: str
+
+    @property
+    def sentence(self) -> str:
+        rejected = f"; {self.quarantined:,} rejected, see its quarantine.parquet" if self.quarantined else ""
+        return f"{self.span}: {self.rows:,} rows by version {self.version}, in {self.output}{rejected}"
+
+
+class SpanPredictions(Frozen):
+    """What predicting the spans that have landed came to."""
+
+    pipeline: str
+    spans: tuple[SpanPrediction, ...]
+    there: int
+    """How many had predictions before."""
+    waiting: dict[str, str]
+    """By span that is not complete: what it waits for."""
+    output: str
+
+    @property
+    def lines(self) -> list[str]:
+        nothing = f"nothing to predict: {counted(self.there, 'span')} {agree(self.there, 'has', 'have')} predictions"
+        lines = [each.sentence for each in self.spans] or [f"{nothing} in {self.output}"]
+        return [*lines, *(f"  {span} waits: {why}" for span, why in self.waiting.items())]
+
+
+def predict_spans(
+    loaded: LoadedPipeline,
+    report: Reporter,
+    *,
+    model: str = "champion",
+    since: str = "",
+    on_row: Callable[[Sequence[SpanPrediction]], None] = lambda rows: None,
+) -> SpanPredictions:
+    """Predicts each complete span that has no predictions yet, the oldest first, into <predictions.output>/span=<span>/.
+
+    A span whose folder is complete is done, whoever made it and whichever champion: to predict it anew, remove the folder.
+
+    Args:
+        model: as `predict` takes it.
+        since: spans before this one are left alone.
+        on_row: called with the spans predicted so far, after each.
+
+    Raises:
+        Locked: another process predicts this pipeline's spans.
+        HeadwayError: a span cannot be predicted; those before it are done.
+    """
+    pipeline, store = loaded.pipeline, loaded.open_store()
+    store.create()
+    found = spans_to_predict(loaded, now=store.clock())
+    output = pipeline.predictions.output
+    output = output if filesystem.is_remote(output) else str(loaded.folder / output)
+    rows: list[SpanPrediction] = []
+    there = 0
+    with store.lock(f"predict-{pipeline.name}", {"command": "predict"}).held():
+        for span in found.complete:
+            if span < since:
+                continue
+            folder = f"{output.rstrip('/')}/span={span}"
+            if filesystem.kind(f"{folder}/{MANIFEST}") is not None:
+                there += 1
+                continue
+            report.check()
+            report.note(f"predict {span}")
+            rows.append(_predict_span(loaded, found.source, span, folder, model, report))
+            on_row(rows)
+    return SpanPredictions(pipeline=pipeline.name, spans=tuple(rows), there=there, waiting=found.waiting, output=output)
+
+
+def _predict_span(
+    loaded: LoadedPipeline, source: SourceConfig, span: str, folder: str, model: str, report: Reporter
+) -> SpanPrediction:
+    """Predicts a span; on a disk beside its folder, which then appears by a rename, and in a bucket the manifest comes last."""
+    # of the ways to write a month, the one that is there
+    glob = next(pattern for pattern in patterns(source, span) if span == ONE_SPAN or filesystem.matches(pattern))
+    remote = filesystem.is_remote(folder)
+    # a name that readers of a folder of partitions pass over; a call after a crash goes on in it
+    aside = folder if remote else str(Path(folder).with_name(f".{Path(folder).name}"))
+    monitor, columns = report.monitor(f"predict {span}"), loaded.pipeline.predictions.columns
+    try:
+        result = predict(loaded, model=model, input=glob, output=aside, monitor=monitor, columns=columns)
+    except HeadwayError:
+        report.note(f"span {span} was not predicted")
+        raise
+    if not remote:
+        with writing(Path(folder).parent):
+            Path(aside).rename(folder)
+            sync_path(Path(folder).parent)
+    counts = result["counts"]
+    return SpanPrediction(
+        span=span,
+        rows=counts["predicted"],
+        quarantined=counts["quarantined"],
+        version=result["version"],
+        output=folder,
+    )

@@ -1,31 +1,57 @@
-"""The spans of a source that have landed: which are complete, and what the others wait for.
+"""New spans: which of a pipeline's spans have landed and are complete, and what `headway monitor` has found of them.
 
-    found = landed(source, arrival, now=time.time())
-    found.complete, found.waiting            # ["2013-05"], {"2013-06": "its files changed 40 s ago"}
+    found = labelled_spans(loaded, now=store.clock(), after="2013-04")
+    found.complete, found.waiting                 # ["2013-05"], {"2013-06": "its files changed 40 s ago, ..."}
+    state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
+    state.versions[1]["2013-05"].alarms
 
 A span is complete once its done file is there, or, without one, once its files have not changed for a while.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
 
+from pydantic import Field
+
+from flows.config.pipeline import LoadedPipeline
 from flows.config.production import ArrivalConfig
+from headway.config import Result
 from headway.messages import duration
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import paths_of, patterns, spans
 from headway.storage import filesystem
+from headway.storage.store import Store
+
+_MOST_VERSIONS = 20
+"""The findings of so many versions are kept: one that comes back is not checked again."""
 
 
 @dataclass
-class Landed:
-    """The spans of a source."""
+class SpanStatus:
+    """The spans of a source: those that are complete, and what each of the others waits for."""
 
+    source: SourceConfig
     complete: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
-    """By span: what it waits for."""
 
 
-def landed(source: SourceConfig, config: ArrivalConfig, *, now: float, after: str = "") -> Landed:
-    """Sort the spans of a source into those that are complete and those that are not yet.
+def labelled_spans(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
+    """Returns the spans of the pipeline's source; the arguments are those of `read_spans`."""
+    return read_spans(loaded.pipeline.source, loaded.pipeline.arrival, now=now, after=after)
+
+
+def spans_to_predict(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
+    """Returns the spans at `predictions.path`, or those of the source where there is no such path."""
+    source, arrival, path = loaded.pipeline.source, loaded.pipeline.arrival, loaded.pipeline.predictions.path
+    if path not in (None, source.path):
+        source = source.model_copy(update={"path": path})
+        arrival = arrival.model_copy(update={"done": None})  # a done file is of the source that it stands in
+    return read_spans(source, arrival, now=now, after=after)
+
+
+def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, after: str = "") -> SpanStatus:
+    """Sorts the spans of a source into those that are complete and those that are not yet.
 
     Args:
         now: seconds since 1970, by the store's clock: those of the machines that look may differ.
@@ -34,22 +60,68 @@ def landed(source: SourceConfig, config: ArrivalConfig, *, now: float, after: st
     Raises:
         ConfigError: no file matches.
     """
-    found = Landed()
-    quiet = config.quiet_minutes * 60
+    found = SpanStatus(source)
     for span in spans(source):
         if span <= after:
             continue
-        if config.done is not None:
-            marked = source.model_copy(update={"path": config.done})
-            if any(filesystem.matches(pattern) for pattern in patterns(marked, span)):
-                found.complete.append(span)
-            else:
-                found.waiting[span] = f"{next(iter(patterns(marked, span)))} is not there yet"
-            continue
-        newest = max(filesystem.size_and_time(path)[1] for path in paths_of(source, span))
-        age = max(now - newest, 0)  # a clock that is ahead of ours: as if they had changed now
-        if age >= quiet:
-            found.complete.append(span)
+        if why := _incomplete(source, arrival, span, now):
+            found.waiting[span] = why
         else:
-            found.waiting[span] = f"its files changed {duration(age)} ago, and {duration(quiet)} have to be quiet"
+            found.complete.append(span)
     return found
+
+
+def _incomplete(source: SourceConfig, arrival: ArrivalConfig, span: str, now: float) -> str:
+    """What a span waits for; "": it is complete."""
+    if arrival.done is not None:
+        marks = list(patterns(source.model_copy(update={"path": arrival.done}), span))
+        return "" if any(filesystem.matches(mark) for mark in marks) else f"{marks[0]} is not there yet"
+    quiet = arrival.quiet_minutes * 60
+    newest = max(filesystem.size_and_time(path)[1] for path in paths_of(source, span))
+    age = max(now - newest, 0)  # a clock that is ahead of ours: as if they had changed now
+    return "" if age >= quiet else f"its files changed {duration(age)} ago, and {duration(quiet)} have to be quiet"
+
+
+class SpanCheck(Result):
+    """A span as it was held against one version."""
+
+    span: str
+    champion: int
+    rows: int | None = None
+    """None: drift could not be checked."""
+    drift: tuple[str, ...] = ()
+    scored: int | None = None
+    """Rows with a label; None: none has one yet."""
+    metrics: dict[str, float] = Field(default={})
+    decay: tuple[str, ...] = ()
+    checked: str = ""
+    """When."""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        return *self.drift, *self.decay
+
+
+class MonitorState(Result):
+    """What `headway monitor` has found of each version that was the champion, by its number and by span."""
+
+    versions: dict[int, dict[str, SpanCheck]] = Field(default={})
+
+    @classmethod
+    def of(cls, store: Store, pipeline: str) -> Self:
+        try:
+            return cls.model_validate_json(store.read(_state_file(store, pipeline)))
+        except (FileNotFoundError, ValueError):
+            return cls()
+
+    def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
+        """Notes a finding, and writes the file."""
+        found = self.versions.pop(check.champion, {})
+        self.versions[check.champion] = found | {check.span: check}  # the newest last
+        for number in [*self.versions][:-_MOST_VERSIONS]:
+            del self.versions[number]
+        store.replace(_state_file(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
+
+
+def _state_file(store: Store, pipeline: str) -> Path:
+    return store.root / "monitor" / f"{pipeline}.json"

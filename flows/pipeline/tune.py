@@ -1,16 +1,18 @@
 """Tuning: tries settings of the training and the model, each judged by the loss on a holdout of the train rows.
 
-    found = tune(run_spec, report, trials=20)
+    found = tune(context, report, trials=20)
     found.best                # Trial(number=7, loss=0.41, overrides={...}, ...); None: the pipeline's own are best
 
 The rows that the gate judges on are never looked at: a trial ends with its training. Trials share the ingested examples and
-the fitted transform, so each costs its training only. The study's journal is a file in the store: a second `tune` goes on
-where the first ended, however it ended; a training that was killed goes on from its checkpoint.
+the fitted transform, with each other, an earlier study and runs, so each costs its training only. The study's journal is a
+file in the store: a second `tune` goes on where the first ended, however it ended; a training that was killed goes on from its
+checkpoint. A study holds the pipeline's run lock and one TensorFlow process, promotes nothing and records no run.
 """
 
 import contextlib
 import json
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,28 +20,35 @@ import yaml
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
+from flows.dag.dag import run_dag
 from flows.dag.run_spec import RunResult, RunSpec
 from flows.dag.step import Output
-from flows.pipeline.search_space import check_space, overrides_at, space_of
-from flows.pipeline.study import FAILURES, Run, studying
+from flows.execution.engine import Engine
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
-from headway.errors import ConfigError, Pruned
+from headway.errors import ConfigError, DataError, Pruned
 from headway.messages import counted, number
+from headway.registry.gc import running
+from headway.registry.leases import WAIT_SECONDS
 from headway.storage.atomic_io import replace_text
 from headway.storage.fingerprint import fingerprint
-from tfcore.train.request import Pruning, TrialConfig
+from tfcore.runtime.tensorflow_process import Child, ChildError
+from tfcore.train.request import Pruning, TrainRequest, TrialConfig
+from tfcore.train.settings.auto import resolve
 from tfcore.train.settings.studies import storage_of
-from tfcore.train.settings.tune_config import Space, suggest
+from tfcore.train.settings.tune_config import Range, Space, default_space, suggest
 
-NAME = "{}.tune"
 OVERLAY = "tuned.yaml"
 """The file beside the pipeline that gets the best settings."""
 STARTUP = 8
 """Trials drawn at random before the sampler learns from them."""
+FAILURES = (ConfigError, DataError, ChildError)
+"""By these a trial fails, and the study goes on."""
+Run = Callable[..., RunResult]
+"""run(context, freeze=False, **runtime of the train stage) -> its result."""
 
 
-class Tried(Frozen):
+class HoldoutLoss(Frozen):
     """A training, judged by its loss on the holdout."""
 
     loss: float | None
@@ -47,7 +56,9 @@ class Tried(Frozen):
     training_seconds: float | None = None
 
 
-class Trial(Tried):
+class Trial(HoldoutLoss):
+    """The training with the settings of one point of the space."""
+
     number: int
     state: str
     """complete, pruned (ended early) or fail."""
@@ -63,12 +74,14 @@ class Trial(Tried):
 
 
 class Tuning(Frozen):
+    """What a study has found."""
+
     pipeline: str
     study: str
     journal: str
     holdout: float
     space: Space
-    base: Tried
+    base: HoldoutLoss
     """The pipeline's own settings."""
     trials: tuple[Trial, ...]
     same: bool
@@ -79,14 +92,14 @@ class Tuning(Frozen):
 
 
 def tune(
-    run_spec: RunSpec,
+    context: RunSpec,
     report: Reporter,
     *,
     trials: int | None = None,
     timeout: float | None = None,
     wait_seconds: float = 0.0,
 ) -> Tuning:
-    """Bring the pipeline's study to `trials` trials; see the module.
+    """Brings the pipeline's study to `trials` trials; see the module.
 
     Args:
         trials: of the study in all, those of earlier calls among them; None: `tune.trials` of the pipeline.
@@ -95,34 +108,33 @@ def tune(
     Raises:
         ConfigError: Optuna is missing, or the space does not fit the pipeline.
         DataError, ConfigError: no trial could be trained; the first one's error.
+        Locked: a run of this pipeline is going on, or `headway clean` does not end.
     """
-    optuna = _optuna()
-    config = run_spec.loaded.pipeline.tune
-    with studying(run_spec, report, name=NAME.format(run_spec.loaded.pipeline.name), wait_seconds=wait_seconds) as run:
-        found = run(replace(run_spec, last="transform"), freeze=True)
-        space = space_of(run_spec.loaded, found)
-        check_space(run_spec.loaded, found, space)
-        if run_spec.loaded.pipeline.training.warm_start is not None:
-            report.note(
-                "trials begin with initial weights, without training.warm_start: the champion knows the holdout's rows"
-            )
-        if run_spec.loaded.pipeline.training.ranking is not None:
-            report.note(
-                "trials are judged by the loss of single rows, which says little of their order: the gate judges that"
-            )
+    optuna, loaded = _optuna(), context.loaded
+    config, training = loaded.pipeline.tune, loaded.pipeline.training
+    with _runs(context, report, wait_seconds) as run:
+        fitted = run(replace(context, last="transform"), freeze=True)
+        space = space_of(loaded, fitted)
+        check_space(loaded, fitted, space)
+        if training.warm_start is not None:
+            begin = "trials begin with initial weights, without training.warm_start"
+            report.note(f"{begin}: the champion knows the holdout's rows")
+        if training.ranking is not None:
+            judged = "trials are judged by the loss of single rows"
+            report.note(f"{judged}, which says little of their order: the gate judges that")
         report.note("the pipeline's own settings, on the holdout")
-        assert found.training is not None
-        early = found.training.training.get("early_stopping")
+        assert fitted.training is not None
+        early = fitted.training.training.get("early_stopping")
         trial = TrialConfig(holdout=early["holdout"] if early else config.holdout)
-        spec = replace(run_spec, last="train", trial=trial)
-        base = run(spec).outputs[-1]
+        context = replace(context, last="train", trial=trial)
+        base = run(context).outputs[-1]
         pruner = None if config.pruner == "none" else config.pruner
         # what the trials have in common, so that other rows or another space are another study
         common = {"base": base.fingerprint, "space": {k: str(v) for k, v in space.items()}, "pruner": pruner}
-        study = _Study(optuna, spec, run, report, found, base, space, fingerprint(common)[:16], pruner)
-        ends = None if timeout is None else time.monotonic() + timeout
-        study.go(config.trials if trials is None else trials, ends)
-        return study.result()
+        digest = fingerprint(common)[:16]
+        study = _Study(optuna, context, run, report, fitted, _holdout_loss(base), space, digest, pruner)
+        study.go(config.trials if trials is None else trials, None if timeout is None else time.monotonic() + timeout)
+        return study.result(trial.holdout)
 
 
 def _optuna() -> Any:
@@ -136,25 +148,52 @@ def _optuna() -> Any:
     return optuna
 
 
+@contextlib.contextmanager
+def _runs(context: RunSpec, report: Reporter, wait_seconds: float) -> Iterator[Run]:
+    """Holds the pipeline's lock and a TensorFlow process for all trainings of a study; yields what runs one."""
+    context.store.create()
+    name = f"{context.loaded.pipeline.name}.tune"
+    lock, lease_seconds = context.store.lock(f"run-{context.loaded.pipeline.name}", {"run": name}), WAIT_SECONDS
+    with (
+        lock.held(wait_seconds=wait_seconds, on_wait=report.note),
+        running(context.store, name, name, wait_seconds=max(wait_seconds, lease_seconds), on_wait=report.note),
+        Child(on_line=report.relay) as child,
+    ):
+        told: set[str] = set()
+
+        def tell(output: Output) -> None:
+            if output.fingerprint not in told:  # what trials share is told once
+                report.output(output)
+            told.add(output.fingerprint)
+
+        def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
+            report.check()
+            runtime = {TrainRequest.name: training}
+            engine = Engine(context.store, child=child, report=report, on_output=tell, runtime=runtime)
+            return run_dag(variant, engine, freeze=freeze)
+
+        yield run
+
+
 @dataclass
 class _Study:
     """An Optuna study in a journal in the store."""
 
     optuna: Any
-    run_spec: RunSpec
+    context: RunSpec
+    """Of a trial with the pipeline's own settings."""
     run: Run
     report: Reporter
     fitted: RunResult
     """Of the pipeline as it is, up to the transform."""
-    base: Output
-    """Its training."""
+    base: HoldoutLoss
     space: Space
     digest: str
     pruner: str | None
     first_error: Exception | None = None
 
     def __post_init__(self) -> None:
-        store, name = self.run_spec.store, self.run_spec.loaded.pipeline.name
+        store, name = self.context.store, self.context.loaded.pipeline.name
         self.states = self.optuna.trial.TrialState
         self.journal = store.root / "studies" / name / f"tune-{self.digest}.journal"
         self.journal.parent.mkdir(parents=True, exist_ok=True)
@@ -166,25 +205,24 @@ class _Study:
         self.study = self.optuna.create_study(study_name=self.digest, storage=storage, load_if_exists=True)
 
     def go(self, trials: int, ends: float | None) -> None:
-        """Make the trials that are left."""
+        """Makes the trials that are left."""
         for left in self.study.get_trials(deepcopy=False, states=(self.states.RUNNING,)):
             # its process died: the same settings again, from the training's checkpoint
             self.study.tell(left.number, state=self.states.FAIL)
             self.study.enqueue_trial(left.params)
-        # one whose process died does not count
-        while (done := sum(trial.state != "fail" or trial.error is not None for trial in self.trials())) < trials:
+        while (done := len(self.trials())) < trials:
             if ends is not None and time.monotonic() >= ends:
                 self.report.note(f"the time is over after {counted(done, 'trial')}")
                 break
             self._trial(done + 1, trials)
-            self.run_spec.store.replace(self.journal, self.journal.read_text(encoding="utf-8"))
+            self.context.store.replace(self.journal, self.journal.read_text(encoding="utf-8"))
         if self.first_error is not None and not any(trial.state == "complete" for trial in self.trials()):
             raise self.first_error
 
-    def trials(self) -> list[Trial]:
-        """Those that ended by themselves, and those that a process left behind that died."""
+    def trials(self) -> tuple[Trial, ...]:
+        """Those that ended by themselves: one whose process died does not count."""
         ended = (self.states.COMPLETE, self.states.PRUNED, self.states.FAIL)
-        return [
+        return tuple(
             Trial(
                 number=trial.number,
                 state=trial.state.name.lower(),
@@ -195,12 +233,13 @@ class _Study:
                 **trial.user_attrs,
             )
             for trial in self.study.get_trials(deepcopy=False, states=ended)
-        ]
+            if trial.state != self.states.FAIL or "error" in trial.user_attrs
+        )
 
     def _trial(self, ordinal: int, of: int) -> None:
         # settings follow from the trials before, and how many they are: a study that was interrupted draws the same
         self.study.sampler = self.optuna.samplers.TPESampler(
-            seed=self.run_spec.chosen_seed + ordinal, n_startup_trials=STARTUP
+            seed=self.context.chosen_seed + ordinal, n_startup_trials=STARTUP
         )
         trial = self.study.ask()
         point = suggest(trial, self.space)
@@ -209,14 +248,15 @@ class _Study:
         began = time.perf_counter()
         value, state, facts = None, self.states.FAIL, dict[str, Any]()
         try:
-            facts["overrides"] = overrides_at(self.run_spec.loaded, self.fitted, point)
-            trained = self._train(self.run_spec.loaded.changed(facts["overrides"]), trial.number)
-            facts |= {"steps": trained.steps, "training_seconds": trained.training_seconds}
+            facts["overrides"] = overrides_at(self.context.loaded, self.fitted, point)
+            trained = self._train(facts["overrides"], trial.number)
+            facts |= trained.model_dump(exclude={"loss"})
             if (value := trained.loss) is None:
                 facts["error"] = "its loss on the holdout is not a finite number"
             else:
-                state = self.states.COMPLETE
-                self.report.note(f"  loss on the holdout: {number(value)} ({self._own()})")
+                state, own = self.states.COMPLETE, "the pipeline's own settings"
+                own = f"{own} have none" if self.base.loss is None else f"{number(self.base.loss)} with {own}"
+                self.report.note(f"  loss on the holdout: {number(value)} ({own})")
         except Pruned as ended:
             state = self.states.PRUNED
             self.report.note(f"  {ended.problem}")
@@ -228,39 +268,32 @@ class _Study:
             trial.set_user_attr(name, fact)
         self.study.tell(trial, value, state=state)
 
-    def _train(self, loaded: LoadedPipeline, number_of: int) -> Tried:
-        """Train a trial, or find it trained."""
+    def _train(self, overrides: Mapping[str, Any], trial: int) -> HoldoutLoss:
+        """Trains a trial, or finds it trained."""
         training: dict[str, Any] = {}
         if self.pruner is not None:
-            study = {"journal": self.journal, "study": self.digest, "trial": number_of, "pruner": self.pruner}
+            study = {"journal": self.journal, "study": self.digest, "trial": trial, "pruner": self.pruner}
             training["pruning"] = Pruning.model_validate(study).model_dump(mode="json")
-        return _tried(self.run(replace(self.run_spec, loaded=loaded), **training).outputs[-1])
+        context = replace(self.context, loaded=self.context.loaded.changed(overrides))
+        return _holdout_loss(self.run(context, **training).outputs[-1])
 
-    def _own(self) -> str:
-        loss = _tried(self.base).loss
-        own = "the pipeline's own settings"
-        return f"{own} have none" if loss is None else f"{number(loss)} with {own}"
-
-    def result(self) -> Tuning:
+    def result(self, holdout: float) -> Tuning:
         """The table, and the best settings if they beat the pipeline's own; these are written beside the pipeline."""
-        base, trials = _tried(self.base), tuple(trial for trial in self.trials() if trial.seconds is not None)
-        whole = [trial for trial in trials if trial.state == "complete"]
-        best = min(whole, key=lambda trial: trial.order, default=None)
-        same = base.loss is not None and bool(whole) and all(number(t.loss) == number(base.loss) for t in whole)
-        if same or (best is not None and base.loss is not None and (best.loss or 0.0) >= base.loss):
-            best = None
-        loaded, trial = self.run_spec.loaded, self.run_spec.trial
-        assert trial is not None
+        trials, own, loaded = self.trials(), self.base.loss, self.context.loaded
+        complete = [trial for trial in trials if trial.state == "complete"]
+        same = own is not None and bool(complete) and all(number(trial.loss) == number(own) for trial in complete)
+        better = [trial for trial in complete if not same and (own is None or (trial.loss or 0.0) < own)]
+        best = min(better, key=lambda trial: trial.order, default=None)
         overlay = loaded.folder / OVERLAY
         if best is not None:
-            replace_text(overlay, overlay_text(best, base.loss, len(trials)))
+            replace_text(overlay, overlay_text(best, own, len(trials)))
         return Tuning(
             pipeline=loaded.pipeline.name,
             study=self.digest,
             journal=str(self.journal),
-            holdout=trial.holdout,
+            holdout=holdout,
             space=self.space,
-            base=base,
+            base=self.base,
             trials=trials,
             same=same,
             best=best,
@@ -268,9 +301,9 @@ class _Study:
         )
 
 
-def _tried(output: Output) -> Tried:
+def _holdout_loss(output: Output) -> HoldoutLoss:
     result = output.get()
-    return Tried(loss=result["holdout_loss"], steps=result["steps"], training_seconds=result["seconds"])
+    return HoldoutLoss(loss=result["holdout_loss"], steps=result["steps"], training_seconds=result["seconds"])
 
 
 def setting_text(value: Any) -> str:
@@ -297,3 +330,61 @@ def overlay_text(best: Trial, own: float | None, trials: int) -> str:
         "# headway run --set @tuned.yaml uses these settings; to keep them, copy them into pipeline.yaml\n"
         + yaml.safe_dump(sections, sort_keys=False, default_flow_style=None)
     )
+
+
+def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
+    """The pipeline's space, or for one without the default of its model.
+
+    Args:
+        base: of the pipeline as it is, up to the transform at least.
+    """
+    if loaded.pipeline.tune.space:
+        return loaded.pipeline.tune.space
+    assert base.training is not None
+    model = None if loaded.pipeline.model.user_defined else base.training.model
+    return default_space(base.training.training, model)
+
+
+def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that set the pipeline to a point: each names a whole key of a section, `training.learning_rate`.
+
+    A key within one (`training.learning_rate.initial`) changes what is set there or was chosen by the number of rows.
+    """
+    overrides = {key: value for key, value in point.items() if key.count(".") == 1}
+    nested = {key: value for key, value in point.items() if key not in overrides}
+    if not nested:
+        return overrides
+    pipeline = loaded.changed(overrides).pipeline
+    assert base.size is not None
+    training, model = resolve(pipeline.training, pipeline.model, base.size)
+    settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+    for key, value in nested.items():
+        section, name, *inner, last = key.split(".")
+        whole = overrides.setdefault(f"{section}.{name}", settings[section].get(name))
+        at = whole
+        for part in inner:
+            at = at.get(part) if isinstance(at, dict) else None
+        if not isinstance(at, dict):
+            raise ConfigError(
+                f"{section}.{name} is {whole!r} here, which has no {last}",
+                where="tune.space",
+                fix=f"set {section}.{name} in the pipeline, or leave the key out of the space",
+            )
+        at[last] = value
+    return overrides
+
+
+def check_space(loaded: LoadedPipeline, base: RunResult, space: Space) -> None:
+    """Try the ends or choices of each key alone.
+
+    Raises:
+        ConfigError: one of them does not fit the pipeline; names the key.
+    """
+    for key, values in space.items():
+        for value in values.ends() if isinstance(values, Range) else values:
+            try:
+                loaded.changed(overrides_at(loaded, base, {key: value}))
+            except ConfigError as error:
+                where = f"{loaded.file}: tune.space: {key}"
+                fix = error.fix or "correct the key, or the values to choose from"
+                raise ConfigError(f"{value!r} does not fit: {error.problem}", where=where, fix=fix) from None

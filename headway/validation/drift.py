@@ -99,14 +99,6 @@ def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | 
     return jensen_shannon(ours, theirs)
 
 
-def distances(ours: SplitStatistics, theirs: SplitStatistics, *, most: int) -> dict[str, float]:
-    """The columns that are furthest apart, at most so many, the furthest first."""
-    both = {name: (column, theirs.columns[name]) for name, column in ours.columns.items() if name in theirs.columns}
-    apart = {name: drift_distance(*pair) for name, pair in both.items()}
-    known = sorted(((value, name) for name, value in apart.items() if value is not None), reverse=True)
-    return {name: round(value, 4) for value, name in known[:most]}
-
-
 def drift(
     ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig, *, trained: bool = True
 ) -> Iterator[Anomaly]:

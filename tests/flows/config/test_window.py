@@ -16,8 +16,8 @@ from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
 from flows.dag.resolved_window import Window
-from flows.pipeline.monitor import Monitored
-from flows.pipeline.state_files import CheckedSpan
+from flows.pipeline.monitor import Monitoring
+from flows.pipeline.spans import SpanCheck
 from headway.errors import ConfigError
 
 MONTHS = [f"2024-0{month}" for month in range(1, 6)]
@@ -73,8 +73,8 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(command, churn, monkeypatch):
-    drifted = CheckedSpan(span="2024-06", drift=("column 'x' is lost",))
-    alarm = Monitored(pipeline="churn", champion=1, spans=(drifted,))
+    drifted = SpanCheck(span="2024-06", champion=1, drift=("column 'x' is lost",))
+    alarm = Monitoring(pipeline="churn", champion=1, spans=(drifted,))
     monkeypatch.setattr("flows.pipeline.monitor.check_champion", lambda run_spec, report: alarm)
     name, *more = command
     folder = churn(window=3)

@@ -4,7 +4,7 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.dag.run_spec import RunResult
-from flows.pipeline.search_space import check_space, overrides_at, space_of
+from flows.pipeline.tune import check_space, overrides_at, space_of
 from flows.records import Chosen
 from headway.errors import ConfigError
 from tfcore.train.settings.auto import Facts, resolve

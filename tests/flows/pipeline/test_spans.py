@@ -4,7 +4,7 @@ import os
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import ArrivalConfig
-from flows.pipeline.spans import landed
+from flows.pipeline.spans import read_spans
 
 
 def test_a_span_is_complete_once_its_files_are_quiet(months):
@@ -13,22 +13,22 @@ def test_a_span_is_complete_once_its_files_are_quiet(months):
     os.utime(late, (5_000, 5_000))
     for name in ("2024-01", "2024-02", "2024-03"):
         os.utime(months / "data" / f"{name}.parquet", (1_000, 1_000))
-    found = landed(source, config, now=5_300)
+    found = read_spans(source, config, now=5_300)
     assert found.complete == ["2024-01", "2024-02", "2024-03"]
     assert found.waiting["2024-04"].startswith("its files changed 5 min ago")
-    assert landed(source, config, now=5_600).complete[-1] == "2024-04"
+    assert read_spans(source, config, now=5_600).complete[-1] == "2024-04"
 
 
 def test_files_of_a_clock_that_is_ahead_wait_until_ours_has_come_so_far(months):
     source, config = read_pipeline(months).pipeline.source, ArrivalConfig(quiet_minutes=10)
     os.utime(months / "data" / "2024-04.parquet", (9e9, 9e9))  # of another machine
-    assert landed(source, config, now=2e9).waiting["2024-04"].startswith("its files changed 0")
-    assert landed(source, config, now=9e9 + 601).complete[-1] == "2024-04"
+    assert read_spans(source, config, now=2e9).waiting["2024-04"].startswith("its files changed 0")
+    assert read_spans(source, config, now=9e9 + 601).complete[-1] == "2024-04"
 
 
 def test_a_done_file_says_so(months):
     source = read_pipeline(months).pipeline.source
     config = ArrivalConfig(done=str(months / "data" / "{span}.done"))
     (months / "data" / "2024-01.done").touch()
-    found = landed(source, config, now=0)
+    found = read_spans(source, config, now=0)
     assert found.complete == ["2024-01"] and "2024-02.done is not there yet" in found.waiting["2024-02"]

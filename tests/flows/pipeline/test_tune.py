@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows.cli.experiments import _tune_text
-from flows.pipeline.tune import Trial, Tried, Tuning
+from flows.pipeline.tune import HoldoutLoss, Trial, Tuning
 from headway.registry.registry import Registry
 from headway.storage.store import Store
 
@@ -91,7 +91,7 @@ def test_a_mistake_in_the_space_ends_before_a_training(typed, project):
 
 
 def _found(**more):
-    base = Tried(loss=0.2, steps=1, training_seconds=1.0)
+    base = HoldoutLoss(loss=0.2, steps=1, training_seconds=1.0)
     study = {"pipeline": "p", "study": "s", "journal": "j", "holdout": 0.2, "space": {"model.dropout": (0.0, 0.1)}}
     return Tuning(**study, base=base, **{"trials": (), "same": False, "best": None, "overlay": None} | more)
 
