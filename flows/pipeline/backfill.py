@@ -1,6 +1,6 @@
 """Runs a pipeline over a range of its past windows: each is trained and judged as it would have been then.
 
-    result = backfill(run_spec, report, first="2013-01", last="2013-06", parallel=2)
+    result = backfill(context, report, first="2013-01", last="2013-06", parallel=2)
     result.rows[0].until, result.rows[0].state           # "2013-01", "keep champion"
 
 Nothing is promoted unless that is asked for. A window that is older than the champion's is judged all the same; where the
@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import computed_field
@@ -28,7 +28,8 @@ from flows.records import Metrics, RunRecord, State
 from flows.tell.ending import word_of
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
-from headway.messages import counted
+from headway.messages import counted, some
+from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import spans
 from headway.sources.discovery.window import select_window
 from headway.tabular.splits import window_splits
@@ -37,7 +38,7 @@ Upto = Literal["ingest", "train", "gate"]
 Wrap = Callable[[Executor, Reporter], Executor]
 
 
-class BackfilledWindow(Frozen):
+class BackfillWindow(Frozen):
     """A window of a backfill, named by its last span."""
 
     until: str
@@ -69,14 +70,14 @@ class BackfilledWindow(Frozen):
         return cells | {"value": "" if value is None else f"{value:.4g}", "took": took, "why": why}
 
 
-class Backfilled(Frozen):
+class Backfill(Frozen):
     """What a backfill came to."""
 
     pipeline: str
     first: str
     last: str
     upto: Upto
-    rows: tuple[BackfilledWindow, ...]
+    rows: tuple[BackfillWindow, ...]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -89,11 +90,11 @@ class Backfilled(Frozen):
         return ", ".join(f"{word_of(state)} {count}" for state, count in self.states.items())
 
 
-OnRow = Callable[[Sequence[BackfilledWindow]], None]
+OnRow = Callable[[Sequence[BackfillWindow]], None]
 
 
 def backfill(
-    run_spec: RunSpec,
+    context: RunSpec,
     report: Reporter,
     *,
     first: str,
@@ -104,11 +105,11 @@ def backfill(
     wait_seconds: float = 0.0,
     wrap: Wrap = lambda engine, report: engine,
     on_row: OnRow = lambda rows: None,
-) -> Backfilled:
-    """Run each window whose last span is one of `first` to `last`; see the module.
+) -> Backfill:
+    """Runs each window whose last span is one of `first` to `last`; see the module.
 
     Args:
-        run_spec: has the size of each window.
+        context: has the size of each window.
         upto: the last stage of each; `ingest` ingests the range's spans and nothing else.
         promote: let the gate promote, window by window, the oldest first.
         parallel: windows at the same time, each with a TensorFlow process of its own; with `promote` one.
@@ -121,115 +122,103 @@ def backfill(
     """
     if promote and upto != "gate":
         raise ConfigError(f"a backfill up to {upto} has nothing to promote", where="--promote", fix="--upto gate")
-    name = run_spec.loaded.pipeline.name
-    ends = _ends(run_spec, first, last)
-    run_spec.store.create()
-    lock = run_spec.store.lock(f"run-{name}", {"run": "backfill"})
+    name, ends = context.loaded.pipeline.name, _ends(context.loaded.pipeline.source, first, last)
+    context.store.create()
+    lock = context.store.lock(f"run-{name}", {"run": "backfill"})
     with lock.held(wait_seconds=wait_seconds, on_wait=lambda who: report.note(f"waiting for {who}")):
-        work = _Backfill(run_spec, report, None if promote else upto, wrap, on_row)
+        windows = _Windows(replace(context, last=None if promote else upto), report, wrap, on_row)
         if upto == "ingest":
-            work.ingest(ends)
+            windows.ingest(ends)
         else:
-            work.windows(ends, 1 if promote else parallel)
-    return Backfilled(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=work.rows)
+            windows.run(ends, 1 if promote else parallel)
+    return Backfill(pipeline=name, first=ends[0], last=ends[-1], upto=upto, rows=windows.rows)
 
 
-def _ends(run_spec: RunSpec, first: str, last: str) -> list[str]:
+def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
     """The spans of the range, in order."""
-    source = run_spec.loaded.pipeline.source
     every = spans(source)
     until = select_window(every, None, last, "allow")[-1]
-    since = next((span for span in every if span >= first), None) if first not in every else first
-    ends = [] if since is None else every[every.index(since) : every.index(until) + 1]
-    if not ends:
-        fix = f"there is: {', '.join(every[:12])}{', ...' if len(every) > 12 else ''}"
+    if not (ends := [span for span in every if first <= span <= until]):
+        fix = f"there is: {some(every, 12)}"
         raise ConfigError(f"no span lies between {first!r} and {until!r}", where="--from", fix=fix)
     return ends
 
 
-class _Backfill:
-    def __init__(self, run_spec: RunSpec, report: Reporter, last: str | None, wrap: Wrap, on_row: OnRow):
-        self._spec, self._report, self._last, self._wrap, self._on_row = run_spec, report, last, wrap, on_row
-        self._writing = threading.Lock()
-        self._rows: dict[str, BackfilledWindow] = {}
-        self._order: list[str] = []
+@dataclass
+class _Windows:
+    """The windows of a backfill, and what those came to that have been run."""
+
+    context: RunSpec
+    report: Reporter
+    wrap: Wrap
+    on_row: OnRow
+    _rows: dict[str, BackfillWindow] = field(default_factory=dict)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def rows(self) -> tuple[BackfilledWindow, ...]:
-        return tuple(self._rows[until] for until in self._order if until in self._rows)
+    def rows(self) -> tuple[BackfillWindow, ...]:
+        return tuple(self._rows[until] for until in sorted(self._rows))
 
     def ingest(self, ends: Sequence[str]) -> None:
-        """Ingest the spans of the range, as one run."""
-        self._order = list(ends)
-        spec = replace(self._spec, until=ends[-1], window=len(ends), last="ingest")
-        for step in self._run(spec, self._report).stages:
-            span = str(step.span)
-            row = BackfilledWindow(
-                until=span, state="ingested", spans=(span,), cached=step.cached, seconds=step.seconds
-            )
-            self._keep(row)
+        """Ingests the spans of the range, as one run."""
+        for step in self._execute(replace(self.context, until=ends[-1], window=len(ends)), self.report).stages:
+            row = BackfillWindow(until=str(step.span), state="ingested", cached=step.cached, seconds=step.seconds)
+            self._add(row.model_copy(update={"spans": (row.until,)}))
 
-    def windows(self, ends: Sequence[str], parallel: int) -> None:
-        """Run the windows, the oldest first; several at a time once the first has frozen the schema."""
-        self._order = list(ends)
-        config, every = self._spec.loaded.pipeline, spans(self._spec.loaded.pipeline.source)
-        whole = []
+    def run(self, ends: Sequence[str], parallel: int) -> None:
+        """Runs the windows, the oldest first; several at a time once the first has frozen the schema."""
+        every, ready = spans(self.context.loaded.pipeline.source), list[str]()
         for until in ends:
             try:
-                window = self._spec.chosen_window.spans(until, every)
-                window_splits(config.split, window)
-                whole.append(until)
+                window_splits(self.context.loaded.pipeline.split, self.context.chosen_window.spans(until, every))
+                ready.append(until)
             except ConfigError as error:
-                self._keep(BackfilledWindow(until=until, state="too short", error=error.problem))
-        if not whole:
+                self._add(BackfillWindow(until=until, state="too short", error=error.problem))
+        if not ready:
             problem = f"none of {counted(len(ends), 'window')} has enough spans before it to train and be judged"
             raise ConfigError(problem, where="--window", fix="a smaller --window, or a later range")
-        self._window(whole[0], self._report)
-        if parallel == 1:
-            for until in whole[1:]:
-                self._window(until, self._report)
-            return
+        alone = ready if parallel == 1 else ready[:1]
+        for until in alone:
+            self._window(until, self.report, len(ends))
         with ThreadPoolExecutor(parallel, thread_name_prefix="backfill") as pool:
-            jobs = [
-                pool.submit(contextvars.copy_context().run, self._window, until, self._report.window(until))
-                for until in whole[1:]
-            ]
+            jobs = []
+            for until in ready[len(alone) :]:
+                of_window = self.report.window(until)
+                jobs.append(pool.submit(contextvars.copy_context().run, self._window, until, of_window, len(ends)))
             try:
                 for job in jobs:
                     job.result()
             except BaseException:
-                self._report.stop.set()
-                for job in jobs:
-                    job.cancel()
+                self.report.stop.set()  # those that run end at their next step
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _window(self, until: str, report: Reporter) -> None:
+    def _window(self, until: str, report: Reporter, count: int) -> None:
         report.check()
-        self._report.note(f"window up to {until} ({len(self._rows) + 1} of {len(self._order)})")
+        self.report.note(f"window up to {until} ({len(self._rows) + 1} of {count})")
         began = time.perf_counter()
         try:
-            record = self._run(replace(self._spec, until=until, last=self._last), report)
-            row = _row(until, record)
+            row = _row(until, self._execute(replace(self.context, until=until), report))
         except Cancelled:
             raise
         except HeadwayError as error:
-            self._report.note(f"window up to {until} failed")  # why is in its row
-            row = BackfilledWindow(until=until, state="failed", error=str(error))
-        self._keep(row.model_copy(update={"seconds": round(time.perf_counter() - began, 3)}))
+            self.report.note(f"window up to {until} failed")  # why is in its row
+            row = BackfillWindow(until=until, state="failed", error=str(error))
+        self._add(row.model_copy(update={"seconds": round(time.perf_counter() - began, 3)}))
 
-    def _run(self, spec: RunSpec, report: Reporter) -> RunRecord:
-        return execute(spec, report, wrap=lambda engine: self._wrap(engine, report), locked=True)
+    def _execute(self, context: RunSpec, report: Reporter) -> RunRecord:
+        return execute(context, report, wrap=lambda engine: self.wrap(engine, report), locked=True)
 
-    def _keep(self, row: BackfilledWindow) -> None:
+    def _add(self, row: BackfillWindow) -> None:
         with self._writing:
             self._rows[row.until] = row
-            self._on_row(self.rows)
+            self.on_row(self.rows)
 
 
-def _row(until: str, record: RunRecord) -> BackfilledWindow:
+def _row(until: str, record: RunRecord) -> BackfillWindow:
     verdict = record.verdict
     done = verdict.verdict if verdict else "trained"
-    return BackfilledWindow(
+    return BackfillWindow(
         until=until,
         state=done if record.state == State.DONE else str(record.state),
         spans=record.spans,
