@@ -22,7 +22,7 @@ from flows.dag.resolved_window import Window, examples_of
 from flows.dag.run_spec import Executor, RunSpec
 from flows.dag.step import Output, Step, output_of
 from flows.execution.engine import Engine
-from flows.pipeline.spans import MonitorState, SpanCheck, labelled_spans, spans_to_predict
+from flows.pipeline.spans import MonitorState, SpanCheck, read_spans, spans_to_predict
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
 from headway.config import Frozen
@@ -112,7 +112,7 @@ class _Check:
     def result(self) -> Monitoring:
         """Checks the spans that have not been; each is written down when it is done."""
         loaded, now, last = self._context.loaded, self._store.clock(), max(self._champion.facts.get("spans") or [""])
-        labelled = unlabelled = labelled_spans(loaded, now=now, after=last)
+        labelled = unlabelled = read_spans(self._pipeline.source, self._pipeline.arrival, now=now, after=last)
         if self._pipeline.predictions.path is not None:
             unlabelled = spans_to_predict(loaded, now=now, after=last)
         state, news = MonitorState.of(self._store, self._pipeline.name), list[SpanCheck]()

@@ -39,6 +39,7 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files, patterns
 from headway.storage import filesystem
 from headway.storage.atomic_io import sync_path, writing
+from headway.storage.bucket import Bucket
 from headway.tabular import quarantine
 from tfcore.export.metadata import ModelMetadata, describe_model
 
@@ -114,7 +115,8 @@ def find_model(
         ConfigError: it is neither a version nor a folder.
     """
     registry = Registry(loaded.open_store(), loaded.pipeline.name)
-    if is_version(registry, model):
+    # a version's name comes before a folder's
+    if model.isdecimal() or model in (CHAMPION, PREVIOUS) or registry.alias(model) is not None:
         with reading(registry, model, "predict", note=note) as version:
             registry.store.localize([version.saved_model])
             yield version.saved_model, version.number
@@ -124,11 +126,6 @@ def find_model(
         problem = f"{model!r} is neither 'champion', nor a version's number, nor an alias, nor a folder"
         fix = "headway models lists the versions and the aliases; or name the folder of a SavedModel"
         raise ConfigError(problem, where="--model", fix=fix)
-
-
-def is_version(registry: Registry, name: str) -> bool:
-    """Whether a name is a version's rather than a folder's."""
-    return name.isdecimal() or name in (CHAMPION, PREVIOUS) or registry.alias(name) is not None
 
 
 def _passed(
@@ -313,7 +310,7 @@ def predict_spans(
             if span < since:
                 continue
             folder = f"{output.rstrip('/')}/span={span}"
-            if filesystem.kind(f"{folder}/{MANIFEST}") is not None:
+            if _has_predictions(folder):
                 there += 1
                 continue
             report.check()
@@ -321,6 +318,12 @@ def predict_spans(
             rows.append(_predict_span(loaded, found.source, span, folder, model, report))
             on_row(rows)
     return SpanPredictions(pipeline=pipeline.name, spans=tuple(rows), there=there, waiting=found.waiting, output=output)
+
+
+def _has_predictions(folder: str) -> bool:
+    if filesystem.is_remote(folder):
+        return MANIFEST in Bucket(folder).listing()
+    return (Path(folder) / MANIFEST).is_file()
 
 
 def _predict_span(

@@ -1,6 +1,6 @@
 """New spans: which of a pipeline's spans have landed and are complete, and what `headway monitor` has found of them.
 
-    found = labelled_spans(loaded, now=store.clock(), after="2013-04")
+    found = read_spans(source, arrival, now=store.clock(), after="2013-04")
     found.complete, found.waiting                 # ["2013-05"], {"2013-06": "its files changed 40 s ago, ..."}
     state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
     state.versions[1]["2013-05"].alarms
@@ -36,13 +36,8 @@ class SpanStatus:
     waiting: dict[str, str] = field(default_factory=dict)
 
 
-def labelled_spans(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
-    """Returns the spans of the pipeline's source; the arguments are those of `read_spans`."""
-    return read_spans(loaded.pipeline.source, loaded.pipeline.arrival, now=now, after=after)
-
-
 def spans_to_predict(loaded: LoadedPipeline, *, now: float, after: str = "") -> SpanStatus:
-    """Returns the spans at `predictions.path`, or those of the source where there is no such path."""
+    """Returns the spans at `predictions.path`, or those of the source where there is no such path; see `read_spans`."""
     source, arrival, path = loaded.pipeline.source, loaded.pipeline.arrival, loaded.pipeline.predictions.path
     if path not in (None, source.path):
         source = source.model_copy(update={"path": path})
