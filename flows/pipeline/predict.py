@@ -59,7 +59,7 @@ def predict(
     write: Literal["parquet", "jsonl"] = "parquet",
     max_quarantined: float | None = None,
 ) -> dict[str, Any]:
-    """Predict `input` with `model` (a version's number, champion, previous, an alias, or a
+    """Predicts `input` with `model` (a version's number, champion, previous, an alias, or a
     SavedModel's folder) into `output`: a folder, or one of a bucket, s3://bucket/path or gs://bucket/path.
 
     Args:
@@ -108,7 +108,7 @@ def _files(source: SourceConfig) -> tuple[InputFile, ...]:
 def find_model(
     loaded: LoadedPipeline, model: str, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[tuple[Path, int | None]]:
-    """Yield the folder of a SavedModel, and its version if it is registered, which is not removed until the block ends.
+    """Yields the folder of a SavedModel, and its version if it is registered, which is not removed until the block ends.
 
     Raises:
         StoreError: there is no champion, or no such version.

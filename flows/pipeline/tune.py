@@ -375,7 +375,7 @@ def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, An
 
 
 def check_space(loaded: LoadedPipeline, base: RunResult, space: Space) -> None:
-    """Try the ends or choices of each key alone.
+    """Tries the ends or choices of each key alone.
 
     Raises:
         ConfigError: one of them does not fit the pipeline; names the key.

@@ -1,10 +1,13 @@
-"""New spans: when one is complete."""
+"""New spans: when one is complete, and what is kept of those that were checked."""
 
 import os
 
+import pytest
+
 from flows.config.pipeline import read_pipeline
 from flows.config.production import ArrivalConfig
-from flows.pipeline.spans import read_spans
+from flows.pipeline.spans import MonitorState, SpanCheck, read_spans
+from headway.storage.store import Store
 
 
 def test_a_span_is_complete_once_its_files_are_quiet(months):
@@ -32,3 +35,21 @@ def test_a_done_file_says_so(months):
     (months / "data" / "2024-01.done").touch()
     found = read_spans(source, config, now=0)
     assert found.complete == ["2024-01"] and "2024-02.done is not there yet" in found.waiting["2024-02"]
+
+
+def test_findings_are_kept_by_version_the_last_ones(tmp_path):
+    store = Store(tmp_path)
+    store.create()
+    for number in [1, *range(2, 21), 1, 21]:  # 1 comes back
+        check = SpanCheck(span=f"2024-{number}", champion=number, drift=("x has drifted",))
+        MonitorState.of(store, "p").add(store, "p", check)
+    kept = MonitorState.of(store, "p").versions
+    assert set(kept) == {1, *range(3, 22)} and kept[1]["2024-1"].alarms == ("x has drifted",)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"versions": {"1": {"2024-04": 3}}}', '{"versions": {"one": {}}}'])
+def test_a_damaged_file_of_findings_counts_as_none(tmp_path, text):
+    store = Store(tmp_path)
+    store.create()
+    store.replace(tmp_path / "monitor" / "p.json", text)
+    assert MonitorState.of(store, "p").versions == {}
