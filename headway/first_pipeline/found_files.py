@@ -261,7 +261,8 @@ def _lines_with(mark: bytes, data: bytes) -> Iterator[bytes]:
 
 def _is_utf8(data: bytes) -> bool:
     """Whether the beginning of a file is UTF-8, single values aside, and a letter that is cut off at its end."""
-    text = data.decode("utf-8", "replace").rstrip("\ufffd")
+    own = data.replace("\ufffd".encode(), "é".encode())  # which a file may hold, and is a letter like others
+    text = own.decode("utf-8", "replace").rstrip("\ufffd")
     wrong = text.count("\ufffd")
     return not wrong or sum(letter > "\x7f" for letter in text) >= 2 * wrong
 

@@ -46,7 +46,7 @@ _FIELDS = {
 ISO_DATE = r"(?P<Y>[0-9]{4})-(?P<m>[0-9]{1,2})-(?P<d>[0-9]{1,2})"
 ISO_TIME = (
     ISO_DATE + r"(?:[T ](?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?)?"
-    r"\s*(?P<z>(?:(?i:z|utc|gmt)|[+-][0-9]{2}:?[0-9]{2})?))?"
+    r"\s*(?P<z>(?:(?i:z|utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?)?))?"
 )
 
 
@@ -169,7 +169,6 @@ def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integer
 
 def _offsets(zone: pa.Array) -> NDArray[np.int64]:
     """The offset of a clock from UTC in microseconds."""
-    digits = pc.replace_substring_regex(zone, "[^0-9]", "")
-    digits = pc.if_else(pc.equal(digits, ""), "0000", digits).cast(pa.int64()).to_numpy()
+    digits = pc.utf8_rpad(pc.replace_substring_regex(zone, "[^0-9]", ""), 4, "0").cast(pa.int64()).to_numpy()
     behind = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)
     return np.asarray((digits // 100 * 60 + digits % 100) * np.where(behind, -60_000_000, 60_000_000), np.int64)

@@ -221,9 +221,6 @@ class CsvSource:
             raise DataError(f"{problem}{(lines[0].text or '')[:60]!r}", where=path, fix=fix)
         merged = sampled(tables, rows, evenly=True)
         whole = merged.table
-        for place, field in enumerate(whole.schema):
-            if pa.types.is_temporal(field.type):  # no two ranges need agree on a date's type: it stays text
-                whole = whole.set_column(place, field.name, whole.column(place).cast(pa.string()))
         nulls, words = dict[str, tuple[str, ...]](), dict[str, str]()
         for place, name in enumerate(whole.column_names):
             found = null_words(whole.column(place), self._config.null_values, quoted_words.get(name, ()))
@@ -241,7 +238,8 @@ class CsvSource:
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
         """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: integers among
-        real numbers that float32 cannot hold, those that begin with 0, codes such as 12E3, and those in groups of three."""
+        real numbers that float32 cannot hold, those that begin with 0, codes such as 12E3, and those in groups of three; and
+        except dates and times, which are judged as they are written."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
@@ -256,9 +254,12 @@ class CsvSource:
             grouped: list[str] = []
             if self._config.delimiter != "," and re.search(rb"\.[0-9]{3}[ \t]*(?:[\r\n" + around + rb"]|$)", piece):
                 grouped = doubles
-            if doubtful or grouped:
-                as_text = dict.fromkeys([*doubtful, *grouped], pa.string())
+            times = [name for name in names if pa.types.is_temporal(table.schema.field(name).type)]
+            if doubtful or grouped or times:
+                as_text = dict.fromkeys([*doubtful, *grouped, *times], pa.string())
                 text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece), broken)
+                for name in times:
+                    table = table.set_column(names.index(name), name, text.column(name))
                 for name, pattern in doubtful.items():
                     if _any_like(text.column(name), pattern) or (
                         pattern == _LARGE_INTEGER and _are_codes(text.column(name))

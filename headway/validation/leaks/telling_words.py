@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.tabular.list_arrays import decoded
+from headway.tabular.list_arrays import decoded, escaped
 
 _MOST_ROWS = 5_000
 _LEAST_ROWS = 30
@@ -37,10 +37,10 @@ def telling_word(texts: pa.Array, label: pa.Array) -> TellingWord | None:
         label: of each row: integers, or binary or string.
     """
     few = pa.array(np.linspace(0, len(texts) - 1, min(len(texts), _MOST_ROWS)).astype(np.int64))
-    rows, classes = decoded(texts.take(few)), label.take(few)
+    rows, classes = escaped(decoded(texts.take(few)).cast(pa.binary())), label.take(few)
     if not len(rows):
         return None
-    plain = pc.utf8_lower(pc.fill_null(rows.cast(pa.string()), ""))
+    plain = pc.utf8_lower(pc.fill_null(rows, ""))
     split = pc.split_pattern_regex(plain, r"[^\pL\pM\pN_]+")
     words, of_row = pc.list_flatten(split), pc.list_parent_indices(split).to_numpy()
     if len(words) < 2 * len(rows):

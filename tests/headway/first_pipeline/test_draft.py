@@ -17,6 +17,7 @@ from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 from headway.first_pipeline.look import typed
 from headway.first_pipeline.yaml_text import pipeline_text
+from headway.tabular.label import LabelConfig
 
 R = np.random.default_rng(5)
 ROWS = 400
@@ -397,13 +398,23 @@ def test_shares_of_rare_classes_are_not_rounded_away(drafted):
     assert draft.facts.text == "2 classes: 0 99.7%, 1 0.3%"
 
 
+@pytest.mark.parametrize(
+    "text, kind",
+    [("2020-12-30 01:25:58.7+01", "timestamp"), ("2020-12-30 01:25+0100", "timestamp"), ("2020-12-30 01", None)],
+)
+def test_a_time_is_judged_as_it_is_written_in_csv(tmp_path, text, kind):
+    (tmp_path / "a.csv").write_text("at,x,y\n" + "".join(f"{text},{i},{i % 2}\n" for i in range(50)))
+    seen = typed(look_at(found_source(str(tmp_path / "a.csv")))[1], LabelConfig(column="y"))
+    assert seen.rejected == 0 and seen.schema.columns[0].temporal == kind
+
+
 @pytest.mark.parametrize("city", ["Köln", "Grüße", "Seyðisfjörður", "10 €"])
 def test_a_table_that_is_no_utf8_is_read_as_cp1252(tmp_path, city):
     text = f"x,{city},y\n" + "".join(f"{i},{city},{i % 2}\n" for i in range(50))
     (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
     source, look = look_at(found_source(str(tmp_path / "a.csv")))
     assert source["csv"]["encoding"] == "cp1252" and look.names == ["x", city, "y"]
-    (tmp_path / "a.csv").write_bytes(text.encode() + b"51,M\xfcnchen,0\n")  # a single value aside
+    (tmp_path / "a.csv").write_bytes(text.encode() + b"51,M\xfcnchen,0\n52,\xef\xbf\xbd,0\n")  # a single value aside
     source, look = look_at(found_source(str(tmp_path / "a.csv")))
     assert "csv" not in source and look.names == ["x", city, "y"]
 
