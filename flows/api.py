@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.dag.run_spec import RunSpec
 from flows.past_run import Run, Version
+from flows.pipeline.context import Context
 from flows.progress import terminal
 from flows.progress.reporter import Reporter, stop_on_signals
 from flows.records import LATEST, RunRecord, find, runs_of
@@ -111,10 +111,10 @@ class Pipeline:
         Raises:
             ConfigError, DataError: as a run would.
         """
-        from flows.execution.planning import planned
+        from flows.pipeline.plan import plan_run
         from headway.messages import window_text
 
-        found = planned(self._spec(window, until, seed))
+        found = plan_run(self._context(window, until, seed))
         rows = [{"step": step.step, "runs": not step.cached, "why": step.reason} for step in found.steps]
         later = f"; then, depending on the verdict: {', '.join(found.later)}" if found.later else ""
         about = f" ({found.window_says})" if found.window_says else ""
@@ -126,7 +126,7 @@ class Pipeline:
         window: int | str | None = None,
         until: str = "latest",
         seed: int | None = None,
-        last: Literal["ingest", "statistics", "validate", "train", "evaluate", "gate", "replay"] | None = None,
+        last: str | None = None,
         force: bool = False,
         alias: str | None = None,
         wait: float = 0.0,
@@ -135,7 +135,7 @@ class Pipeline:
         """Bring the pipeline from raw files to a promoted model; finished work is not repeated. Ctrl-C keeps what is done.
 
         Args:
-            last: the stage to stop after; nothing is promoted then. None: all the way.
+            last: the stage to stop after, as `headway run --to` names it; nothing is promoted then. None: all the way.
             force: promote whatever the gate says.
             alias: point this alias at a candidate that passes, in place of the champion.
             wait: how many seconds to wait for another run of this pipeline.
@@ -146,11 +146,11 @@ class Pipeline:
         Raises:
             ConfigError, DataError, StoreError, Locked, Cancelled: as `headway run` says it; the run is recorded as failed.
         """
-        from flows.execution.run import execute
+        from flows.pipeline.run import execute
 
-        spec = self._spec(window, until, seed, last=last, force=force, alias=alias)
+        context = self._context(window, until, seed, last=last, force=force, alias=alias)
         with reporting(progress) as report:
-            return self._as_run(execute(spec, report, wait_seconds=wait))
+            return self._as_run(execute(context, report, wait_seconds=wait))
 
     def tune(
         self,
@@ -165,7 +165,7 @@ class Pipeline:
         from flows.pipeline.tune import tune
 
         with reporting(progress) as report:
-            found = tune(self._spec(window, until, None), report, trials=trials, timeout=timeout)
+            found = tune(self._context(window, until, None), report, trials=trials, timeout=timeout)
         return found.model_dump(mode="json")
 
     def predict(
@@ -241,7 +241,7 @@ class Pipeline:
         Raises:
             StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
         """
-        from flows.execution.promotions import promote_version
+        from flows.pipeline.promote import promote_version
 
         event = promote_version(
             self._loaded, self._registry, str(version), alias=alias, reason=reason, force=force, note=print
@@ -254,7 +254,7 @@ class Pipeline:
         Raises:
             StoreError: there is none, or the champion changed meanwhile.
         """
-        from flows.execution.promotions import roll_back
+        from flows.pipeline.promote import roll_back
 
         name = None if to is None else str(to)
         event = roll_back(self._loaded, self._registry, name, reason=reason, force=force, note=print)
@@ -311,8 +311,8 @@ class Pipeline:
     def _as_run(self, record: RunRecord) -> Run:
         return Run(self._loaded, self._store, record)
 
-    def _spec(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> RunSpec:
-        return RunSpec(self._loaded, self._store, window, until, seed, **more)
+    def _context(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> Context:
+        return Context(self._loaded, self._store, window, until, seed, **more)
 
     def _existing_store(self) -> Any:
         if not self._store.exists():
@@ -367,7 +367,7 @@ def fit(
             report.note(doubt)
     run = exported = pipeline.run(progress=progress)
     if all(step["stage"] != "export" for step in run.record["stages"]):  # the gate let no model through
-        exported = pipeline.run(last="replay", progress=progress)
+        exported = pipeline.run(last="export", progress=progress)
     return TableModel(pipeline, run, exported.output("export") / SAVED_MODEL, temporary)
 
 

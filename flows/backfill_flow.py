@@ -10,12 +10,12 @@ from prefect.states import State
 from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import RunSpec
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
 from flows.pipeline.backfill import Upto
 from flows.pipeline.backfill import backfill as run_backfill
+from flows.pipeline.context import Context
 
 
 @flow(name="backfill", persist_result=False, log_prints=True)
@@ -48,7 +48,7 @@ def backfill(
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         result = run_backfill(
-            RunSpec(loaded, loaded.open_store(), window, seed=seed),
+            Context(loaded, loaded.open_store(), window, seed=seed),
             report,
             first=first,
             last=last,

@@ -9,7 +9,7 @@ from prefect import flow
 from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import RunSpec
+from flows.pipeline.context import Context
 from flows.orchestration.deployments import start_run
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
@@ -29,8 +29,8 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> State[None]:
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
         name = loaded.pipeline.name
-        run_spec = RunSpec(loaded=loaded, store=loaded.open_store())
-        result = check_champion(run_spec, report, wrap=functools.partial(Tasks, report=report))
+        context = Context(loaded=loaded, store=loaded.open_store())
+        result = check_champion(context, report, wrap=functools.partial(Tasks, report=report))
         for line in result.lines:
             report.note(line)
         if result.spans:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.step import Output, output_of
 from flows.records import RunRecord, read_log
 from flows.tell.ending import Ending, ending_of
 from flows.tell.html import fragment
@@ -21,6 +20,7 @@ from headway.evaluation.verdict import Verdict
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
+from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.storage.store import Store
 
@@ -85,7 +85,7 @@ class Run:
         Raises:
             StoreError: the run has no statistics, or they are gone.
         """
-        found: WindowStatistics = self._find("statistics").value
+        found = self._find("statistics").read(WindowStatistics)
         rows = [
             {"split": split, **column.model_dump(exclude_unset=True), "top": [str(value) for value, _ in column.top]}
             for split, columns in found.columns.items()
@@ -105,7 +105,7 @@ class Run:
         if not ran and self.metrics:
             found = Measured(task="", rows=0, metrics=self._record.metrics, baselines=self._record.baselines)
         else:
-            found = self._find("measure").value
+            found = self._find("measure").read(Measured)
         rows = []
         for each in found.values:
             low, high = each.interval or (None, None)
@@ -166,7 +166,7 @@ class Run:
             ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"
             problem = f"run {self.name} has no {stage}: {self.headline}"
             raise StoreError(problem, where=self._store.name, fix=f"it has {ran}")
-        if (output := output_of(self._store, self._record, stage)) is None:
+        if (output := self._record.output(self._store, stage)) is None:
             problem = f"the {stage} of run {self.name} is no longer in the store"
             raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
         return output

@@ -25,6 +25,7 @@ from headway.evaluation.verdict import Metrics, Verdict
 from headway.messages import amount
 from headway.redaction import redacted
 from headway.schema.notes import Note
+from headway.stages.step import Output, find_output
 from headway.storage.fingerprint import Difference
 from headway.storage.locks import gone
 from headway.storage.manifest import FORMAT, check_format
@@ -64,7 +65,7 @@ NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED
 """States of a run in which no verdict took effect."""
 
 
-class Ran(Result):
+class StepRecord(Result):
     """A step of a run."""
 
     stage: _Name
@@ -96,7 +97,7 @@ class Code(Result):
     git: Git | None = None
 
 
-class Chosen(Result):
+class ResolvedSettings(Result):
     """The settings of the training and the model, those left out chosen by the train rows."""
 
     rows: int
@@ -106,14 +107,14 @@ class Chosen(Result):
     model: dict[str, Any] = Field(default={})
 
 
-class Measured(Result):
+class TestMetrics(Result):
     """The candidate on the test split."""
 
     rows: int
     metrics: Metrics
 
 
-class Judged(Result):
+class ChampionSummary(Result):
     """The champion that the candidate was compared with."""
 
     version: int
@@ -141,7 +142,7 @@ class RunRecord(Result):
     code: Code | None = None
     config: dict[str, Any] | None = None
     """The keys of pipeline.yaml, with what --set changed."""
-    stages: tuple[Ran, ...] = ()
+    stages: tuple[StepRecord, ...] = ()
     broken_off: tuple[str, ...] = ()
     """The steps that ran when its process died, each with how far it was."""
     spans: tuple[str, ...] = ()
@@ -149,11 +150,11 @@ class RunRecord(Result):
     warnings: tuple[str, ...] = ()
     columns: tuple[dict[str, str], ...] = ()
     """Of a run that inferred the schema."""
-    training: Chosen | None = None
+    training: ResolvedSettings | None = None
     verdict: Verdict | None = None
     """The brief form; None: the run did not come to the gate."""
-    test: Measured | None = None
-    champion: Judged | None = None
+    test: TestMetrics | None = None
+    champion: ChampionSummary | None = None
     metrics: Metrics = Field(default={})
     """Of the candidate on the eval rows, or of the champion that it is."""
     baselines: dict[str, Metrics] = Field(default={})
@@ -174,7 +175,7 @@ class RunRecord(Result):
         return self.state == State.RUNNING
 
     @property
-    def ran(self) -> list[Ran]:
+    def ran(self) -> list[StepRecord]:
         """The steps whose output was not there."""
         return [step for step in self.stages if not step.cached]
 
@@ -188,11 +189,16 @@ class RunRecord(Result):
         """{span: fingerprint} of what it ingested, or found ingested."""
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
-    def step(self, stage: str) -> Ran | None:
+    def step(self, stage: str) -> StepRecord | None:
         """The step of a title, such as "ingest 2013-01" or, of the candidate, "evaluate"; else the last step of a stage."""
         steps = [*reversed(self.stages)]
         titled = (step for step in steps if step.title == stage)
         return next(titled, None) or next((step for step in steps if step.stage == stage), None)
+
+    def output(self, store: Store, stage: str) -> Output[Any] | None:
+        """The output of a step, named as for `step`; None where it has none, or it is gone."""
+        ran = self.step(stage)
+        return None if ran is None else find_output(store, ran.stage, ran.fingerprint, ran.title)
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as runs/<run>.json has it, without secrets."""

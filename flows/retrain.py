@@ -17,13 +17,13 @@ from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import Alarm
-from flows.dag.run_spec import RunSpec
-from flows.execution.prepared import PREPARE, leave, prepared_by, trains
-from flows.execution.run import execute
 from flows.orchestration import second_half
 from flows.orchestration.flow_body import Ending, PipelinePath, Seconds, Seed, Settings, Window, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
+from flows.pipeline.context import Context
+from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
+from flows.pipeline.run import execute
 from flows.records import RunRecord, State
 from flows.tell.ending import ending_of
 from headway.messages import window_text
@@ -53,23 +53,23 @@ def retrain(
         prepared: the run that has prepared the window, with which this one goes on; a flow run gives it to its second half.
     """
 
-    def spec(loaded: LoadedPipeline) -> RunSpec:
+    def spec(loaded: LoadedPipeline) -> Context:
         store = loaded.open_store()
-        run_spec = RunSpec(loaded, store, window, until, seed, force)
-        return run_spec if prepared is None else prepared_by(run_spec, prepared)
+        context = Context(loaded, store, window, until, seed, force)
+        return context if prepared is None else prepared_by(context, prepared)
 
     def about(loaded: LoadedPipeline) -> str:
         place = f" on {loaded.pipeline.train_queue}" if prepared else ""
         return window_text(spec(loaded).spans) + place
 
     def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
-        run_spec, queue = spec(loaded), loaded.pipeline.train_queue
+        context, queue = spec(loaded), loaded.pipeline.train_queue
         run = functools.partial(execute, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
-        if queue is not None and prepared is None and trains(run_spec):
-            record = run(replace(run_spec, last=PREPARE), report)
-            leave(run_spec, record)
+        if queue is not None and prepared is None and needs_training(context):
+            record = run(replace(context, last=PREPARE), report)
+            leave(context, record)
             return Ending(second_half.begin(loaded, record, queue, report), "prepared")
-        return ended(run(run_spec, report))
+        return ended(run(context, report))
 
     return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
 

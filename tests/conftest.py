@@ -155,7 +155,7 @@ def _nothing_heavy(request):
     with pytest.MonkeyPatch.context() as patch:
         if here.parts[0] == "flows" and any(map(here.is_relative_to, QUICK)) and _is_quick(request.node):
             # so that make test finds it too, whose processes have imported TensorFlow and Beam for other tests
-            patch.setattr("flows.execution.run.begin_import", lambda: pytest.fail("mark it slow: it imports Beam"))
+            patch.setattr("flows.pipeline.run.begin_import", lambda: pytest.fail("mark it slow: it imports Beam"))
         yield
     if request.config.option.quick:
         found = [name for name in HEAVY - _FOUND if name in sys.modules]
@@ -348,7 +348,7 @@ def typed_once(warm_child, fork_server):
 
 def _typist(monkeypatch, warm_child, fork_server):
     monkeypatch.setattr("headway.process.subprocess", fork_server)
-    for caller in ("execution.run", "pipeline.tune", "pipeline.monitor"):
+    for caller in ("pipeline.run", "pipeline.tune", "pipeline.monitor"):
         monkeypatch.setattr(f"flows.{caller}.Child", warm_child.lent)
 
     def run(*arguments, check=None, env=None):

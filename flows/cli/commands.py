@@ -35,10 +35,10 @@ from headway.redaction import redact, redacted
 
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
-    from flows.dag.run_spec import RunSpec
-    from flows.dag.step import Output
+    from flows.pipeline.context import Context
     from flows.progress.reporter import Reporter
     from flows.records import RunRecord
+    from headway.stages.step import Output
     from headway.storage.store import Store
 
 
@@ -77,14 +77,14 @@ def load_pipeline(pipeline: str, options: Options) -> LoadedPipeline:
     return read_pipeline(Path(pipeline), overrides_of(options))
 
 
-def run_spec_of(
+def context_of(
     pipeline: str, options: WindowOptions, *, last: str | None = None, force: bool = False, alias: str | None = None
-) -> RunSpec:
+) -> Context:
     """What a command runs: the pipeline over the window that its options name."""
-    from flows.dag.run_spec import RunSpec
+    from flows.pipeline.context import Context
 
     loaded = load_pipeline(pipeline, options)
-    return RunSpec(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last, alias)
+    return Context(loaded, loaded.open_store(), options.window, options.until, options.seed, force, last, alias)
 
 
 def store_of(pipeline: str, options: Options) -> tuple[LoadedPipeline, Store]:
@@ -149,11 +149,11 @@ def reporting(options: JsonOption) -> Iterator[Reporter]:
             yield report
 
 
-def execute(options: RunOptions, run_spec: RunSpec) -> RunRecord:
-    from flows.execution.run import execute as execute_run
+def execute(options: RunOptions, context: Context) -> RunRecord:
+    from flows.pipeline.run import execute as execute_run
 
     with reporting(options) as report:
-        return execute_run(run_spec, report, wait_seconds=options.wait)
+        return execute_run(context, report, wait_seconds=options.wait)
 
 
 def with_outputs(record: RunRecord, store: Store) -> dict[str, object]:
@@ -179,15 +179,15 @@ def run(
     if to is not None:
         if force:
             raise ConfigError("--to promotes nothing", where="--force", fix="leave one of the two out")
-        return _up_to(run_spec_of(pipeline, options, last="replay" if to == "export" else to), options)
-    run_spec = run_spec_of(pipeline, options, force=force)
-    record = execute(options, run_spec)
+        return _up_to(context_of(pipeline, options, last=to), options)
+    context = context_of(pipeline, options, force=force)
+    record = execute(options, context)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
-    value = with_outputs(record, run_spec.store)
-    return answer(options, value, summary_text(record, run_spec, verbose=options.verbose), exit_code)
+    value = with_outputs(record, context.store)
+    return answer(options, value, summary_text(record, context, verbose=options.verbose), exit_code)
 
 
-def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
+def _up_to(context: Context, options: RunOptions) -> int:
     """Run the DAG up to the run's last stage and report it."""
     from flows.tell.material import Material
     from flows.tell.metric_tables import importance_table
@@ -195,14 +195,14 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     from flows.tell.rendering.text import text as text_of
     from flows.tell.step_parts import part_of
 
-    record = execute(options, run_spec)
-    text = summary_text(record, run_spec, verbose=options.verbose)
-    value = with_outputs(record, run_spec.store)
-    if run_spec.last in ("statistics", "validate", "evaluate") and (last := _last(record, run_spec)) is not None:
-        importance = Material(run_spec.store, record).importance
-        if run_spec.last == "statistics":
+    record = execute(options, context)
+    text = summary_text(record, context, verbose=options.verbose)
+    value = with_outputs(record, context.store)
+    if context.last in ("statistics", "validate", "evaluate") and (last := _last(record, context)) is not None:
+        importance = Material(context.store, record).importance
+        if context.last == "statistics":
             value["statistics"] = last.get()["columns"]
-        if run_spec.last == "evaluate":
+        if context.last == "evaluate":
             value["evaluation"] = last.get()
         if importance is not None:
             value["importance"] = importance.model_dump(mode="json")
@@ -213,26 +213,24 @@ def _up_to(run_spec: RunSpec, options: RunOptions) -> int:
     return answer(options, value, text)
 
 
-def _last(record: RunRecord, run_spec: RunSpec) -> Output | None:
+def _last(record: RunRecord, context: Context) -> Output | None:
     """The output of the run's last stage."""
-    from flows.dag.step import output_of
-
     last = record.stages[-1].stage if record.stages else ""
-    ends = "measure" if run_spec.last == "evaluate" else run_spec.last
-    return output_of(run_spec.store, record, last) if last == ends else None
+    ends = "measure" if context.last == "evaluate" else context.last
+    return record.output(context.store, last) if last == ends else None
 
 
-def summary_text(record: RunRecord, run_spec: RunSpec, *, verbose: bool = False) -> str:
+def summary_text(record: RunRecord, context: Context, *, verbose: bool = False) -> str:
     """A finished run for a terminal."""
     from flows.tell.summary import summary
 
     places: list[tuple[str, object]] = []
     if verbose and record.state == "promoted" and record.version is not None:
-        places.append(("model", run_spec.store.shown(run_spec.registry.version(record.version).saved_model)))
-        places.append(("serving", run_spec.store.shown(run_spec.registry.serving / str(record.serving))))
-    if run_spec.last is not None and record.stages:
+        places.append(("model", context.store.shown(context.registry.version(record.version).saved_model)))
+        places.append(("serving", context.store.shown(context.registry.serving / str(record.serving))))
+    if context.last is not None and record.stages:
         last = record.step("export") or record.stages[-1]
-        places.append(("output", run_spec.store.shown(run_spec.store.output(last.stage, last.fingerprint))))
+        places.append(("output", context.store.shown(context.store.output(last.stage, last.fingerprint))))
     return summary(record, places, verbose=verbose)
 
 
@@ -242,9 +240,9 @@ def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: Win
     Args:
         explain: also show the keys that differ, with their digests.
     """
-    from flows.execution.planning import planned
+    from flows.pipeline.plan import plan_run
 
-    found = planned(run_spec_of(pipeline, options))
+    found = plan_run(context_of(pipeline, options))
     lines = [f"{found.pipeline}: {window_text(found.spans)} ({counted(len(found.spans), 'span')})"]
     lines += [f"  window: {found.window_says}"] if found.window_says else []
     for step in found.steps:
@@ -358,7 +356,7 @@ def schema(
         columns: show each column's type and transform, and why.
     """
     if columns:
-        from flows.dag.column_table import current
+        from flows.pipeline.column_table import current
         from flows.tell.rendering.cells import text_table
 
         rows = current(load_pipeline(pipeline, options))
@@ -374,19 +372,19 @@ def schema(
     from headway.statistics.split_statistics import SplitStatistics
     from headway.storage.atomic_io import replace_text
 
-    run_spec = run_spec_of(pipeline, options, last="statistics")
-    path = run_spec.loaded.schema_file
+    context = context_of(pipeline, options, last="statistics")
+    path = context.loaded.schema_file
     if not path.is_file():
         raise ConfigError(
             "there is no schema file to update", where=str(path), fix="headway run --to validate infers one"
         )
-    record = execute(options, run_spec)
-    output = _last(record, run_spec)
+    record = execute(options, context)
+    output = _last(record, context)
     assert output is not None
     splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
     before = path.read_text(encoding="utf-8")
-    spans = {span: run_spec.files(span) for span in record.spans}
-    new = new_columns(run_spec.loaded, from_text(before, where=str(path)), spans)
+    spans = {span: context.files(span) for span in record.spans}
+    new = new_columns(context.loaded, from_text(before, where=str(path)), spans)
     after = proposed(before, splits, where=str(path), new=new)
     target = path.with_name(f"{path.stem}.proposed{path.suffix}")
     changes = difference(before, after, path.name, target.name)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, run_spec_of, store_of
+from flows.cli.commands import answer, context_of, execute, store_of
 from flows.cli.options import Count, Options, PipelinePath, RunOptions
 from headway.errors import ConfigError, StoreError
 from headway.messages import agree, counted
 
 if TYPE_CHECKING:
-    from flows.dag.run_spec import RunResult, RunSpec
+    from flows.pipeline.context import Context
     from headway.records.row_files import Part
 
 Split = Literal["train", "eval", "test"]
@@ -107,48 +107,46 @@ def export_rows(
 
     if format == "examples":
         row_files.check_free(output)
-        run_spec = run_spec_of(pipeline, options, last="ingest")
-        parts = _parts(run_spec, _made(run_spec, options), split)
+        context = context_of(pipeline, options, last="ingest")
+        parts = _parts(context, _made(context, options), split)
         return _wrote(options, output, row_files.write_examples(parts, output))
     row_files.check_output(output, format)
-    run_spec = run_spec_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
-    made = _made(run_spec, options)
-    parts = _parts(run_spec, made, split)
+    context = context_of(pipeline, options, last="ingest" if split == "train" else "evaluate")
+    made = _made(context, options)
+    parts = _parts(context, made, split)
     if split == "train":
         return _wrote(options, output, row_files.write_rows(parts, output, format=format))
-    store, transform = run_spec.store, next(output for output in made.outputs if output.stage == "transform")
-    assert made.scored is not None
-    scored = store.local(made.scored.path) / "predictions.parquet"
-    classes = map(str, transform.get()["parameters"]["label"]["classes"] or ())
+    assert made.candidate is not None
+    scored = context.store.local(made.candidate.scored.path) / "predictions.parquet"
+    classes = map(str, made.label.classes or ())
     scores = {"eval": scored} if "eval" in parts else {}
     return _wrote(options, output, row_files.write_rows(parts, output, scores, outputs=tuple(classes), format=format))
 
 
-def _made(run_spec: RunSpec, options: RunOptions) -> RunResult:
+def _made(context: Context, options: RunOptions) -> Context:
     """The outputs of the window; a run makes those that are not there, and what is there needs none."""
-    from flows.dag.dag import run_dag
-    from flows.execution.engine import Planner
+    from flows.pipeline.plan import look_ahead
 
-    plan = run_dag(run_spec, Planner(run_spec.store), freeze=False)
+    plan = look_ahead(context)
     # metrics choose between seeds; of one model they are not needed, and once it is promoted, nobody has measured it alone
     one = sum(output.stage == "train" for output in plan.outputs) == 1
     if plan.follows or not all(output.hit or (one and output.stage == "measure") for output in plan.outputs):
-        execute(options, run_spec)
-        plan = run_dag(run_spec, Planner(run_spec.store), freeze=False)
+        execute(options, context)
+        plan = look_ahead(context)
     return plan
 
 
-def _parts(run_spec: RunSpec, made: RunResult, split: str | None) -> dict[str, list[Part]]:
+def _parts(context: Context, made: Context, split: str | None) -> dict[str, list[Part]]:
     """{split: its ingested parts} of a window."""
     from headway.tabular.splits import window_splits
 
-    ingested = {output.get()["span"]: output for output in made.outputs if output.stage == "ingest"}
+    ingested = made.ingested
     parts: dict[str, list[Part]] = {}
-    for name, split_parts in window_splits(run_spec.loaded.pipeline.split, made.spans).items():
+    for name, split_parts in window_splits(context.loaded.pipeline.split, made.spans).items():
         for span, part in split_parts if split in (None, name) else ():
             result = ingested[span].get()
             if part in result["splits"]:
-                parts.setdefault(name, []).append((run_spec.store.local(ingested[span].path), result, part))
+                parts.setdefault(name, []).append((context.store.local(ingested[span].path), result, part))
     return parts
 
 

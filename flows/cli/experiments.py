@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flows.cli.commands import answer, reporting, run_spec_of
+from flows.cli.commands import answer, context_of, reporting
 from flows.cli.options import PipelinePath, Positive, RunOptions, Seconds
 from headway.messages import counted
 
@@ -30,9 +30,9 @@ def tune(
     """
     from flows.pipeline.tune import tune as run_tune
 
-    run_spec = run_spec_of(pipeline, options)
+    context = context_of(pipeline, options)
     with reporting(options) as report:
-        found = run_tune(run_spec, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
+        found = run_tune(context, report, trials=trials, timeout=timeout, wait_seconds=options.wait)
     return answer(options, found, "\n".join(_tune_text(found, str(pipeline))))
 
 

@@ -43,7 +43,7 @@ def _names(_: Any, tokens: Any) -> tuple[str, ...]:
 
 
 def _window(_: Any, tokens: Any) -> int | str:
-    """A number of spans, or a time such as 30d, which `flows.dag` checks."""
+    """A number of spans, or a time such as 30d, which `flows.pipeline` checks."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 

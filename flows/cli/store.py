@@ -114,7 +114,7 @@ def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Op
     Args:
         repair: remove damaged outputs of steps, so that the next run makes them anew.
     """
-    from flows.execution.damage import places, remove_outputs
+    from flows.pipeline.damage import places, remove_outputs
     from headway.registry.registry import Registry, names
 
     _, store = store_of(pipeline, options)

@@ -19,7 +19,6 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
-from flows.dag.step import Output
 from flows.orchestration.requested_stops import StopRequests
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
@@ -31,6 +30,7 @@ from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of
 from headway.redaction import redact
 from headway.registry.registry import Registry
+from headway.stages.step import Output
 
 
 class _SaidOnce(logging.Filter):

@@ -1,6 +1,6 @@
 """The steps of the DAG as Prefect tasks.
 
-    execute(run_spec, report, wrap=functools.partial(Tasks, report=report))
+    execute(context, report, wrap=functools.partial(Tasks, report=report))
 
 The store's fingerprints decide what has to run, so Prefect's own caching and result storage are off.
 """
@@ -12,12 +12,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 from prefect.states import Completed, State
 
-from flows.dag.run_spec import Executor
-from flows.dag.step import Output, Step
 from flows.orchestration.flow_body import unhappy
+from flows.pipeline.dag import Executor
 from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError
 from headway.redaction import scrub
+from headway.stages.step import Output, Step
 
 
 class Tasks:

@@ -1,1 +1,1 @@
-"""The work on a pipeline beside a run: tuning, backfills, monitoring of the champion, predictions."""
+"""One run of a pipeline: its context, its DAG of steps, and what they leave."""

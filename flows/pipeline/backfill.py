@@ -21,8 +21,9 @@ from typing import Literal
 
 from pydantic import computed_field
 
-from flows.dag.run_spec import Executor, RunSpec
-from flows.execution.run import execute
+from flows.pipeline.context import Context
+from flows.pipeline.dag import Executor
+from flows.pipeline.run import execute
 from flows.progress.reporter import Reporter
 from flows.records import Metrics, RunRecord, State
 from flows.tell.ending import word_of
@@ -94,7 +95,7 @@ OnRow = Callable[[Sequence[BackfillWindow]], None]
 
 
 def backfill(
-    context: RunSpec,
+    context: Context,
     report: Reporter,
     *,
     first: str,
@@ -148,7 +149,7 @@ def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
 class _Windows:
     """The windows of a backfill, and what those came to that have been run."""
 
-    context: RunSpec
+    context: Context
     report: Reporter
     wrap: Wrap
     on_row: OnRow
@@ -206,7 +207,7 @@ class _Windows:
             row = BackfillWindow(until=until, state="failed", error=str(error))
         self._add(row.model_copy(update={"seconds": round(time.perf_counter() - began, 3)}))
 
-    def _execute(self, context: RunSpec, report: Reporter) -> RunRecord:
+    def _execute(self, context: Context, report: Reporter) -> RunRecord:
         return execute(context, report, wrap=lambda engine: self.wrap(engine, report), locked=True)
 
     def _add(self, row: BackfillWindow) -> None:

@@ -14,14 +14,12 @@ from dataclasses import replace
 
 from pydantic import Field, computed_field
 
-from flows.dag.data_requests import ingest_requests
-from flows.dag.judging import Judge
-from flows.dag.model_requests import predictions_of
-from flows.dag.references import label_facts
-from flows.dag.resolved_window import Window, examples_of
-from flows.dag.run_spec import Executor, RunSpec
-from flows.dag.step import Output, Step, output_of
-from flows.execution.engine import Engine
+from flows.pipeline import steps
+from flows.pipeline.champion import predictions_of, saved_model
+from flows.pipeline.context import Context, examples_of, label_facts
+from flows.pipeline.dag import Executor
+from flows.pipeline.engine import Engine
+from headway.stages.step import Output, Step
 from flows.pipeline.spans import MonitorState, SpanCheck, read_spans, spans_to_predict
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
@@ -84,7 +82,7 @@ class Monitoring(Frozen):
         return lines if self.alarms or self.spans else [*lines, "  nothing new to check"]
 
 
-def check_champion(context: RunSpec, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitoring:
+def check_champion(context: Context, report: Reporter, *, wrap: Wrap = lambda engine: engine) -> Monitoring:
     """Checks what has landed since the champion was trained; see the module.
 
     Raises:
@@ -104,7 +102,7 @@ def check_champion(context: RunSpec, report: Reporter, *, wrap: Wrap = lambda en
 
 
 class _Check:
-    def __init__(self, context: RunSpec, champion: Version, report: Reporter, executor: Executor):
+    def __init__(self, context: Context, champion: Version, report: Reporter, executor: Executor):
         self._context, self._champion, self._report, self._executor = context, champion, report, executor
         self._pipeline, self._store = context.loaded.pipeline, context.store
         self._notes: list[str] = []
@@ -166,11 +164,11 @@ class _Check:
     def _decay(self, check: SpanCheck) -> SpanCheck:
         """Holds the champion's metrics on a span against those of its promotion, once rows have labels."""
         run = record_of(self._store, self._champion.facts.get("run"))
-        transform = output_of(self._store, run, TransformRequest.name)
+        transform = None if run is None else run.output(self._store, TransformRequest.name)
         if transform is None:
             self._notes.append("the champion is not scored again: the run that made it is not in the store any more")
             return check
-        window = Window.of(replace(self._context, window=1, until=check.span, last="ingest"))
+        window = replace(self._context, window=1, until=check.span, last="ingest")
         scored = self._score(window, transform)
         if scored is None:
             self._notes.append(f"{check.span}: no row has a label yet")
@@ -186,7 +184,7 @@ class _Check:
         decay = tuple(map(str, [*verdict.alarms, *broken]))
         return check.model_copy(update={"scored": scored.value.rows, "metrics": metrics, "decay": decay})
 
-    def _score(self, window: Window, transform: Output[Transformed]) -> Output[Evaluated] | None:
+    def _score(self, window: Context, transform: Output[Any]) -> Output[Evaluated] | None:
         """Ingests a span and predicts its rows, whatever split they are in: the champion was trained on none of them.
 
         Args:
@@ -196,8 +194,7 @@ class _Check:
             None where no row has a label.
         """
         evaluation, champion = self._pipeline.evaluation, self._champion
-        ((span, request),) = ingest_requests(window).items()
-        (ingested,) = self._executor.call_many([Step(request, f"ingest {span}", {"runner": self._pipeline.runner})])
+        (ingested,) = self._executor.call_many([*steps.ingest(window)])
         parts = [part for part, facts in ingested.value.splits.items() if facts.rows]
         if not parts:
             return None
@@ -206,19 +203,19 @@ class _Check:
         evaluate = EvaluateRequest(
             batch_size=evaluation.batch_size,
             columns=tuple(sorted(columns & set(window.columns.stored))),
-            model=Judge("champion", champion).model,
+            model=saved_model(champion),
             transform=Ref[TransformParameters](
-                stage=transform.stage, fingerprint=transform.fingerprint, answer=transform.value.parameters
+                stage=transform.stage, fingerprint=transform.fingerprint, answer=transform.read(Transformed).parameters
             ),
             examples=tuple(examples_of(ingested, part) for part in parts),
         )
-        return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {span}")])[0]
+        return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {window.until}")])[0]
 
     def _gate_request(
-        self, scored: Output[Evaluated], transform: Output[Transformed], group: str | None
+        self, scored: Output[Evaluated], transform: Output[Any], group: str | None
     ) -> GateRequest:
         """The question to the gate whether the champion is what it was at its promotion: the same version on both sides."""
-        label, known = transform.value.parameters.label, self._statistics()
+        label, known = transform.read(Transformed).parameters.label, self._statistics()
         self._store.local(scored.path)
         predictions, worth = predictions_of(scored), self._champion.facts.get("worth")
         return GateRequest(

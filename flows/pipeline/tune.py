@@ -20,10 +20,10 @@ import yaml
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import RunResult, RunSpec
-from flows.dag.step import Output
-from flows.execution.engine import Engine
+from flows.pipeline.context import Context
+from flows.pipeline.dag import walk
+from flows.pipeline.engine import Engine
+from headway.stages.step import Output
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Pruned
@@ -44,7 +44,7 @@ STARTUP = 8
 """Trials drawn at random before the sampler learns from them."""
 FAILURES = (ConfigError, DataError, ChildError)
 """By these a trial fails, and the study goes on."""
-Run = Callable[..., RunResult]
+Run = Callable[..., Context]
 """run(context, freeze=False, **runtime of the train stage) -> its result."""
 
 
@@ -92,7 +92,7 @@ class Tuning(Frozen):
 
 
 def tune(
-    context: RunSpec,
+    context: Context,
     report: Reporter,
     *,
     trials: int | None = None,
@@ -123,8 +123,8 @@ def tune(
             judged = "trials are judged by the loss of single rows"
             report.note(f"{judged}, which says little of their order: the gate judges that")
         report.note("the pipeline's own settings, on the holdout")
-        assert fitted.training is not None
-        early = fitted.training.training.get("early_stopping")
+        assert fitted.settings is not None
+        early = fitted.settings.training.get("early_stopping")
         trial = TrialConfig(holdout=early["holdout"] if early else config.holdout)
         context = replace(context, last="train", trial=trial)
         base = run(context).outputs[-1]
@@ -149,7 +149,7 @@ def _optuna() -> Any:
 
 
 @contextlib.contextmanager
-def _runs(context: RunSpec, report: Reporter, wait_seconds: float) -> Iterator[Run]:
+def _runs(context: Context, report: Reporter, wait_seconds: float) -> Iterator[Run]:
     """Holds the pipeline's lock and a TensorFlow process for all trainings of a study; yields what runs one."""
     context.store.create()
     name = f"{context.loaded.pipeline.name}.tune"
@@ -166,11 +166,11 @@ def _runs(context: RunSpec, report: Reporter, wait_seconds: float) -> Iterator[R
                 report.output(output)
             told.add(output.fingerprint)
 
-        def run(variant: RunSpec, *, freeze: bool = False, **training: Any) -> RunResult:
+        def run(variant: Context, *, freeze: bool = False, **training: Any) -> Context:
             report.check()
             runtime = {TrainRequest.name: training}
             engine = Engine(context.store, child=child, report=report, on_output=tell, runtime=runtime)
-            return run_dag(variant, engine, freeze=freeze)
+            return walk(replace(variant, freezes=freeze), engine)
 
         yield run
 
@@ -180,11 +180,11 @@ class _Study:
     """An Optuna study in a journal in the store."""
 
     optuna: Any
-    context: RunSpec
+    context: Context
     """Of a trial with the pipeline's own settings."""
     run: Run
     report: Reporter
-    fitted: RunResult
+    fitted: Context
     """Of the pipeline as it is, up to the transform."""
     base: HoldoutLoss
     space: Space
@@ -332,7 +332,7 @@ def overlay_text(best: Trial, own: float | None, trials: int) -> str:
     )
 
 
-def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
+def space_of(loaded: LoadedPipeline, base: Context) -> Space:
     """The pipeline's space, or for one without the default of its model.
 
     Args:
@@ -340,12 +340,12 @@ def space_of(loaded: LoadedPipeline, base: RunResult) -> Space:
     """
     if loaded.pipeline.tune.space:
         return loaded.pipeline.tune.space
-    assert base.training is not None
-    model = None if loaded.pipeline.model.user_defined else base.training.model
-    return default_space(base.training.training, model)
+    assert base.settings is not None
+    model = None if loaded.pipeline.model.user_defined else base.settings.model
+    return default_space(base.settings.training, model)
 
 
-def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, Any]) -> dict[str, Any]:
+def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides that set the pipeline to a point: each names a whole key of a section, `training.learning_rate`.
 
     A key within one (`training.learning_rate.initial`) changes what is set there or was chosen by the number of rows.
@@ -355,7 +355,6 @@ def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, An
     if not nested:
         return overrides
     pipeline = loaded.changed(overrides).pipeline
-    assert base.size is not None
     training, model = resolve(pipeline.training, pipeline.model, base.size)
     settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
     for key, value in nested.items():
@@ -374,7 +373,7 @@ def overrides_at(loaded: LoadedPipeline, base: RunResult, point: Mapping[str, An
     return overrides
 
 
-def check_space(loaded: LoadedPipeline, base: RunResult, space: Space) -> None:
+def check_space(loaded: LoadedPipeline, base: Context, space: Space) -> None:
     """Tries the ends or choices of each key alone.
 
     Raises:

@@ -8,7 +8,6 @@ import datetime
 import json
 import logging
 
-from flows.dag.step import Output
 from flows.progress.reporter import Level
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
@@ -18,6 +17,7 @@ from flows.tell.step_line import line_of
 from headway.monitor import Monitor
 from headway.redaction import redacted
 from headway.registry.registry import Registry
+from headway.stages.step import Output
 
 LOGGER = logging.getLogger("headway")
 

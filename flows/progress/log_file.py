@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Reporter
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines
@@ -25,6 +24,7 @@ from flows.tell.ending import ending_of
 from headway.messages import now
 from headway.redaction import redact
 from headway.registry.registry import Registry
+from headway.stages.step import Output, Step, title_of
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Literal
 
-from flows.dag.step import Output, Step
 from flows.progress.step_progress import Pace, Progress
 from flows.records import RunRecord
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
+from headway.stages.step import Output, Step
 
 Level = Literal["info", "warning"]
 

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flows.dag.step import Output, Step, title_of
 from flows.progress.reporter import Level, Reporter
 from flows.progress.step_progress import Progress
 from flows.tell.step_line import TITLE_WIDTH, line_of, line_of_spans
 from headway.monitor import Monitor
 from headway.redaction import redact
+from headway.stages.step import Output, Step, title_of
 
 _NARROW = 80
 """Columns of a terminal below which bars are short, and a share stands for the numbers."""

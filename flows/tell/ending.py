@@ -7,7 +7,7 @@ ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it 
 from collections.abc import Sequence
 from typing import Literal
 
-from flows.records import NO_VERDICT, Judged, RunRecord, State
+from flows.records import NO_VERDICT, ChampionSummary, RunRecord, State
 from flows.tell.metric_tables import rows_of
 from flows.tell.paired import UNCLEAR, change_text, outcome_of
 from flows.tell.rendering.cells import cell
@@ -51,7 +51,7 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
         ("needs a person", "amber", "The candidate waits for a person"),
     ),
     State.SHADOW: ("shadow", "amber", "The candidate is not promoted"),
-    State.DONE: ("done", "plain", "The run ended with {last}, as it was asked to; nothing was judged"),
+    State.DONE: ("done", "plain", "The run ended after {last}, as it was asked to; nothing was judged"),
     State.RUNNING: ("running", "plain", "The run is going on"),
     State.FAILED: ("failed", "red", "The run failed"),
     State.OVERTAKEN: ("overtaken", "amber", "The run was overtaken"),
@@ -59,15 +59,6 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
     State.KILLED: ("killed", "amber", "The process of this run died{at}; " + _RESUMED),
 }
 """Word, tone and the beginning of the headline, by state."""
-_STAGES = {
-    "ingest": "ingest",
-    "statistics": "the statistics",
-    "validate": "the validation",
-    "train": "the training",
-    "evaluate": "the evaluation",
-    "gate": "the gate's verdict",
-    "replay": "the export",
-}
 
 
 def word_of(state: str) -> str:
@@ -150,9 +141,8 @@ def ending_of(record: RunRecord) -> Ending:
     """How a run ended."""
     state, verdict = record.state, record.verdict
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
-    last = _STAGES.get(str(record.last), str(record.last))
     at = f" in {listed(record.broken_off)}" if record.broken_off else ""
-    headline = begins.format(version=record.version, alias=record.alias, last=last, at=at)
+    headline = begins.format(version=record.version, alias=record.alias, last=record.last, at=at)
     reasons = verdict.reasons if verdict and state != State.ALREADY else ()
     decided = [reason.fix for reason in reasons if reason.verdict == reasons[0].verdict]
     forced = bool(reasons and reasons[0].overruled)
@@ -213,7 +203,7 @@ def _meanings(verdict: Verdict, checks: Sequence[Check]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in said if text)
 
 
-def _since(champion: Judged) -> str:
+def _since(champion: ChampionSummary) -> str:
     """What changed since the champion, in words."""
     said = [
         f"{what} {cell(now)}" if was is None else f"{what} {cell(was) or 'none'} -> {cell(now)}"

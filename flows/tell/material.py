@@ -1,7 +1,7 @@
 """What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
 
 material = Material(store, record)
-material.read("train")                               # what a step answered, with fields; None where there is none
+material.read("train", Trained)                      # what a step answered, with fields; None where there is none
 material.measured.of("auc").interval                 # the same of steps that several sections read
 material.file("train", "history.json")               # its path on this machine, or None
 """
@@ -9,21 +9,23 @@ material.file("train", "history.json")               # its path on this machine,
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from flows.dag.step import Output
 from flows.records import RunRecord
 from flows.tell.paired import judged_spans
 from headway.errors import HeadwayError
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Verdict
+from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.validation.anomaly import Validated
 from tfcore.evaluation.results import Evaluated, Importance
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Material:
@@ -50,17 +52,17 @@ class Material:
             for title, m in self.manifests.items()
         }
 
-    def read(self, title: str) -> Any:
+    def read(self, title: str, answers: type[Answer]) -> Answer | None:
         """What a step answered; None where it did not run, or its output is gone or damaged."""
         try:
-            return None if (output := self.outputs.get(title)) is None else output.value
+            return None if (output := self.outputs.get(title)) is None else output.read(answers)
         except ValidationError:
             return None
 
     @functools.cached_property
     def measured(self) -> Measured | None:
         """The evaluation of the candidate."""
-        found: Measured | None = self.read("measure")
+        found = self.read("measure", Measured)
         if found is None or found.spans:
             return found
         return found.model_copy(update={"spans": judged_spans(self.store, self.record)})
@@ -68,25 +70,23 @@ class Material:
     @functools.cached_property
     def statistics(self) -> WindowStatistics:
         """The statistics of the window."""
-        return self.read("statistics") or WindowStatistics()
+        return self.read("statistics", WindowStatistics) or WindowStatistics()
 
     @functools.cached_property
     def validated(self) -> Validated | None:
-        found: Validated | None = self.read("validate")
-        return found
+        return self.read("validate", Validated)
 
     @functools.cached_property
     def evaluated(self) -> Evaluated | None:
         """The candidate's pass over the eval rows."""
         predictions = self.key("measure").get("inputs", {}).get("predictions")
         title = next((title for title, output in self.outputs.items() if output.fingerprint == predictions), "")
-        found: Evaluated | None = self.read(title)
-        return found
+        return self.read(title, Evaluated)
 
     @functools.cached_property
     def importance(self) -> Importance | None:
         """The importance of columns: as it was asked for, else of the evaluation's small sample."""
-        asked: Importance | None = self.read("importance")
+        asked = self.read("importance", Importance)
         return asked if asked is not None or self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
@@ -118,4 +118,4 @@ class Material:
     @functools.cached_property
     def verdict(self) -> Verdict | None:
         """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
-        return self.read("gate") or self.record.verdict
+        return self.read("gate", Verdict) or self.record.verdict

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flows.dag.step import output_of
 from flows.records import RunRecord, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, one_line
 from flows.tell.figures.strips import Mark, interval_strips
@@ -20,7 +19,7 @@ from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Table
 from headway.errors import HeadwayError
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check
+from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
 from headway.messages import between, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -155,8 +154,8 @@ def _checks(store: Store, version: Version, against: int) -> list[Check]:
     record = record_of(store, version.facts.get("run"))
     verdict = record.verdict if record is not None else None
     with contextlib.suppress(HeadwayError):  # its output is damaged: the record has a brief form
-        if (output := output_of(store, record, "gate")) is not None:
-            verdict = output.value
+        if record is not None and (output := record.output(store, "gate")) is not None:
+            verdict = output.read(Verdict)
     if verdict is None:
         return []
     if verdict.champion is not None and verdict.champion.version == against:

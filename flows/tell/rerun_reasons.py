@@ -6,7 +6,7 @@ steps_explained(store, record)                                  # the steps of a
 
 import re
 
-from flows.records import Ran, RunRecord, records
+from flows.records import RunRecord, StepRecord, records
 from headway.config import Frozen
 from headway.storage.fingerprint import Difference
 from headway.storage.store import Store
@@ -107,7 +107,7 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
     """The steps of a run."""
     made = _makers(store) if any(step.cached for step in record.stages) else {}
 
-    def reason(step: Ran) -> str:
+    def reason(step: StepRecord) -> str:
         if not step.cached:
             return why_it_ran(step.why, step.stage)
         return f"made by run {made[step.fingerprint]}" if step.fingerprint in made else ""

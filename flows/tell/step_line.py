@@ -6,9 +6,9 @@ print(line_of(output))        # "  ingest 2013-05            4.1 s  28,796 rows,
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from flows.dag.step import Output
 from headway.evaluation.slices import named
 from headway.messages import counted, metrics_line, number
+from headway.stages.step import Output
 
 TITLE_WIDTH = 22
 

@@ -4,32 +4,33 @@ told = part_of(output)                # of statistics, validation, evaluation an
 text(told), markdown(told)
 """
 
-from flows.dag.step import Output
 from flows.tell.metric_tables import importance_table, metric_table, rows_of
 from flows.tell.rendering.parts import Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.scores import measured_part
 from flows.tell.sections.window.column_words import column_rows
 from flows.tell.sections.window.window_data import findings_of, splits_table
+from headway.evaluation.results.measured import Measured
 from headway.messages import counted
+from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Evaluated
+from tfcore.evaluation.results import Evaluated, Importance
 
 
 def part_of(output: Output) -> Part | None:
     """What a finished step came to; None of a stage without more to say than its line."""
     match output.stage:
         case "statistics":
-            return _statistics(output.value)
+            return _statistics(output.read(WindowStatistics))
         case "validate":
-            return _validation(output.value)
+            return _validation(output.read(Validated))
         case "evaluate":
-            return _evaluation(output.title, output.value)
+            return _evaluation(output.title, output.read(Evaluated))
         case "importance":
-            return Part("Importance", tables=[importance_table(output.value)])
+            return Part("Importance", tables=[importance_table(output.read(Importance))])
         case "measure":
-            return measured_part(output.value, split="test" if output.title == "measure test" else "eval")
+            return measured_part(output.read(Measured), split="test" if output.title == "measure test" else "eval")
     return None
 
 

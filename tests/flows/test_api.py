@@ -106,7 +106,7 @@ def test_what_a_run_does_not_have_is_said_with_the_fix(ran):
     pipeline, _, _ = ran
     run = pipeline.run(last="validate", progress=False)
     assert run.state == "done" and run.verdict is None and run.metrics == {}
-    with pytest.raises(StoreError, match="has no version of the model: The run ended with the validation"):
+    with pytest.raises(StoreError, match="has no version of the model: The run ended after validate"):
         _ = run.model
     with pytest.raises(StoreError, match=r"has no measure.*\n.*it has ingest, statistics"):
         _ = run.evaluation

@@ -164,7 +164,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     done = headway("run", project, "--json", "--until", "2013-03", env=env, imports=True)
     assert sum(os.times()[2:4]) - before < 10, "of a processor, whatever else it does"
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "flows.dag.dag" in imported and not sorted(imported & UNNEEDED)
+    assert "flows.pipeline.dag" in imported and not sorted(imported & UNNEEDED)
     again = json.loads(done.stdout)
     assert again["state"] == "already champion" and _ran(again) == []
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from flows.dag.step import Output
 from flows.progress.terminal import Brief
+from headway.stages.step import Output
 
 
 def lines_of(done, columns=100):

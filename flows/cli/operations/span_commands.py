@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, reporting, run_spec_of, summary_text
+from flows.cli.commands import answer, context_of, reporting, summary_text
 from flows.cli.options import NewestOptions, PipelinePath, Positive, RunOptions
 from headway.errors import ConfigError
 
@@ -36,10 +36,10 @@ def backfill(
     from flows.pipeline.backfill import backfill as run_backfill
     from flows.tell.rendering.cells import text_table
 
-    run_spec = run_spec_of(pipeline, options)
+    context = context_of(pipeline, options)
     with reporting(options) as report:
         result = run_backfill(
-            run_spec,
+            context,
             report,
             first=first,
             last=to,
@@ -67,16 +67,16 @@ def monitor(
     Args:
         retrain: retrain on the newest window when there is an alarm.
     """
-    from flows.execution.run import execute
     from flows.pipeline.monitor import check_champion
+    from flows.pipeline.run import execute
 
-    run_spec = run_spec_of(pipeline, options)
+    context = context_of(pipeline, options)
     with reporting(options) as report:
-        result = check_champion(run_spec, report)
+        result = check_champion(context, report)
         lines = result.lines
         if retrain and result.alarms:
             report.note("retraining")
-            record = execute(run_spec, report, wait_seconds=options.wait)
+            record = execute(context, report, wait_seconds=options.wait)
             result = result.model_copy(update={"run": record})
-            lines.append(summary_text(record, run_spec))
+            lines.append(summary_text(record, context))
     return answer(options, result, "\n".join(lines), 3 if result.alarms else 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, execute, run_spec_of, store_of, summary_text
+from flows.cli.commands import answer, context_of, execute, store_of, summary_text
 from flows.cli.options import CandidateOptions, Options, PipelinePath
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import when, window_text
@@ -114,7 +114,7 @@ def promote(
         remove: remove --alias NAME.
         force: even if the version was rolled back, or the champion changed meanwhile.
     """
-    from flows.execution.promotions import last_candidate, promote_version, remove_alias
+    from flows.pipeline.promote import last_candidate, promote_version, remove_alias
 
     if alias is not None:
         from headway.registry.pointers import check_alias
@@ -129,11 +129,11 @@ def promote(
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
         _check_path(pipeline)
-        run_spec = last_candidate(run_spec_of(pipeline, options, alias=alias))
-        run_spec = replace(run_spec, reason=None if reason == ASKED else reason)
-        record = execute(options, run_spec)
+        context = last_candidate(context_of(pipeline, options, alias=alias))
+        context = replace(context, reason=None if reason == ASKED else reason)
+        record = execute(options, context)
         done = record.state == ("promoted" if alias is None else "named")
-        return answer(options, record, summary_text(record, run_spec), 0 if done else 4)
+        return answer(options, record, summary_text(record, context), 0 if done else 4)
     loaded, registry = registry_of(pipeline, options)
     event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=said)
     if alias is not None:
@@ -158,7 +158,7 @@ def rollback(
         to: a version: its number or an alias (default: the champion before this one).
         force: even if that version was rolled back, or the champion has changed.
     """
-    from flows.execution.promotions import roll_back
+    from flows.pipeline.promote import roll_back
 
     loaded, registry = registry_of(pipeline, options)
     event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)

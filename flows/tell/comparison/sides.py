@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from flows.config.pipeline import Pipeline
-from flows.records import LATEST, Code, Ran, RunRecord, State, find, record_of
+from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
 from flows.tell.material import Material
 from flows.tell.paired import names_of
 from headway.config import Frozen
@@ -144,7 +144,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> Side:
     run = lineage["run"]["run"]
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
-    stages = tuple(Ran.model_validate(stage) for stage in lineage["stages"])
+    stages = tuple(StepRecord.model_validate(stage) for stage in lineage["stages"])
     record = record_of(store, run) or known
     material = Material(store, record.model_copy(update={"stages": stages}))
     evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}

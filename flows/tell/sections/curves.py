@@ -49,8 +49,7 @@ class Training:
 
     @functools.cached_property
     def result(self) -> Trained:
-        found: Trained = self.material.read(self.title) or Trained()
-        return found
+        return self.material.read(self.title, Trained) or Trained()
 
     @functools.cached_property
     def history(self) -> list[Point]:

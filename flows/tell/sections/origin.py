@@ -75,7 +75,7 @@ def again(material: Material) -> Part:
     if headway := code.tools.get("headway"):
         commands.append(f"pip install headway=={headway} tensorflow=={code.tools.get('tensorflow', '*')}")
     words = ["headway", "run", record.file or "."]
-    words += ["--to", "export" if record.last == "replay" else record.last] if record.last is not None else []
+    words += ["--to", record.last] if record.last is not None else []
     words += ["--window", str(len(spans)), "--until", spans[-1]] if spans else []
     words += ["--seed", str(record.seed)] if record.seed is not None else []
     commands += [shlex.join(words), shlex.join(["headway", "show", record.file or ".", record.run])]

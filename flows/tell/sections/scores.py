@@ -26,6 +26,7 @@ from headway.metrics.base import Rows
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CONFUSION, CURVES, PER_CLASS
 from headway.registry.registry import Registry
+from tfcore.evaluation.results import Evaluated
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
@@ -115,7 +116,7 @@ def _ranked(material: Material, measured: Measured) -> list[str]:
 
 
 def _tested(material: Material) -> list[str]:
-    tested = material.read("measure test")
+    tested = material.read("measure test", Measured)
     if tested is None:
         return []
     values = ", ".join(f"{of.name} {metric_text(of.value)}" for of in tested.values[:4])
@@ -159,7 +160,7 @@ def _charts(material: Material, measured: Measured, whose: str) -> Iterator[Char
 def _scored(material: Material, fingerprint: str | None, task: str) -> Rows | None:
     """The rows that an evaluation scored; None where they are gone, too many, or of a task of the user's own."""
     title = next((title for title, output in material.outputs.items() if output.fingerprint == fingerprint), "")
-    found = material.read(title)
+    found = material.read(title, Evaluated)
     if found is None or found.predictions is None or ":" in task:
         return None
     files = material.manifests[title].files

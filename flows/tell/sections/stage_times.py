@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from flows.records import Ran, RunRecord
+from flows.records import RunRecord, StepRecord
 from flows.tell.figures.drawing import FIRST, LINE
 from flows.tell.figures.strips import Box, strip
 from flows.tell.rendering.cells import Row
@@ -24,7 +24,7 @@ def what_ran(record: RunRecord) -> Part:
     return Part("What ran", [sentence], tables=[Table("Steps of this run", rows)] if rows else [])
 
 
-def _rows(stages: Sequence[Ran]) -> Iterator[Row]:
+def _rows(stages: Sequence[StepRecord]) -> Iterator[Row]:
     """The steps, those of many spans together."""
     ingests = [step for step in stages if step.stage == "ingest"]
     together = [[step] for step in stages]

@@ -32,7 +32,7 @@ def test_a_run_says_last_where_its_report_is(homes, typed):
     last = done.stdout.splitlines()[-1].split()
     assert last[0] == "report" and last[1].endswith(".html")
     html = (homes / last[1]).read_text()
-    assert "The run ended with the statistics, as it was asked to" in html and "homes.csv" in html
+    assert "The run ended after statistics, as it was asked to" in html and "homes.csv" in html
     assert typed("report", check=0).stdout.strip() == last[1]
     assert json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)["report"].endswith(".html")
 

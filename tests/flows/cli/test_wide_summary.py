@@ -14,8 +14,8 @@ def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_repla
         for stage in ("train", "export", "replay")
     ]
     store = Store(tmp_path / "store")
-    for last, folder in (("replay", "export"), ("train", "train")):
-        done = stages[: 3 if last == "replay" else 1]
+    for last, folder in (("export", "export"), ("train", "train")):
+        done = stages[: 3 if last == "export" else 1]
         record = {"run": "r", "pipeline": "p", "started": "", "state": "done", "stages": done}
         text = commands.summary_text(read_record(record), SimpleNamespace(last=last, store=store))
         assert text == str({"output": str(tmp_path / "store" / "stages" / folder / "ab")})

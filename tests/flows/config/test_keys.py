@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from flows.config.pipeline import json_schema, read_pipeline
-from flows.dag.run_spec import RunSpec
-from flows.execution.planning import planned
+from flows.pipeline.context import Context
+from flows.pipeline.plan import plan_run
 from headway.config import read_value
 from headway.errors import ConfigError
 from tests.conftest import ROOT
@@ -309,7 +309,7 @@ def plan(exported_once, tmp_path_factory):
 
     def steps(overrides):
         loaded = read_pipeline(folder, overrides)
-        return [(step.stage, step.fingerprint) for step in planned(RunSpec(loaded, loaded.open_store())).steps]
+        return [(step.stage, step.fingerprint) for step in plan_run(Context(loaded, loaded.open_store())).steps]
 
     return steps
 

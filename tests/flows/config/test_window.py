@@ -15,7 +15,6 @@ import headway as from_python
 from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
-from flows.dag.resolved_window import Window
 from flows.pipeline.monitor import Monitoring
 from flows.pipeline.spans import SpanCheck
 from headway.errors import ConfigError
@@ -43,15 +42,15 @@ def churn(tmp_path, monkeypatch):
         pq.write_table(pa.table({"x": np.arange(50.0), "y": np.arange(50) % 2}), file)
         os.utime(file, (1e9, 1e9))
 
-    def seen(run_spec):
-        raise Seen(run_spec.chosen_window.spans(run_spec.until))
+    def seen(loaded, spans, files, **more):
+        raise Seen([*spans])
 
     def write(**sections):
         (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE | sections))
         return tmp_path
 
-    monkeypatch.setattr(Window, "of", seen)
-    monkeypatch.setattr("flows.execution.run.begin_import", lambda: None)  # of Beam, for an ingest that never comes
+    monkeypatch.setattr("flows.pipeline.context.resolve", seen)
+    monkeypatch.setattr("flows.pipeline.run.begin_import", lambda: None)  # of Beam, for an ingest that never comes
     return write
 
 
@@ -75,7 +74,7 @@ COMMANDS = [
 def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(command, churn, monkeypatch):
     drifted = SpanCheck(span="2024-06", champion=1, drift=("column 'x' is lost",))
     alarm = Monitoring(pipeline="churn", champion=1, spans=(drifted,))
-    monkeypatch.setattr("flows.pipeline.monitor.check_champion", lambda run_spec, report: alarm)
+    monkeypatch.setattr("flows.pipeline.monitor.check_champion", lambda context, report: alarm)
     name, *more = command
     folder = churn(window=3)
 

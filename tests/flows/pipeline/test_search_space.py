@@ -1,11 +1,12 @@
 """The search space: a point in it as overrides of the pipeline, and mistakes named by their key."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.run_spec import RunResult
 from flows.pipeline.tune import check_space, overrides_at, space_of
-from flows.records import Chosen
+from flows.records import ResolvedSettings
 from headway.errors import ConfigError
 from tfcore.train.settings.auto import Facts, resolve
 from tfcore.train.settings.tune_config import Range
@@ -23,9 +24,9 @@ def made(tmp_path):
 
         loaded, size = read_pipeline(file), Facts(rows=5_000, width=8, task="binary")
         training, model = resolve(loaded.pipeline.training, loaded.pipeline.model, size)
-        base = RunResult(spans=[], size=size)
+        base = SimpleNamespace(size=size)
         settings = {"training": training.model_dump(mode="json"), "model": model.model_dump(mode="json")}
-        base.training = Chosen(rows=5_000, says="", **settings)
+        base.settings = ResolvedSettings(rows=5_000, says="", **settings)
         return loaded, base
 
     return make
@@ -57,7 +58,7 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
     rate = space["training.learning_rate.settings.initial"]
     assert (
         isinstance(rate, Range)
-        and rate.low < base.training.training["learning_rate"]["settings"]["initial"] < rate.high
+        and rate.low < base.settings.training["learning_rate"]["settings"]["initial"] < rate.high
     )
     check_space(loaded, base, space)
     ensemble, base = made("model: {name: stacked}\n")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.dag.step import Output, Step
 from flows.progress.log_file import _LogFile, logged
 from flows.progress.step_progress import Progress
 from flows.progress.terminal import Lines, Reporter
 from flows.records import log_path, progress_path, read_log
 from headway.redaction import remember
+from headway.stages.step import Output, Step
 from headway.statistics.stage import StatisticsRequest
 from headway.storage.store import Store
 

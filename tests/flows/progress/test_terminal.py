@@ -17,7 +17,7 @@ from flows.progress.terminal import Lines
 RUN = """
 import os, time
 from pathlib import Path
-from flows.dag.step import Output
+from headway.stages.step import Output
 from flows.progress import step_progress, terminal
 step_progress.Pace._SECONDS = 0.0
 with terminal.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from flows.dag.step import Output
 from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.text import text
 from flows.tell.sections.window.column_words import column_rows
 from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of
+from headway.stages.step import Output
 from headway.statistics.summary import ColumnSummary
 
 STATISTICS = {

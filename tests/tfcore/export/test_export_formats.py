@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from flows.config import pipeline
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import RunSpec
-from flows.execution.engine import Planner
+from flows.pipeline.context import Context
+from flows.pipeline.dag import walk
+from flows.pipeline.engine import Planner
 from headway.errors import HeadwayError
 from tfcore.export import config
 from tfcore.export.config import ExportConfig
@@ -31,9 +31,9 @@ def test_a_missing_converter_stops_runs_that_export_and_no_other_command(monkeyp
         "name: toy\nsource: {format: csv, path: no.csv}\nlabel: y\nexport: {formats: [onnx]}"
     )
     loaded = pipeline.read_pipeline(tmp_path)  # as serve, compare and rollback read it
-    for last, found in ((None, "onnx needs"), ("replay", "onnx needs"), ("train", "no.csv")):
+    for last, found in ((None, "onnx needs"), ("export", "onnx needs"), ("train", "no.csv")):
         with pytest.raises(HeadwayError) as refused:
-            run_dag(RunSpec(loaded, loaded.open_store(), last=last), Planner(loaded.open_store()))
+            walk(Context(loaded, loaded.open_store(), last=last), Planner(loaded.open_store()))
         assert found in str(refused.value)
         if last != "train":
             assert "pipeline.yaml: export.formats" in str(refused.value)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flows.dag.step import Output
 from flows.tell.figures.column_charts import distance
 from flows.tell.material import Material
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.column_figures import Statistics, loaded
 from flows.tell.sections.window.column_words import column_names
 from headway.messages import some
+from headway.stages.ingested import Ingested
+from headway.stages.step import Output
 
 MOST_SPANS, MOST_COLUMNS = 12, 12
 """The last spans, and the columns that matter most."""
@@ -90,7 +91,7 @@ def _without_train_rows(material: Material) -> dict[str, str]:
 
 def _statistics(material: Material, output: Output, names: Sequence[str]) -> Statistics:
     """Return the statistics of the train rows of a span, or of its only split; {} where the store no longer has them."""
-    found = material.read(output.title)
+    found = material.read(output.title, Ingested)
     splits = found.splits if found is not None else {}
     split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
     if split is None or not split.rows:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from flows.dag.step import find_output
 from flows.tell.figures.column_charts import distance, shares
 from flows.tell.figures.drawing import FIRST, MUTED, SECOND, Plot, figure, histogram
 from flows.tell.material import Material
@@ -27,9 +26,10 @@ from headway.errors import HeadwayError
 from headway.messages import counted, some
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL
+from headway.stages.step import find_output
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.statistics.summary import ColumnSummary
+from headway.statistics.summary import ColumnSummary, WindowStatistics
 
 MOST_DRAWN, _MOST_LISTED = 50, 5000
 _LABELLED, _ROOM = 4, 30
@@ -185,7 +185,10 @@ def _champion(material: Material, names: Sequence[str]) -> tuple[str, Statistics
     as far as the store has them."""
     champion = material.key("validate").get("champion") or {}
     fingerprint = champion.get("statistics")
-    if not fingerprint or (kept := find_output(material.store, "statistics", fingerprint, "statistics")) is None:
+    if (
+        not fingerprint
+        or (kept := find_output(material.store, "statistics", fingerprint, "statistics", WindowStatistics)) is None
+    ):
         return "", {}, {}
     statistics = loaded(material.localized(kept.path / "train"), names)
     return str(champion["name"]), statistics, kept.value.of("train")

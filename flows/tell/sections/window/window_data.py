@@ -13,7 +13,7 @@ from flows.tell.sections.window.column_figures import Columns
 from headway.messages import capital, counted, sentence, some, window_text
 from headway.sources.discovery.spans import ONE_SPAN
 from headway.tabular import quarantine
-from headway.validation.anomaly import Validated
+from headway.validation.anomaly import SplitProof, Validated
 
 _MOST_SPANS, _MOST_REJECTED = 40, 12
 _COUNTS = ("read", "written", "filtered", "quarantined")
@@ -25,7 +25,7 @@ def data(material: Material) -> Part | None:
     if not counts:
         return None
     validated = material.validated or Validated()
-    proven = material.read("splits")
+    proven = material.read("splits", SplitProof)
     proof = validated.proof or (proven.says if proven is not None else ())
     sentences = [_flow(counts)]
     if proof and not validated.splits:

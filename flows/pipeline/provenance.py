@@ -1,7 +1,7 @@
 """The lineage of a published version: code, config, spans, shards and raw files with their digests.
 
-    code = code_of(run_spec.loaded)                     # as it is when the run begins
-    lineage = lineage_of(run_spec, run_result, record)  # kept beside the version, in lineage.json
+    code = code_of(context.loaded)                     # as it is when the run begins
+    lineage = lineage_of(context, record)  # kept beside the version, in lineage.json
 
 It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.registry.Registry.lineage`).
 """
@@ -19,9 +19,8 @@ from typing import Any
 
 import yaml
 
-from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import RunResult, RunSpec
+from flows.pipeline.context import Context
 from flows.records import Code, Git, RunRecord, record_of
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
@@ -43,22 +42,22 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
     return {path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def changes_since(run_spec: RunSpec, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
+def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """What is different in a run since the one that made a version: (what, before, now)."""
     from flows.tell.comparison.compared import code_in, differences
 
-    version = run_spec.registry.version(number)
-    if (before := record_of(run_spec.store, version.facts.get("run"))) is None:
+    version = context.registry.version(number)
+    if (before := record_of(context.store, version.facts.get("run"))) is None:
         return
     was, now = ((window_text(run.spans), run.training and run.training.rows) for run in (before, record))
     yield from ((what, a, b) for what, a, b in zip(("spans", "train rows"), was, now, strict=True) if a != b)
     with suppress(HeadwayError):  # its lineage is damaged
-        lineage = run_spec.registry.lineage(version)
+        lineage = context.registry.lineage(version)
         known = {each["span"]: [(f["bytes"], f["crc32c"]) for f in each["files"]] for each in lineage["spans"]}
         both = [span for span in record.spans if known.get(span)]
-        if files := [span for span in both if known[span] != [(f.bytes, f.crc32c) for f in run_spec.files(span)]]:
+        if files := [span for span in both if known[span] != [(f.bytes, f.crc32c) for f in context.files(span)]]:
             yield f"raw files of {some(files, 3)}", None, "changed"
-        if lineage["schema"] is not None and lineage["schema"] != (schema := _schema(run_spec)):
+        if lineage["schema"] is not None and lineage["schema"] != (schema := _schema(context)):
             yield lineage["schema"]["file"], None, "changed" if schema else "gone"
     settings = []
     given = [run.config and run.config | {"seed": run.seed} for run in (before, record)]
@@ -146,23 +145,23 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> dict[str, Any]:
+def lineage_of(context: Context, record: RunRecord) -> dict[str, Any]:
     """The lineage of the version that this run publishes, as JSON without secrets.
 
     Args:
         record: the run's.
     """
-    loaded, facts, verdict = run_spec.loaded, run_result.facts, run_result.verdict
+    loaded, facts, verdict = context.loaded, context.facts, context.verdict
     lineage = {
         "format": manifests.FORMAT,
         "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
         "code": None if record.code is None else record.code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
-        "schema": _schema(run_spec),
-        "champion": run_result.champion or None,
+        "schema": _schema(context),
+        "champion": context.champion.number if context.champion else None,
         "verdict": {"verdict": verdict and verdict.verdict, "reasons": verdict.sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
-        "spans": _spans(run_spec, run_result),
+        "spans": _spans(context),
         "stages": [
             step.model_dump(include={"stage", "title", "fingerprint", "cached", "span"}) for step in record.stages
         ],
@@ -170,25 +169,23 @@ def lineage_of(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> d
     return dict(redacted(lineage))
 
 
-def _schema(run_spec: RunSpec) -> dict[str, str] | None:
-    file, prepared = run_spec.loaded.schema_file, run_spec.prepared
+def _schema(context: Context) -> dict[str, str] | None:
+    file, prepared = context.loaded.schema_file, context.prepared
     text = prepared.schema_text.encode() if prepared else file.read_bytes() if file.is_file() else None
     return None if text is None else {"file": file.name, "sha256": hashlib.sha256(text).hexdigest()}
 
 
-def _spans(run_spec: RunSpec, run_result: RunResult) -> list[dict[str, Any]]:
+def _spans(context: Context) -> list[dict[str, Any]]:
     found = []
-    for span, output in zip(
-        run_result.spans, (o for o in run_result.outputs if o.stage == IngestRequest.name), strict=True
-    ):
-        manifest = run_spec.store.find(output.stage, output.fingerprint)
+    for span, output in context.ingested.items():
+        manifest = context.store.find(output.stage, output.fingerprint)
         shards = [entry for entry in manifest.files if entry.path.endswith(".tfrecord")] if manifest else []
         found.append(
             {
                 "span": span,
                 "ingest": output.fingerprint,
                 "rows": manifest.counts.model_dump() if manifest and manifest.counts else None,
-                "files": [f.model_dump(mode="json", include={"path", "bytes", "crc32c"}) for f in run_spec.files(span)],
+                "files": [f.model_dump(mode="json", include={"path", "bytes", "crc32c"}) for f in context.files(span)],
                 "shards": [entry.model_dump(mode="json") for entry in shards],
             }
         )

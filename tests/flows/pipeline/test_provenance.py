@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.run_spec import RunSpec
-from flows.execution.provenance import changes_since, code_of, git_of
-from flows.execution.run import run_name
-from flows.records import Chosen, RunRecord
+from flows.pipeline.context import Context
+from flows.pipeline.provenance import changes_since, code_of, git_of
+from flows.pipeline.run import run_name
+from flows.records import ResolvedSettings, RunRecord
 
 PIPELINE = "name: toy\nsource: {format: csv, path: data.csv}\nlabel: y\nmodel: {name: 'nets:build'}\n"
 
@@ -104,10 +104,10 @@ class _Toy:
 
     def _run(self, name, keys, seed=None):
         loaded = read_pipeline(self.folder, keys)
-        spec = RunSpec(loaded, loaded.open_store(), seed=seed)
+        spec = Context(loaded, loaded.open_store(), seed=seed)
         config = loaded.pipeline.model_dump(mode="json", exclude_unset=True)
         known = {"code": code_of(loaded), "config": config, "seed": spec.chosen_seed, "spans": tuple(spec.spans)}
-        known |= {"training": self.chosen and Chosen(rows=self.rows, says="", **self.chosen)}
+        known |= {"training": self.chosen and ResolvedSettings(rows=self.rows, says="", **self.chosen)}
         return spec, RunRecord(run=name, pipeline="toy", state="done", started="", **known)
 
     def since(self, seed=None, **keys):

@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 import pytest
 
-from flows.dag.step import Step
-from flows.execution.engine import Engine
-from flows.execution.step_places import naming_steps
+from flows.pipeline.engine import Engine
+from flows.pipeline.step_places import naming_steps
 from flows.progress.reporter import Reporter
 from headway.config import Result
 from headway.errors import DataError
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
+from headway.stages.step import Step
 from headway.storage.store import Store
 
 A, B = "a" * 32, "b" * 32

@@ -5,12 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.dag.outcome import already
-from flows.dag.run_spec import RunResult
+from flows.pipeline.champion import recognise
+from flows.pipeline.context import Context
 from headway.evaluation.results.config import EvaluationConfig
 from headway.registry.registry import Version
+from headway.stages.step import Output
 
 F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json"), "value": 0.31}
+
+
+def pipeline_with(rule):
+    return SimpleNamespace(evaluation=EvaluationConfig(threshold=rule), export=SimpleNamespace(formats=()))
 
 
 @pytest.mark.parametrize(
@@ -24,12 +29,12 @@ F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json
     ],
 )
 def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(rule, kept, note):
-    result = RunResult(spans=[])
-    window = SimpleNamespace(run_spec=SimpleNamespace(force=False))
-    data = SimpleNamespace(window=window, pipeline=SimpleNamespace(evaluation=EvaluationConfig(threshold=rule)))
-    already(data, Version(number=4, path=Path(), created="", facts={"threshold": kept}), [], result)
-    assert result.verdict.verdict == "already champion"
-    assert len(result.notes) == (note is not None)
+    context = Context(SimpleNamespace(pipeline=pipeline_with(rule)), None)
+    context.champion = Version(number=4, path=Path(), created="", facts={"threshold": kept, "train": "t"})
+    context.add([Output("train", "train", "t", Path(), {}, hit=True)])
+    recognise(context)
+    assert context.verdict.verdict == "already champion" and context.over
+    assert len(context.notes) == (note is not None)
     if note:
-        (said,) = result.notes
+        (said,) = context.notes
         assert "`classify` of version 4 keep the threshold" in said.text and note in said.text

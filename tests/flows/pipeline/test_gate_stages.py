@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import RunSpec
-from flows.dag.step import Output
-from flows.execution.run import promote
+from flows.pipeline.context import Context
+from flows.pipeline.dag import walk
+from flows.pipeline.run import promote
 from headway.errors import Overtaken
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
+from headway.stages.step import Output
 
 ROWS = 5_000
 NONE = {"quarantined": 0, "filtered": 0}
@@ -33,7 +33,7 @@ gate: {tolerance: {accuracy: 0.01}, primary: accuracy, bootstrap: 50}
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
     """Results are made up here: of them there is no table to show."""
-    monkeypatch.setattr("flows.dag.dag.column_table", lambda *_: [])
+    monkeypatch.setattr("flows.pipeline.steps.column_table", lambda *_: [])
 
 
 class Predicted:
@@ -110,17 +110,15 @@ def run(tmp_path):
         loaded = read_pipeline(tmp_path, {key.replace("__", "."): value for key, value in overrides.items()})
         store = loaded.open_store()
         store.create()
-        run_spec = RunSpec(loaded=loaded, store=store, until=until, seed=seed, last=last, force=force)
+        context = Context(loaded=loaded, store=store, until=until, seed=seed, last=last, force=force, freezes=False)
         executor = Predicted(tmp_path / "outputs", share)
         executor.known = known
-        end = run_dag(run_spec, executor, freeze=False)
+        end = walk(context, executor)
         if end.verdict.promote:
-            version = run_spec.registry.publish(
-                tmp_path / "saved_model", json.loads(json.dumps(end.facts | {"replay": end.replay}))
-            )
-            meanwhile(run_spec.registry)
-            promote(run_spec, end, version, run="r")
-        return end, executor.titles, run_spec.registry
+            version = context.registry.publish(tmp_path / "saved_model", json.loads(json.dumps(end.facts)))
+            meanwhile(context.registry)
+            promote(context, version, run="r")
+        return end, executor.titles, context.registry
 
     return go
 
@@ -265,7 +263,7 @@ def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_wit
     again, titles, _ = run("2024-01", 0.10, **formats)
     assert again.verdict.verdict == "already champion" and "export" not in titles
     assert any("version 1 was promoted without tflite and tflite_float16" in note.text for note in again.notes)
-    exported, titles, registry = run("2024-01", 0.10, last="replay", **formats)
+    exported, titles, registry = run("2024-01", 0.10, last="export", **formats)
     assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict.promote
     before = registry.champion().facts
     forced, titles, registry = run("2024-01", 0.10, force=True, **formats)

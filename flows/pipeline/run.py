@@ -1,6 +1,6 @@
-"""One run from start to end: lock, plan, DAG, promotion, record.
+"""One run from start to end: lock, plan, steps, promotion, record, report.
 
-    record = execute(run_spec, report)       # record.state, record.version
+    record = execute(context, report)       # record.state, record.version
 
 Used by the command line, which calls stages one after the other without a server, and by the Prefect flow, which puts tasks
 between the DAG and the engine.
@@ -15,23 +15,33 @@ from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import
-from flows.dag.dag import run_dag
-from flows.dag.resolved_window import Window
-from flows.dag.run_spec import ALREADY, Executor, RunResult, RunSpec, need_tensorflow, stages_of
-from flows.dag.step import Output
-from flows.execution.engine import Engine, Planner
-from flows.execution.provenance import changes_since, code_of, lineage_of
+from flows.pipeline.champion import ALREADY
+from flows.pipeline.context import Context
+from flows.pipeline.dag import Executor, needs_tensorflow, stages_of, trains, walk
+from flows.pipeline.engine import Engine
+from flows.pipeline.plan import look_ahead
+from flows.pipeline.provenance import changes_since, code_of, lineage_of
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged
 from flows.progress.reporter import Reporter
-from flows.records import Judged, Ran, RunRecord, State, read_record, record_of, settled, with_its_last_steps
+from flows.records import (
+    ChampionSummary,
+    RunRecord,
+    State,
+    StepRecord,
+    read_record,
+    record_of,
+    settled,
+    with_its_last_steps,
+)
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
-from headway.registry.registry import Event, Version
+from headway.registry.registry import NOBODY, Event, Version
 from headway.schema.notes import Note
+from headway.stages.step import Output
 from headway.storage.atomic_io import storage_error
 from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
@@ -49,7 +59,7 @@ def run_name(seconds: float) -> str:
 
 
 def execute(
-    run_spec: RunSpec,
+    context: Context,
     report: Reporter,
     *,
     wrap: Callable[[Executor], Executor] = lambda engine: engine,
@@ -69,11 +79,11 @@ def execute(
         Locked: another run of this pipeline is going on, or `headway clean` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
-    mlflow_tracking.check(run_spec.loaded)
-    name = run_spec.loaded.pipeline.name
-    run_spec.store.create()
-    run = run_name(run_spec.store.clock())
-    lock = None if locked else run_spec.store.lock(f"run-{name}", {"run": run})
+    mlflow_tracking.check(context.loaded)
+    name = context.loaded.pipeline.name
+    context.store.create()
+    run = run_name(context.store.clock())
+    lock = None if locked else context.store.lock(f"run-{name}", {"run": run})
 
     def on_wait(who: str) -> None:
         report.note(f"waiting for {who}")
@@ -81,12 +91,12 @@ def execute(
     patience = max(wait_seconds, WAIT_SECONDS)
     with (
         nullcontext() if lock is None else lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
-        running(run_spec.store, name, run, wait_seconds=patience, on_wait=on_wait),
-        logged(run_spec.store, run, report) as both,
+        running(context.store, name, run, wait_seconds=patience, on_wait=on_wait),
+        logged(context.store, run, report) as both,
     ):
         if lock is not None:
-            note_killed(run_spec.store, name)
-        return _Run(run_spec, run, both).go(wrap)
+            note_killed(context.store, name)
+        return _Run(context, run, both).go(wrap)
 
 
 def note_killed(store: Store, pipeline: str) -> None:
@@ -102,23 +112,23 @@ def note_killed(store: Store, pipeline: str) -> None:
 
 
 class _Run:
-    def __init__(self, run_spec: RunSpec, run: str, report: Reporter):
-        self.run_spec = run_spec
+    def __init__(self, context: Context, run: str, report: Reporter):
+        self.context = context
         self.began = time.perf_counter()
         self.notes: list[Note] = []
-        pipeline = run_spec.loaded.pipeline
+        pipeline = context.loaded.pipeline
         self.record = RunRecord(
             run=run,
             pipeline=pipeline.name,
-            file=str(run_spec.loaded.file),
+            file=str(context.loaded.file),
             state=State.RUNNING,
             started=now(),
-            window=run_spec.chosen_window.size,
-            until=run_spec.until,
-            seed=run_spec.chosen_seed,
-            force=run_spec.force,
-            last=run_spec.last,
-            code=code_of(run_spec.loaded),
+            window=context.chosen_window.size,
+            until=context.until,
+            seed=context.chosen_seed,
+            force=context.force,
+            last=context.last,
+            code=code_of(context.loaded),
             config=redacted(pipeline.model_dump(mode="json", exclude_unset=True)),
         )
         self.looked = False
@@ -133,16 +143,13 @@ class _Run:
         try:
             self._tidy()
             with Child(on_line=self.report.relay) as child:
-                window = self._begin(child)
-                engine = Engine(
-                    self.run_spec.store,
-                    child=child,
-                    report=self.report,
-                    on_output=self._output,
-                )
-                run_result = run_dag(self.run_spec, wrap(engine), window=window)
+                self._plan(child)
+                engine = Engine(self.context.store, child=child, report=self.report, on_output=self._output)
+                walk(self.context, wrap(engine))
                 child.let_go()  # it takes a while to give its memory back
-                self._finish(run_result)
+                self._judged()
+                self._promote()
+                self._close()
         except HeadwayError as error:
             for note in self.notes:  # what was found out on the way may be why
                 self.report.note(f"note: {note}")
@@ -150,7 +157,7 @@ class _Run:
             self._failed(state, str(error))
             raise
         except OSError as error:
-            problem = storage_error(error, self.run_spec.store.root)
+            problem = storage_error(error, self.context.store.root)
             self._failed(State.FAILED, redact(str(problem or f"{type(error).__name__}: {error}")))
             raise problem or error from None
         except BaseException as error:
@@ -160,35 +167,35 @@ class _Run:
 
     def _tidy(self) -> None:
         """Put right what an earlier run left that died."""
-        for folder in self.run_spec.store.sweep():
+        for folder in self.context.store.sweep():
             self.report.note(f"removed the incomplete folder of a run that died: {folder.name}")
-        if self.run_spec.registry.repair():
+        if self.context.registry.repair():
             self.report.note("a promotion was interrupted before it served the champion: it is served now")
 
-    def _begin(self, child: Child) -> Window:
+    def _plan(self, child: Child) -> None:
         """Look ahead; start TensorFlow now if it will be needed, so that it imports while ranges are ingested."""
-        if not self.run_spec.store.children(self.run_spec.store.stages / IngestRequest.name):
+        context = self.context
+        if not context.store.children(context.store.stages / IngestRequest.name):
             # while the plan reads the raw files: whatever it finds, none of it is ingested yet
             begin_import()
-            if need_tensorflow(stages_of(self.run_spec.loaded.pipeline, self.run_spec.last)):
+            if needs_tensorflow(stages_of(context)):
                 child.spawn()
-        window = Window.of(self.run_spec)
-        plan = run_dag(self.run_spec, Planner(self.run_spec.store), freeze=False, window=window)
-        if chosen := str(self.run_spec.chosen_window):
+        _ = context.columns  # the plan and the run read the raw files once
+        plan = look_ahead(context)
+        if chosen := str(context.chosen_window):
             self.report.note(f"window: {chosen}: {window_text(plan.spans)}")
         self.notes = plan.notes
-        if plan.trains:
+        if trains(plan):
             self.looked = True
-            self.note(spans=tuple(plan.spans))
-            self.record.save(self.run_spec.store)
+            self.note(spans=plan.spans)
+            self.record.save(context.store)
             child.spawn()
-        return window
 
     def _output(self, output: Output[Any]) -> None:
         self.report.output(output)
         if output.stage == TransformRequest.name and not output.hit:
             threading.Thread(target=_import_later_ones, name="later-imports", daemon=True).start()
-        ran = Ran(
+        ran = StepRecord(
             stage=output.stage,
             title=output.title,
             fingerprint=output.fingerprint,
@@ -201,54 +208,59 @@ class _Run:
         self.note(stages=(*self.record.stages, ran))
         if self.looked:  # so that a run which is killed later shows how far it came
             self.note(seen=now())
-            self.record.save(self.run_spec.store)
+            self.record.save(self.context.store)
 
-    def _finish(self, run_result: RunResult) -> None:
-        verdict = run_result.verdict
-        warnings = [a.message + f"; {a.fix}" * bool(a.fix) for a in run_result.anomalies if a.severity == "warning"]
+    def _judged(self) -> None:
+        """Put what the steps came to into the record."""
+        context, verdict = self.context, self.context.verdict
+        warnings = [a.message + f"; {a.fix}" * bool(a.fix) for a in context.anomalies if a.severity == "warning"]
         self.note(
             state=State.DONE,
-            spans=tuple(run_result.spans),
-            notes=tuple(run_result.notes),
-            columns=tuple(run_result.columns),
-            training=run_result.training,
+            spans=context.spans,
+            notes=tuple(context.notes),
+            columns=tuple(context.column_table),
+            training=context.settings,
             warnings=tuple(warnings),
-            **_measured(run_result),
+            **_measured(context),
         )
         if verdict is not None:
-            self.note(verdict=verdict.brief, test=run_result.test)
+            self.note(verdict=verdict.brief, test=context.test)
             if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
                 unmended = [alarm.brief for alarm in verdict.alarms if alarm.concern]
                 number, alarms = verdict.champion.version, tuple(map(str, verdict.alarms))
-                changes = tuple(changes_since(self.run_spec, number, self.record))
+                changes = tuple(changes_since(context, number, self.record))
                 self.note(
-                    champion=Judged(version=number, alarms=alarms, changes=changes),
+                    champion=ChampionSummary(version=number, alarms=alarms, changes=changes),
                     warnings=(*warnings, *unmended),
                 )
-        if verdict is not None and verdict.verdict == ALREADY:
+
+    def _promote(self) -> None:
+        """Put the verdict into effect."""
+        context, verdict = self.context, self.context.verdict
+        if verdict is None:
+            return
+        if verdict.verdict == ALREADY:
             assert verdict.champion is not None
-            number = run_result.champion or verdict.champion.version
-            self.note(state=State.ALREADY, version=number)
-            if self.run_spec.alias is not None:
-                self._name(number)
-        elif verdict is not None and self.run_spec.last is None:
+            self.note(state=State.ALREADY, version=verdict.champion.version)
+            if context.alias is not None:
+                self._name(verdict.champion.version)
+        elif context.last is None:
             self.note(state=State.PROMOTED if verdict.promote else State(verdict.verdict))
             if verdict.promote:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
-                version = publish(self.run_spec, run_result, self.record)
+                version = publish(context, self.record)
                 self.note(version=version.number)  # a promotion that comes too late leaves it in the registry
-                if self.run_spec.alias is None:
-                    self.note(serving=promote(self.run_spec, run_result, version, run=self.record.run).serving)
+                if context.alias is None:
+                    self.note(serving=promote(context, version, run=self.record.run).serving)
                 else:
                     self._name(version.number)
-        self._close()
 
     def _name(self, number: int) -> None:
         """Point the alias that the run was asked for at a version."""
-        alias = self.run_spec.alias
+        alias = self.context.alias
         assert alias is not None
-        self.run_spec.registry.set_alias(
-            alias, number, reason=self.run_spec.reason or "named by a run", run=self.record.run
+        self.context.registry.set_alias(
+            alias, number, reason=self.context.reason or "named by a run", run=self.record.run
         )
         self.note(state=State.NAMED, alias=alias)
 
@@ -265,7 +277,7 @@ class _Run:
         self.note(notes=notes, warnings=tuple(redacted(self.record.warnings)))
         self.note(error=redacted(self.record.error))
         try:
-            self.record.save(self.run_spec.store)
+            self.record.save(self.context.store)
         except OSError as error:
             if self.record.error is None:
                 raise
@@ -273,17 +285,17 @@ class _Run:
             self.report.note(redact(f"the record of this run was not written: {error}"))
         if drawn:
             self._draw()
-        if self.run_spec.last is None and self.record.state != State.CANCELLED:
-            spec = self.run_spec
+        if self.context.last is None and self.record.state != State.CANCELLED:
+            spec = self.context
             mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
-        self.report.run_ended(self.record, self.run_spec.registry)
+        self.report.run_ended(self.record, self.context.registry)
 
     def _draw(self) -> None:
         """Draw the report; whatever goes wrong with it is a note."""
         try:
             from flows.tell.report_page import write
 
-            spec = self.run_spec
+            spec = self.context
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
             self.note(report=write(spec.store, read_record(self.record.as_json()), files))
         except Exception as error:
@@ -297,7 +309,7 @@ class _Run:
             return []
         from flows.tell.sections.curves import recorded
 
-        folder = self.run_spec.store.local(self.run_spec.store.output(trained.stage, trained.fingerprint))
+        folder = self.context.store.local(self.context.store.output(trained.stage, trained.fingerprint))
         return recorded(folder / "history.json")
 
 
@@ -308,40 +320,39 @@ def _import_later_ones() -> None:
             import_module(name)
 
 
-def _measured(run_result: RunResult) -> dict[str, Any]:
+def _measured(context: Context) -> dict[str, Any]:
     """The metrics of the candidate, or of the champion that it is, and those of the baselines."""
-    judged = run_result.verdict and run_result.verdict.metrics.baselines
-    if (found := run_result.evaluation) is not None:
+    judged = context.verdict and context.verdict.metrics.baselines
+    if (found := context.evaluation) is not None:
         return {"metrics": found.metrics, "baselines": judged or found.baselines}
-    facts = run_result.facts
+    facts = context.facts
     return {"metrics": facts.get("metrics") or {}, "baselines": judged or facts.get("baselines") or {}}
 
 
-def publish(run_spec: RunSpec, run_result: RunResult, record: RunRecord) -> Version:
+def publish(context: Context, record: RunRecord) -> Version:
     """Publish the run's export as a version: a new one, unless a run that died after publishing left it there."""
-    assert run_result.export is not None
-    registry = run_spec.registry
-    version = registry.find("export", run_result.facts["export"])
+    registry, export = context.registry, context.export
+    version = registry.find("export", export.fingerprint)
     if version is not None:
         return version
-    saved_model = run_spec.store.local(run_result.export.path) / run_result.export.get()["saved_model"]
-    facts = run_result.facts | {"run": record.run, "replay": run_result.replay}
-    return registry.publish(saved_model, facts, lineage_of(run_spec, run_result, record))
+    saved_model = context.store.local(export.path) / export.value.saved_model
+    return registry.publish(saved_model, context.facts | {"run": record.run}, lineage_of(context, record))
 
 
-def promote(run_spec: RunSpec, run_result: RunResult, version: Version, *, run: str) -> Event:
+def promote(context: Context, version: Version, *, run: str) -> Event:
     """Promote what the gate let through, unless the champion is another by now than the one it was compared with.
 
     Raises:
         Overtaken: it is; the version stays in the registry.
     """
-    verdict = run_result.verdict
+    verdict = context.verdict
     assert verdict is not None
-    return run_spec.registry.promote(
+    compared = NOBODY if context.champion is None else context.champion.number
+    return context.registry.promote(
         version.number,
-        reason="; ".join([*([run_spec.reason] if run_spec.reason else []), *map(str, verdict.reasons)]),
+        reason="; ".join([*([context.reason] if context.reason else []), *map(str, verdict.reasons)]),
         run=run,
         verdict=verdict.verdict,
         force=verdict.verdict == "forced",
-        against=None if run_spec.force else run_result.champion,
+        against=None if context.force else compared,
     )

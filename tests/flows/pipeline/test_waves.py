@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.dag.step import Step
-from flows.execution import engine as module
-from flows.execution.engine import Engine
+from flows.pipeline import engine as module
+from flows.pipeline.engine import Engine
 from flows.progress.reporter import Reporter
 from headway.monitor import Monitor
+from headway.stages.step import Step
 from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
 from tests.waiting import until
@@ -48,7 +48,7 @@ def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatc
         (tmp_path / "raw" / f"{i:02d}.csv").write_text("\n".join(["id,x,s,y", *lines]) + "\n")
     code = f"""
         from pathlib import Path
-        from tests.flows.execution.test_waves import ingest
+        from tests.flows.pipeline.test_waves import ingest
         ingest(Path({str(tmp_path / "store")!r}), Path({str(tmp_path / "raw")!r}))
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3])
@@ -82,7 +82,7 @@ def test_whole_ranges_of_a_span_whose_run_was_killed_are_kept(tmp_path):
         import os
         from pathlib import Path
         from beam_jobs.ingest import range_worker
-        from tests.flows.execution.test_waves import one
+        from tests.flows.pipeline.test_waves import one
         work = range_worker.ingest_range
         def ingest_range(request, piece, folder, tick):
             if piece.index == 7:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import pytest
 
-from flows.dag.step import Step
-from flows.execution.engine import Engine, Planner
+from flows.pipeline.engine import Engine, Planner
 from flows.progress.reporter import Reporter
 from headway.config import Result
 from headway.errors import ConfigError, DataError, StoreError
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, Stage
+from headway.stages.step import Step
 from headway.storage.store import Store
 
 CALLS: list[str] = []

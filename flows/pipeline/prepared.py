@@ -1,8 +1,8 @@
 """What the first half of a run leaves in the store for the second, which trains where there may be no raw files.
 
-    record = execute(replace(run_spec, last="transform"), report)
-    leave(run_spec, record)                                     # runs/<run>.prepared, beside its record
-    run_spec = prepared_by(run_spec, record.run)                # on another machine
+    record = execute(replace(context, last="transform"), report)
+    leave(context, record)                                     # runs/<run>.prepared, beside its record
+    context = prepared_by(context, record.run)                # on another machine
 
 Both halves are ordinary runs of the same DAG, and the second finds the outputs of the first by their fingerprints. Both have to
 mean the same: the same Headway, the same config, the same Python files of the user's.
@@ -20,10 +20,10 @@ from pydantic import ValidationError
 
 from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import Prepared, RunSpec
-from flows.execution.engine import Planner
-from flows.execution.provenance import modules_of
+from flows.pipeline.context import Context, Prepared
+from flows.pipeline.dag import trains
+from flows.pipeline.plan import look_ahead
+from flows.pipeline.provenance import modules_of
 from flows.records import RunRecord
 from headway.errors import ConfigError, HeadwayError, StoreError
 from headway.redaction import redacted
@@ -53,22 +53,22 @@ class _Left(Prepared):
     config: dict[str, Any]
 
 
-def trains(run_spec: RunSpec) -> bool:
+def needs_training(context: Context) -> bool:
     """Whether a run has anything to do that needs TensorFlow; True where nobody can say."""
     try:
-        return run_dag(run_spec, Planner(run_spec.store), freeze=False).trains
+        return trains(look_ahead(context))
     except HeadwayError:
         return True
 
 
-def leave(run_spec: RunSpec, record: RunRecord) -> None:
+def leave(context: Context, record: RunRecord) -> None:
     """Write down the window that a run has prepared."""
-    loaded, step = run_spec.loaded, record.step(ValidateRequest.name)
-    manifest = run_spec.store.find(step.stage, step.fingerprint) if step else None
+    loaded, step = context.loaded, record.step(ValidateRequest.name)
+    manifest = context.store.find(step.stage, step.fingerprint) if step else None
     key = manifest.key if manifest else {}
     left = _Left(
         spans=record.spans,
-        files={span: run_spec.files(span) for span in record.spans},
+        files={span: context.files(span) for span in record.spans},
         schema_text=loaded.schema_file.read_text(encoding="utf-8"),
         unread=key.get("unread", ()),
         serving=key.get("serving"),
@@ -77,19 +77,19 @@ def leave(run_spec: RunSpec, record: RunRecord) -> None:
         config=_config(loaded),
     )
     text = json.dumps(redacted(left.model_dump(mode="json")))
-    run_spec.store.replace(_path(run_spec.store, record.run), text + "\n")
+    context.store.replace(_path(context.store, record.run), text + "\n")
 
 
-def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
+def prepared_by(context: Context, run: str) -> Context:
     """Return a run that trains on the window that another has prepared.
 
     Raises:
         StoreError: the store does not have it, or not the spans.
         ConfigError: Headway, a package that it stands on, the config or the user's code is another here than there.
     """
-    loaded, path = run_spec.loaded, _path(run_spec.store, run)
+    loaded, path = context.loaded, _path(context.store, run)
     try:
-        left = _Left.model_validate_json(run_spec.store.read(path))
+        left = _Left.model_validate_json(context.store.read(path))
     except (OSError, ValidationError):
         raise StoreError(f"what run {run} has prepared is not here", where=str(path), fix=_SAME_STORE) from None
     ours = _tools()
@@ -113,9 +113,9 @@ def prepared_by(run_spec: RunSpec, run: str) -> RunSpec:
             where=f"{loaded.file}: {', '.join(differing)}",
             fix=_SAME_COMMIT,
         )
-    found = replace(run_spec, prepared=left, memo=dict(left.files))
+    found = replace(context, prepared=left, memo=dict(left.files))
     # the one stage that needs raw files
-    for output in run_dag(replace(found, last=IngestRequest.name), Planner(run_spec.store), freeze=False).outputs:
+    for output in look_ahead(replace(found, last=IngestRequest.name)).outputs:
         if not output.hit:
             problem = f"{output.title} is not in the store as this worker would make it ({output.why})"
             raise StoreError(problem, where=str(output.path), fix=f"{_SAME_COMMIT}; {_SAME_STORE}")

@@ -2,15 +2,15 @@
 
 promote_version(loaded, registry, "3", reason="asked for", note=print)      # the Event that the registry keeps
 roll_back(loaded, registry, reason="asked for", note=print)                 # to the champion before
-execute(last_candidate(run_spec), report)                                   # the model that the last run did not promote
+execute(last_candidate(context), report)                                   # the model that the last run did not promote
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from flows.config.pipeline import LoadedPipeline
-from flows.dag.run_spec import RunSpec
-from flows.execution.planning import planned
+from flows.pipeline.context import Context
+from flows.pipeline.plan import plan_run
 from flows.progress.mlflow_tracking import follow
 from flows.records import State, records
 from headway.errors import ConfigError, StoreError
@@ -90,33 +90,33 @@ def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reas
     return event
 
 
-def last_candidate(run_spec: RunSpec) -> RunSpec:
+def last_candidate(context: Context) -> Context:
     """The run that promotes the candidate of the pipeline's last whole run, whatever the gate said of it; it trains nothing.
 
     Args:
-        run_spec: each of window, last span and seed that it names counts; else that of the last run does.
+        context: each of window, last span and seed that it names counts; else that of the last run does.
 
     Raises:
         StoreError: there is no such run, or its model is the champion already.
         ConfigError: the config, the code or the data have changed since, so that this would be another model.
     """
-    name = run_spec.loaded.pipeline.name
-    own = (run for run in records(run_spec.store) if run.pipeline == name)
+    name = context.loaded.pipeline.name
+    own = (run for run in records(context.store) if run.pipeline == name)
     run = next((run for run in own if run.last is None and run.verdict is not None), None)
     if run is None:
         problem = f"no candidate waits: no run of {name} has come as far as the gate"
-        raise StoreError(problem, where=run_spec.store.name, fix="headway run makes one")
+        raise StoreError(problem, where=context.store.name, fix="headway run makes one")
     if run.state in (State.PROMOTED, State.ALREADY):
         problem = f"no candidate waits: the last run, {run.run}, ended with {run.state}"
-        raise StoreError(problem, where=run_spec.store.name, fix="--to names a version; headway models lists them")
-    as_then = (run_spec.window, run_spec.until, run_spec.seed) == (None, "latest", None)
-    until = run_spec.until
-    if until == "latest" and run_spec.loaded.pipeline.source.has_spans:
+        raise StoreError(problem, where=context.store.name, fix="--to names a version; headway models lists them")
+    as_then = (context.window, context.until, context.seed) == (None, "latest", None)
+    until = context.until
+    if until == "latest" and context.loaded.pipeline.source.has_spans:
         until = run.spans[-1]
-    window = (run.window or ALL) if run_spec.window is None else run_spec.window
-    seed = run.seed if run_spec.seed is None else run_spec.seed
-    spec = replace(run_spec, force=True, window=window, until=until, seed=seed)
-    steps = planned(spec).steps
+    window = (run.window or ALL) if context.window is None else context.window
+    seed = run.seed if context.seed is None else context.seed
+    spec = replace(context, force=True, window=window, until=until, seed=seed)
+    steps = plan_run(spec).steps
     trainings = [step for step in steps if step.stage == "train"]
     judged = {step.fingerprint for step in run.stages if step.stage == "train"}
     otherwise = None

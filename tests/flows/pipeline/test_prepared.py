@@ -9,12 +9,11 @@ import pytest
 import yaml
 
 from flows.config.pipeline import read_pipeline
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import RunSpec
-from flows.execution import prepared
-from flows.execution.engine import Planner
-from flows.execution.prepared import PREPARE, leave, prepared_by, trains
-from flows.execution.run import execute
+from flows.pipeline import prepared
+from flows.pipeline.context import Context
+from flows.pipeline.plan import look_ahead
+from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
+from flows.pipeline.run import execute
 from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, StoreError
 
@@ -64,13 +63,13 @@ def folders(tmp_path, land):
 
 def _spec(folder, **fields):
     loaded = read_pipeline(folder)
-    return RunSpec(loaded=loaded, store=loaded.open_store(), **fields)
+    return Context(loaded=loaded, store=loaded.open_store(), **fields)
 
 
 def _prepare(folder, **fields):
-    run_spec = _spec(folder, last=PREPARE, **fields)
-    record = execute(run_spec, Reporter())
-    leave(run_spec, record)
+    context = _spec(folder, last=PREPARE, **fields)
+    record = execute(context, Reporter())
+    leave(context, record)
     return record
 
 
@@ -94,7 +93,7 @@ def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files
     (flow / "schema.pbtxt").unlink()
 
     flow, gpu = folders("flow", "gpu", preprocess=None)
-    assert trains(_spec(flow)), "nothing is there yet"
+    assert needs_training(_spec(flow)), "nothing is there yet"
     first = _prepare(flow, window=2)
     assert first.state == "done" and first.stages[-1].stage == PREPARE
     second = execute(prepared_by(_spec(gpu, until="2024-02"), first.run), Reporter())
@@ -106,7 +105,7 @@ def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files
     facts = {at: _lineage(tmp_path / at) for at in ("store", "alone")}
     assert facts["store"]["schema"] == facts["alone"]["schema"]
     assert facts["store"]["spans"] == facts["alone"]["spans"], "raw files, by their checksums"
-    assert not trains(_spec(flow)), "no second half is needed for what is there"
+    assert not needs_training(_spec(flow)), "no second half is needed for what is there"
 
 
 def _lineage(store):
@@ -141,8 +140,8 @@ def test_a_span_that_is_not_in_the_store_is_not_read_from_raw_files(folders, for
     flow, gpu = folders("flow", "gpu")
     first = _prepare(flow)
     assert first.step("analyse"), "the user's preprocessing is a part of the first half"
-    run_spec = prepared_by(_spec(gpu), first.run)
-    assert all(output.hit for output in run_dag(replace(run_spec, last=PREPARE), Planner(run_spec.store)).outputs)
+    context = prepared_by(_spec(gpu), first.run)
+    assert all(output.hit for output in look_ahead(replace(context, last=PREPARE)).outputs)
     shutil.rmtree(next((tmp_path / "store" / "stages" / "ingest").iterdir()))
     with pytest.raises(StoreError, match=r"ingest 2024-0\d is not in the store as this worker would make it"):
         prepared_by(_spec(gpu), first.run)
@@ -155,8 +154,8 @@ def test_a_store_in_a_bucket_is_enough(folders, bucket_name, monkeypatch, tmp_pa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of flow"))
     first = _prepare(flow)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of gpu"))
-    run_spec = prepared_by(_spec(gpu), first.run)
-    assert run_spec.store.root.is_relative_to(tmp_path / "cache of gpu"), "a copy of its own"
-    plan = run_dag(run_spec, Planner(run_spec.store), freeze=False)
+    context = prepared_by(_spec(gpu), first.run)
+    assert context.store.root.is_relative_to(tmp_path / "cache of gpu"), "a copy of its own"
+    plan = look_ahead(context)
     assert [output.fingerprint for output in plan.outputs if output.hit] == [step.fingerprint for step in first.stages]
     assert plan.trains

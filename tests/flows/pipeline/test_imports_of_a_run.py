@@ -13,7 +13,7 @@ def test_a_first_run_imports_what_it_will_need_while_it_looks_at_the_data(option
     (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("label: y", "label: z"))
     begun = []
-    monkeypatch.setattr("flows.execution.run.begin_import", lambda: begun.append("Beam"))
+    monkeypatch.setattr("flows.pipeline.run.begin_import", lambda: begun.append("Beam"))
     monkeypatch.setattr(Child, "spawn", lambda child: begun.append("TensorFlow"))
     assert main(["run", str(tmp_path), *options]) == 2, "there is no column z"
     assert begun == begins

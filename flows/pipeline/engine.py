@@ -15,12 +15,12 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from flows.dag.step import Output, Step, title_of
-from flows.execution.damage import NEVER, damaged_inputs
-from flows.execution.step_places import name_steps, naming_steps
+from flows.pipeline.damage import NEVER, damaged_inputs
+from flows.pipeline.step_places import name_steps, naming_steps
 from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
+from headway.stages.step import Output, Step, title_of
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
 from headway.storage.manifest import Counts, Manifest
 from headway.storage.store import Store

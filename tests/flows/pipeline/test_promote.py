@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.dag.run_spec import RunSpec
-from flows.execution import promotions
-from flows.execution.planning import PlannedStep
+from flows.pipeline import promote as promotions
+from flows.pipeline.context import Context
+from flows.pipeline.plan import PlannedStep
 from headway.errors import ConfigError
 from headway.evaluation.verdict import Verdict
 from headway.storage.store import Store
@@ -56,11 +56,11 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
         | {"last": None, "verdict": {"verdict": "hold", "promote": False}, "spans": ["2013-01"], "stages": [trained]}
     )
     loaded = SimpleNamespace(pipeline=SimpleNamespace(name="churn", source=SimpleNamespace(has_spans=True)))
-    spec = RunSpec(loaded, store)
+    spec = Context(loaded, store)
 
     def plans(fingerprint):
         step = PlannedStep(step="train", stage="train", fingerprint=fingerprint, cached=True, differs=None)
-        monkeypatch.setattr(promotions, "planned", lambda spec: SimpleNamespace(steps=[step]))
+        monkeypatch.setattr(promotions, "plan_run", lambda spec: SimpleNamespace(steps=[step]))
 
     plans("b" * 32)
     found = promotions.last_candidate(spec)

@@ -1,14 +1,14 @@
 """What a run would do, and why: for `headway plan` and `Pipeline.plan`.
 
-planned(run_spec).steps[0].reason      # "training.steps in the config: 100 -> 200", or "" of a step whose output is there
+plan(context).steps[0].reason      # "training.steps in the config: 100 -> 200", or "" of a step whose output is there
 """
 
 from pydantic import computed_field
 
-from flows.dag.dag import run_dag
-from flows.dag.run_spec import RunSpec
-from flows.execution.engine import Planner
-from flows.records import Chosen
+from flows.pipeline.context import Context
+from flows.pipeline.dag import walk
+from flows.pipeline.engine import Planner
+from flows.records import ResolvedSettings
 from flows.tell.rerun_reasons import in_words
 from headway.config import Frozen
 from headway.storage.fingerprint import FOLLOWS, Difference
@@ -49,26 +49,33 @@ class Plan(Frozen):
     later: tuple[str, ...]
     """Stages that depend on the verdict."""
     notes: tuple[str, ...]
-    training: Chosen | None
+    training: ResolvedSettings | None
     """None: it is not known before others have run."""
     verdict: str | None
 
 
-def planned(run_spec: RunSpec) -> Plan:
+def plan_run(context: Context) -> Plan:
     """Go through the DAG without running or writing anything."""
-    result = run_dag(run_spec, Planner(run_spec.store), freeze=False)
+    found = look_ahead(context)
     return Plan(
-        pipeline=run_spec.loaded.pipeline.name,
-        window=run_spec.chosen_window.size,
-        window_says=str(run_spec.chosen_window),
-        spans=tuple(result.spans),
+        pipeline=found.pipeline.name,
+        window=found.chosen_window.size,
+        window_says=str(found.chosen_window),
+        spans=found.spans,
         steps=tuple(
             PlannedStep(step=o.title, stage=o.stage, fingerprint=o.fingerprint, cached=o.hit, differs=o.why)
-            for o in result.outputs
+            for o in found.outputs
         )
-        + tuple(PlannedStep(step=name, stage=name, differs=FOLLOWS) for name in result.follows),
-        later=tuple(result.later),
-        notes=tuple(map(str, result.notes)),
-        training=result.training,
-        verdict=result.verdict.verdict if result.verdict else None,
+        + tuple(PlannedStep(step=name, stage=name, differs=FOLLOWS) for name in found.follows),
+        later=tuple(found.later),
+        notes=tuple(map(str, found.notes)),
+        training=found.settings,
+        verdict=found.verdict.verdict if found.verdict else None,
     )
+
+
+def look_ahead(context: Context) -> Context:
+    """Walk over the DAG as far as the store has outputs: the context of a run that finds all of them."""
+    found = context.fresh()
+    found.freezes = False
+    return walk(found, Planner(context.store))

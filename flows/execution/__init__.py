@@ -1,1 +1,0 @@
-"""Running steps: reuse of stored outputs, the TensorFlow process, a whole run."""

@@ -1,0 +1,282 @@
+"""The champion of a run: the versions that a candidate is compared with, a candidate that is the champion, what a version says.
+
+judges = judges_of(context)              # the champion, and an early one where there is another
+facts_of(context, reference)             # what a version published from this run says of itself
+"""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flows.pipeline.context import Candidate, Context, Judge
+from headway.config import Frozen
+from headway.errors import StoreError
+from headway.evaluation.gate import Champion, Parts, Repeat, trained_on
+from headway.evaluation.verdict import Model, Reason, Verdict
+from headway.messages import listed, number
+from headway.registry.registry import Version
+from headway.registry.standing import Reference, reference_of, standing_of
+from headway.schema.notes import Note
+from headway.stages.refs import Ref
+from headway.stages.step import Output
+from headway.storage.fingerprint import fingerprint
+from headway.tasks.table import direction, task_of
+from tfcore.evaluation.request import SavedModel
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.request import Exported, ExportRequest
+from tfcore.train.request import TrainRequest
+
+ALREADY = "already champion"
+
+
+def judges_of(context: Context) -> list[Judge]:
+    """The champion, and an early one where there is another."""
+    if (champion := context.champion) is None:
+        return []
+    early = _early_champion(context, champion)
+    judges = [Judge("champion", champion)] + ([] if early is None else [Judge("reference", early[0], early[1])])
+    return [replace(judge, reason=other_label(context, judge.version)) for judge in judges]
+
+
+def _early_champion(context: Context, champion: Version) -> tuple[Version, Reference] | None:
+    """An early champion that can score these rows fairly, and how those since stood to it; None: there is but the present one."""
+    most, task = context.pipeline.gate.reference_champions, context.label.task
+    if most < 2:
+        return None
+    registry, history = context.registry, context.registry.history()
+    versions: dict[int, Version] = {}
+    for number_of in {event.version for event in history[-most:]}:
+        try:
+            versions[number_of] = registry.version(number_of)
+        except StoreError:  # it is gone or damaged, and nothing to compare with
+            continue
+    label = context.pipeline.label.meaning
+    barred = set()
+    for number_of, version in versions.items():
+        other = version.facts.get("task") != task or version.facts.get("label", label) != label
+        if other or knows_rows(context, version):
+            barred.add(number_of)
+    found = reference_of(history, {n: version.facts for n, version in versions.items()}, most=most, barred=barred)
+    return None if found is None else (versions[found.version], found)
+
+
+def other_label(context: Context, champion: Version) -> str | None:
+    """Why a version of another task or label cannot be compared."""
+    theirs, task, label = champion.facts.get("task"), context.label.task, context.pipeline.label.meaning
+    if None not in (theirs, task) and theirs != task:
+        return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
+    if (before := champion.facts.get("label")) not in (None, label):
+        return f"it was trained for the label {before}, and this pipeline's label is {label}"
+    return None
+
+
+def trained_parts(version: Version) -> Parts:
+    """The (span, part) of every row that a version was trained on, or that the model was which it began with."""
+    parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
+    return tuple(dict.fromkeys((span, part) for span, part in parts))
+
+
+def knows_rows(context: Context, version: Version) -> bool:
+    """Whether a version was trained on rows that this run's candidate is judged on."""
+    digest = version.facts.get("split", "")
+    return bool(trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
+
+
+def scored_by(context: Context, judge: Judge) -> Output[Evaluated] | None:
+    """A version's predictions of the eval rows."""
+    return None if judge.reason is not None else context.output(judge.title)
+
+
+def saved_model(version: Version) -> SavedModel:
+    path = Ref[Exported](path=version.saved_model)
+    return SavedModel(path=path, version=version.number, export=version.facts.get("export"))
+
+
+def repeats_of(context: Context, judge: Judge) -> list[tuple[dict[str, object], SavedModel]]:
+    """The champion's other seeds where means are compared, as far as the store has their exports."""
+    if context.pipeline.gate.repeats == 1 or judge.role != "champion":
+        return []
+    store, name, found = context.store, ExportRequest.name, []
+    for repeat in judge.version.facts.get("repeats") or ():
+        if (manifest := store.find(name, repeat["export"])) is not None:
+            path = store.output(name, repeat["export"]) / manifest.result["saved_model"]
+            ref = Ref[Exported](stage=name, fingerprint=repeat["export"], path=path)
+            found.append((repeat, SavedModel(path=ref, version=judge.version.number, export=repeat["export"])))
+    return found
+
+
+def compared_champion(context: Context, judge: Judge) -> Champion:
+    """A version as the gate compares it."""
+    facts, reason, predictions = judge.version.facts, judge.reason, None
+    if (scored := scored_by(context, judge)) is not None:
+        reason = scored.value.incompatible
+        predictions = None if reason else predictions_of(scored)
+    others = [(facts, context.output(f"{judge.title} seed {facts['seed']}")) for facts, _ in repeats_of(context, judge)]
+    return Champion(
+        version=judge.version.number,
+        model=str(facts.get("train")),
+        predictions=predictions,
+        scored=judge.reason if scored is None else scored.fingerprint,
+        incompatible=reason,
+        train=trained_parts(judge.version),
+        data=facts.get("data") or {},
+        split=facts.get("split", ""),
+        eval=facts.get("eval_parts") or (),
+        worth=facts.get("worth"),
+        repeats=tuple(
+            Repeat(seed=int(str(repeat["seed"])), model=str(repeat["train"]), predictions=predictions_of(of))
+            for repeat, of in others
+            if predictions is not None and not of.value.incompatible
+        ),
+    )
+
+
+def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
+    """The file of a model's predictions; without a path where it cannot score the rows."""
+    return scored.ref(scored.value.predictions)
+
+
+def rolled_back(context: Context, trained: Collection[str]) -> str | None:
+    """Which version of these very trainings was rolled back, and why."""
+    reasons = context.registry.rolled_back()
+    numbers = [version.number for version in context.registry.versions() if version.facts.get("train") in trained]
+    return next((f"version {number}, {why}" for number, why in reasons.items() if number in numbers), None)
+
+
+def by_quality(context: Context, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The seeds by the primary metric, the worst first; those without a value before all."""
+    metric = primary_metric(context)
+    better = {each.name: each.better for each in task_of(context.label.task).metrics}
+    better |= {each.name: each.better for each in context.loaded.own_metrics}
+    sign = direction(metric, better.get(metric))
+
+    def quality(candidate: Candidate) -> tuple[float, int]:
+        metrics = candidate.scored.value.metrics
+        if metric not in metrics:  # one of evaluation.metrics
+            metrics = context.output(context.titled("measure", candidate.seed)).value.metrics
+        value = metrics.get(metric)
+        return (-math.inf if value is None else sign * value), candidate.seed
+
+    return sorted(candidates, key=quality)
+
+
+def primary_metric(context: Context) -> str:
+    return context.pipeline.gate.primary_metric(context.label.task, ranked=context.pipeline.ndcg_at is not None)
+
+
+def other_rows(context: Context, champion: Version) -> list[Note]:
+    """A note if eval rows are drawn in another way than for the champion."""
+    before = champion.facts.get("split")
+    if not before or before == context.split_digest:
+        return []
+    text = f"eval rows are not drawn as they were for version {champion.number} (the split, or the columns that it "
+    text += "hashes, changed since): metrics of that run and of this one are of different rows"
+    return [Note(text=text)]
+
+
+def recognise(context: Context) -> None:
+    """Take a candidate that is the champion for what it is: there is nothing to promote, but with --force in further formats."""
+    champion = context.champion
+    trained = next(output for output in context.outputs if output.stage == TrainRequest.name)
+    if champion is None or trained.fingerprint != champion.facts.get("train"):
+        return
+    has = (champion.facts.get("replay") or {}).get("formats") or {}
+    lacking = [name for name in context.pipeline.export.formats if name not in has]
+    if not lacking and context.force:
+        return
+    names, again = listed(lacking), bool(lacking) and context.force
+    if again:
+        reason = f"forced: the model of version {champion.number} once more, with {names} (export.formats)"
+    else:
+        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
+    verdict = "forced" if again else ALREADY
+    context.verdict = Verdict(
+        verdict=verdict,
+        promote=again,
+        reasons=(Reason(verdict=verdict, summary=reason),),
+        champion=None if again else Model(version=champion.number),
+    )
+    context.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
+    if lacking and not again:
+        text = (
+            f"version {champion.number} was promoted without {names} (export.formats): headway run --to export writes "
+        )
+        text += "the same model with it, and headway run --force promotes that as a new version"
+        context.notes.append(Note(text=text))
+    context.notes += _other_threshold(context.pipeline.evaluation.threshold, champion)
+    context.again = champion if again else None
+    # there is nothing to promote, but there may be a model to look at, which is not compared with itself
+    context.over = not again and context.last not in ("evaluate", "export")
+    context.champion = None
+
+
+def _other_threshold(rule: Frozen | None, champion: Version) -> list[Note]:
+    kept = champion.facts.get("threshold") or {}
+    if (rule and rule.model_dump(mode="json")) == kept.get("config"):
+        return []
+    value = number(kept["value"]) if kept.get("value") is not None else "none was chosen: 0.5"
+    text = f"the model card and `classify` of version {champion.number} keep the threshold that it was promoted with "
+    text += f"({value}); evaluation.threshold takes effect with the next version. "
+    text += "headway run --to evaluate shows what it chooses on the eval rows"
+    return [Note(text=text)]
+
+
+def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[str, Any]:
+    """What a version says of itself.
+
+    Args:
+        reference: what the data were held against for drift.
+    """
+    candidate, verdict, found, export = context.candidate, context.verdict, context.measured.get(), context.export
+    assert candidate is not None
+    if context.again is not None:
+        return {**context.again.facts, "export": export.fingerprint, "signatures": export.get()["signatures"]}
+    rule, chosen, parent = (
+        context.pipeline.evaluation.threshold,
+        found.get("threshold"),
+        context.parents.get(candidate.seed),
+    )
+    inherited: dict[str, Any] = {}
+    if parent is not None:
+        parts = [list(part) for part in trained_parts(parent)]
+        inherited = {"warm_start": parent.number, "inherited_parts": parts}
+    return {
+        "pipeline": context.pipeline.name,
+        "spans": list(context.spans),
+        "train_parts": [list(part) for part in context.parts["train"]],
+        "eval_parts": [list(part) for part in context.parts["eval"]],
+        "split": context.split_digest,
+        "task": context.label.task,
+        "label": context.pipeline.label.meaning,
+        "train": candidate.trained.fingerprint,
+        "statistics": context.statistics.fingerprint,
+        "reference": reference,
+        "export": export.fingerprint,
+        "seed": candidate.seed,
+        "repeats": [
+            {
+                "seed": other.seed,
+                "train": other.trained.fingerprint,
+                "export": context.output(context.titled("export", other.seed)).fingerprint,
+            }
+            for other in context.others
+            if verdict is not None and verdict.promote
+        ],
+        "evaluation": candidate.scored.fingerprint,
+        "worth": verdict and verdict.worth,
+        "data": data_of(context, context.parts["train"]),
+        "metrics": found["metrics"],
+        "baselines": verdict.metrics.baselines if verdict else {},
+        "threshold": rule and chosen and {"config": rule.model_dump(mode="json"), "value": chosen["value"]},
+        "test": context.test and context.test.model_dump(),
+        "standing": verdict and standing_of(verdict),
+        "signatures": export.get()["signatures"],
+        **inherited,
+    }
+
+
+def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A digest of the raw files of each span among these parts."""
+    spans = dict.fromkeys(span for span, _ in parts)
+    return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in context.files(span)]}) for span in spans}

@@ -1,0 +1,498 @@
+"""The context of one run: what it was asked for, its window and columns, and what its steps have left so far.
+
+    context = Context(loaded, store, window=12, last="validate")
+    context.spans, context.parts["eval"], context.columns           # read from the raw files when they are first asked for
+    walk(context, executor)                                         # flows.pipeline.dag
+    context.statistics.value, context.settings, context.verdict
+
+A step function takes the context and builds its stage from it. In a plan a result may not be there yet: what needs it raises
+`headway.stages.refs.Unknown`.
+"""
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.splits_request import SplitsRequest
+from flows.config.columns import Columns, resolve
+from flows.config.pipeline import LoadedPipeline, Pipeline
+from flows.config.window import ChosenWindow, choose_window
+from flows.pipeline.config_checks import check_metrics, possible_tasks
+from flows.records import ResolvedSettings, TestMetrics
+from headway.config import Frozen
+from headway.errors import ConfigError, HeadwayError
+from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
+from headway.evaluation.metrics import OWN
+from headway.evaluation.results.measured import Measured
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.results.worst_slices import searched
+from headway.evaluation.slices import choose, slice_columns
+from headway.evaluation.verdict import Verdict
+from headway.registry.registry import Registry, Version
+from headway.registry.standing import Reference
+from headway.schema.calendar_days import Temporal
+from headway.schema.columns import LABEL
+from headway.schema.notes import Note
+from headway.sources.base import InputFile
+from headway.sources.discovery.spans import files
+from headway.stages.ingested import Ingested
+from headway.stages.refs import Examples, Ref
+from headway.stages.step import Output
+from headway.statistics.stage import StatisticsRequest
+from headway.statistics.summary import WindowStatistics
+from headway.storage.fingerprint import fingerprint
+from headway.storage.store import Store
+from headway.tabular.splits import Part, window_splits
+from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
+from headway.tasks.user_task import load_task
+from headway.user_code import files as user_files
+from headway.validation.anomaly import Anomaly, SplitProof, Validated
+from headway.validation.stage import ValidateRequest
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.request import Exported, ExportRequest
+from tfcore.heads.label_parameters import LabelParameters
+from tfcore.models.config import ModelConfig
+from tfcore.runtime.tf_import import startup
+from tfcore.train.request import Trained, TrialConfig
+from tfcore.train.settings.auto import Facts, described
+from tfcore.train.settings.auto import resolve as resolve_settings
+from tfcore.train.settings.config import TrainingConfig
+from tfcore.transform.parameters import Transformed, TransformParameters, TransformRequest
+
+MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
+"""The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions
+keep for it."""
+
+
+class Prepared(Frozen):
+    """The window that another run prepared, up to its transform; this one trains on it, and may see no raw files.
+
+    What the data stages' keys take from raw files and from files beside the pipeline stands here, so that their outputs are
+    found in the store.
+    """
+
+    spans: tuple[str, ...]
+    files: dict[str, tuple[InputFile, ...]]
+    """Of each span."""
+    schema_text: str
+    """The frozen schema file."""
+    unread: tuple[str, ...]
+    """Columns of the newest files that the schema lacks."""
+    serving: dict[str, int | str] | None
+    """The checksum of `validation.serving`."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model trained with one seed, and its predictions of the eval rows."""
+
+    seed: int
+    trained: Output[Trained]
+    scored: Output[Evaluated]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A version that the candidate is compared with, scored on the same rows."""
+
+    role: str
+    """champion or reference."""
+    version: Version
+    since: Reference | None = None
+    """Of the reference: how the champions since stood to it."""
+    reason: str | None = None
+    """Why it is not scored."""
+
+    @property
+    def title(self) -> str:
+        """Of the step that scores it."""
+        return f"evaluate {self.role} {self.version.number}"
+
+
+@dataclass
+class Context:
+    """One run of a pipeline over a window."""
+
+    loaded: LoadedPipeline
+    store: Store
+    window: int | str | None = None
+    """Named for this run; None: as pipeline.yaml says (`chosen_window`)."""
+    until: str = "latest"
+    seed: int | None = None
+    force: bool = False
+    last: str | None = None
+    """The stage to stop after; None: all the way."""
+    alias: str | None = None
+    """What to point at a candidate that passes, instead of the champion."""
+    trial: TrialConfig | None = None
+    """Trains as a trial of a study, on the train rows without a holdout of them."""
+    prepared: Prepared | None = None
+    reason: str | None = None
+    """Why somebody promotes it; the registry's history has it before the gate's reasons."""
+    memo: dict[str, tuple[InputFile, ...]] = field(default_factory=dict)
+    """Checksums of the spans' files, read once a process."""
+
+    freezes: bool = True
+    """A schema that was inferred is written once validation has passed; never in a plan."""
+    outputs: list[Output[Any]] = field(default_factory=list, init=False)
+    """Of all steps so far."""
+    notes: list[Note] = field(default_factory=list, init=False)
+    column_table: list[dict[str, str]] = field(default_factory=list, init=False)
+    """What became of each column, of a run that infers the schema."""
+    infers: bool = field(default=False, init=False)
+    """There was no schema file when it began."""
+    reference: dict[str, str | None] | None = field(default=None, init=False)
+    """What the data are held against for drift: the name of a model, and the fingerprint of its train rows' statistics."""
+    anomalies: tuple[Anomaly, ...] = field(default=(), init=False)
+    """What validation found."""
+    settings: ResolvedSettings | None = field(default=None, init=False)
+    """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
+    champion: Version | None = field(default=None, init=False)
+    """What the candidate is compared with; None: there is none, or it is the candidate itself."""
+    again: Version | None = field(default=None, init=False)
+    """The champion that is the candidate, and is promoted once more."""
+    parents: dict[int, Version | None] = field(default_factory=dict, init=False)
+    """By seed: the version that the training begins with."""
+    judges: list[Judge] = field(default_factory=list, init=False)
+    """The versions that the candidate is compared with."""
+    candidate: Candidate | None = field(default=None, init=False)
+    others: list[Candidate] = field(default_factory=list, init=False)
+    """The candidate's other seeds."""
+    verdict: Verdict | None = field(default=None, init=False)
+    test: TestMetrics | None = field(default=None, init=False)
+    """The test split; only of a candidate that passed."""
+    facts: dict[str, Any] = field(default_factory=dict, init=False)
+    """What a version published from this run says of itself."""
+    over: bool = field(default=False, init=False)
+    """Nothing is left to do."""
+    follows: list[str] = field(default_factory=list, init=False)
+    """In a plan: the stages up to the verdict that run on what others have not made yet."""
+    later: list[str] = field(default_factory=list, init=False)
+    """In a plan: the steps after a verdict that is not known yet."""
+    _titles: dict[str, Output[Any]] = field(default_factory=dict, init=False)
+
+    def fresh(self) -> "Context":
+        """The same run before its first step; what was read of the raw files is kept."""
+        other = replace(self)
+        other.__dict__ |= {name: self.__dict__[name] for name in ("spans", "parts", "columns") if name in self.__dict__}
+        return other
+
+    def begin(self) -> None:
+        """Take what the columns say before the first step."""
+        self.notes, self.infers = list(self.columns.notes), self.columns.inferred
+
+    # --- what it was asked for
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.loaded.pipeline
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.store, self.pipeline.name)
+
+    @property
+    def chosen_window(self) -> ChosenWindow:
+        return choose_window(self.loaded, self.window)
+
+    @property
+    def chosen_seed(self) -> int:
+        return self.pipeline.seed if self.seed is None else self.seed
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the trainings, the run's own first."""
+        return [(self.chosen_seed + n) % 2**31 for n in range(1 if self.trial else self.pipeline.gate.repeats)]
+
+    @cached_property
+    def code(self) -> dict[str, str]:
+        """Digests of the user's files that a stage which calls the model, task or loss depends on."""
+        named, keys = self.loaded.user_files, {"module": "model.name", "task": "task", "loss": "training.loss"}
+        return {name: user_files.digest(named[key]) for name, key in keys.items() if key in named}
+
+    # --- the window
+
+    @cached_property
+    def spans(self) -> tuple[str, ...]:
+        """Those of the window, in their order.
+
+        Raises:
+            ConfigError: there are none, or too few.
+        """
+        return tuple(self.chosen_window.spans(self.until) if self.prepared is None else self.prepared.spans)
+
+    def files(self, span: str) -> tuple[InputFile, ...]:
+        if span not in self.memo:
+            self.memo[span] = files(self.pipeline.source, span)
+        return self.memo[span]
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        """By split of the window, (span, split of the span); none of a run that ends with the ingest."""
+        # a span alone can be ingested, and be too little to train on
+        parts = window_splits(self.pipeline.split, self.spans) if self.last != "ingest" else {}
+        return {name: tuple(of) for name, of in parts.items()}
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns, against which the config is checked.
+
+        Raises:
+            ConfigError: the config does not go with the columns.
+        """
+        loaded, pipeline, prepared = self.loaded, self.pipeline, self.prepared
+        _ = self.parts  # too few spans are said before the raw files are read
+        frozen = None if prepared is None else prepared.schema_text
+        columns = resolve(loaded, self.spans, self.files, schema_text=frozen)
+        counted = [column for column in columns.read if column.name in columns.stored]
+        with contextlib.suppress(HeadwayError):  # what is wrong with the label is ingest's to say
+            counted.append(pipeline.label.stored(columns.read))
+        pipeline.validation.check(columns.schema, counted, where=str(loaded.file), complete=not columns.inferred)
+        serving = loaded.serving_file if prepared is None else None
+        if serving is not None and not serving.is_file() and self.last not in ("ingest", "statistics"):
+            fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
+            raise ConfigError(f"{serving} is not a file", where=f"{loaded.file}: validation.serving", fix=fix)
+        if (task_file := loaded.user_files.get("task")) is not None:
+            with startup():
+                load_task(pipeline.task, task_file)
+        check_metrics(loaded, possible_tasks(pipeline.task, pipeline.label, columns.read))
+        return columns
+
+    @property
+    def group(self) -> str | None:
+        """The column whose equal values are one group."""
+        column = self.columns.of_role("group")
+        return None if column is None else column.name
+
+    @property
+    def stored_group(self) -> str | None:
+        """The same, if the records have it."""
+        return self.group if self.group in self.columns.stored else None
+
+    @property
+    def split_digest(self) -> str:
+        """A digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
+        hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
+        by_place = {"by_place": True} if self.columns.by_place else {}
+        return fingerprint(self.pipeline.split.at_ingest() | ({"hashed": hashed} if hashed else {}) | by_place)
+
+    # --- what the steps left
+
+    def add(self, outputs: Sequence[Output[Any]]) -> None:
+        """Take the outputs of a step function."""
+        self.outputs += outputs
+        self._titles |= {output.title: output for output in outputs}
+
+    def output(self, title: str) -> Output[Any]:
+        """The last output of a title."""
+        return self._titles[title]
+
+    def has(self, title: str) -> bool:
+        return title in self._titles
+
+    @property
+    def ingested(self) -> dict[str, Output[Ingested]]:
+        """By span, in the window's order."""
+        return {span: self.output(f"{IngestRequest.name} {span}") for span in self.spans}
+
+    @property
+    def statistics(self) -> Output[WindowStatistics]:
+        return self.output(StatisticsRequest.name)
+
+    @property
+    def proof(self) -> Output[SplitProof]:
+        return self.output(SplitsRequest.name)
+
+    @property
+    def validated(self) -> Output[Validated]:
+        return self.output(ValidateRequest.name)
+
+    @property
+    def transform(self) -> Output[Transformed]:
+        return self.output(TransformRequest.name)
+
+    @property
+    def measured(self) -> Output[Measured]:
+        """The candidate on the eval rows."""
+        return self.output(MeasureRequest.name)
+
+    @property
+    def evaluation(self) -> Measured | None:
+        """What was measured; None where it has not run."""
+        return self.measured.value if self.candidate and self.has(MeasureRequest.name) else None
+
+    @property
+    def export(self) -> Output[Exported]:
+        """The candidate's SavedModel."""
+        assert self.candidate is not None
+        return self.output(self.titled(ExportRequest.name, self.candidate.seed))
+
+    def titled(self, stage: str, seed: int) -> str:
+        """The title of a step of one seed, which names the seed unless it is the run's own."""
+        return stage if seed == self.chosen_seed else f"{stage} seed {seed}"
+
+    def examples(self, split: str) -> tuple[Examples, ...]:
+        """The records of a split of the window."""
+        return tuple(examples_of(self.ingested[span], part) for span, part in self.parts[split])
+
+    # --- what follows from the fitted transform
+
+    @property
+    def label(self) -> LabelParameters:
+        return self.transform.value.parameters.label
+
+    @property
+    def label_facts(self) -> LabelFacts:
+        return label_facts(self.label, self.statistics.value)
+
+    @cached_property
+    def parameters(self) -> TransformParameters:
+        """The fitted transform; a task of the user's own is found by its file."""
+        fitted = self.transform.value.parameters
+        changes = {"file": self.loaded.user_files.get("task")}
+        return fitted.model_copy(update={"label": fitted.label.model_copy(update=changes)})
+
+    @property
+    def fitted(self) -> Ref[TransformParameters]:
+        """The same as the input of a stage."""
+        transform = self.transform
+        return Ref[TransformParameters](
+            stage=transform.stage, fingerprint=transform.fingerprint, answer=self.parameters
+        )
+
+    @property
+    def size(self) -> Facts:
+        """The facts about the data by which settings are chosen."""
+        fitted = self.transform.value.parameters
+        return Facts(
+            rows=self.statistics.value.rows.get("train", 0),
+            width=len(fitted.numeric) + len(fitted.categorical),
+            task=fitted.label.task,
+            images=any(column.pixels is not None for column in fitted.fitted),
+        )
+
+    @cached_property
+    def resolved(self) -> tuple[TrainingConfig, ModelConfig]:
+        """The settings of the training and the model, those left out chosen by size."""
+        return resolve_settings(self.pipeline.training, self.pipeline.model, self.size)
+
+    @property
+    def training(self) -> TrainingConfig:
+        return self.resolved[0]
+
+    @property
+    def model(self) -> ModelConfig:
+        return self.resolved[1]
+
+    def describe_settings(self) -> ResolvedSettings:
+        """The same for the run's record."""
+        return ResolvedSettings(
+            rows=self.size.rows,
+            says=described(self.training, self.model),
+            training=self.training.model_dump(mode="json"),
+            model=self.model.model_dump(mode="json"),
+        )
+
+    # --- what the rows are judged by
+
+    @cached_property
+    def slices(self) -> tuple[str, ...]:
+        """The slices that the pipeline names, or a handful that is chosen; none in a plan that cannot know them yet."""
+        named, found = self.pipeline.evaluation.slices, self.statistics.get()
+        if named is not None or not self.validated.known:
+            return named or ()
+        return choose(
+            found["columns"].get("train", []),
+            self._strengths,
+            eligible=self._sliceable(),
+            rows=found["rows"].get("eval", 0),
+            least=self.pipeline.gate.slice_min_rows,
+        )
+
+    def _sliceable(self) -> list[str]:
+        """The columns that slices can be made of without being named."""
+        columns = self.columns
+        single = [column for column in columns.read if not column.shape and not column.temporal]
+        return [c.name for c in single if c.name in columns.stored and c.meaning != "identifier"]
+
+    @cached_property
+    def searched(self) -> tuple[str, ...]:
+        """Where the worst slices are looked for."""
+        return searched(self.statistics.get()["columns"].get("train", []), self._strengths, self._sliceable())
+
+    @property
+    def _strengths(self) -> dict[str, float]:
+        """How much each column tells of the label. In a plan without a validation the order is not known; of few columns the
+        set is, so that their predictions are found."""
+        return self.validated.value.strengths if self.validated.known else {}
+
+    @property
+    def shown(self) -> dict[str, Temporal | None]:
+        """The columns whose values are told of single rows, the group's first; and the kind of those that are dates or times."""
+        known = {column.name: column for column in self.columns.read}
+        groups = [name for name, column in known.items() if column.role == "group"]
+        return {name: known[name].temporal for name in (*groups, *self.pipeline.evaluation.row_values)}
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The columns that predictions keep: those of slices and clusters, the item, keys, and what is told of rows."""
+        columns, sliced = self.columns, slice_columns((*self.slices, *self.searched))
+        keys = [c.name for c in columns.read if c.role in ("key", "passthrough") and not c.shape and c.name not in OWN]
+        stored = [name for name in keys if name in columns.stored]
+        return tuple(sorted({*sliced, *self.pipeline.judged_columns, *self.clusters.stored, *self.shown, *stored}))
+
+    @cached_property
+    def clusters(self) -> ClusterSources:
+        """What rows are drawn together by: what the split keeps together; else where it may be found out, which is nowhere with
+        a group column."""
+        columns, unit = self.columns, " and ".join(self.pipeline.split.key) or None
+        if columns.of_role("group") is not None:
+            return ClusterSources(unit=unit)
+        stored = [c for c in columns.read if c.name in columns.stored and not c.shape and c.name not in OWN]
+        times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
+        repeated = repeating(self.statistics.get()["columns"].get("train", []))
+        keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
+        equal, distinct = self._equal_rows()
+        return ClusterSources(
+            unit=unit,
+            equal=equal,
+            distinct=distinct,
+            columns=tuple(sorted(keys)[:MOST_KEYS]),
+            time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
+            by_day=bool(times) and times[0].role == "time",
+            spans=tuple((span, self.ingested[span].value.splits[part].rows) for span, part in self.parts["eval"]),
+        )
+
+    def _equal_rows(self) -> tuple[tuple[str, ...], int]:
+        """The columns that tell equal rows, and how many rows are distinct in all that a split without a key hashes, where these
+        are more; none unless more than a tenth of the eval rows repeat others."""
+        columns, found = self.columns, self.proof.get().get("splits", {}).get("eval", {})
+        rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
+        if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:
+            return (), 0
+        read = [c for c in columns.read if not c.shape and c.name in columns.stored and c.name not in OWN]
+        hashed, single = [column.name for column in columns.hashed], {c.name for c in read}
+        stored = tuple(name for name in hashed if name in single)
+        return stored, distinct if len(stored) < len(hashed) else 0
+
+
+def examples_of(ingested: Output[Ingested], part: str) -> Examples:
+    """The records of one split of a span."""
+    return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
+
+
+def label_facts(label: LabelParameters, statistics: WindowStatistics, column: str = LABEL) -> LabelFacts:
+    """The facts of a label in a fitted transform and in the window's statistics."""
+    summary = statistics.of("train").get(column)
+    median = summary.median if label.median is None and summary is not None else label.median
+    return LabelFacts(
+        counts=label.counts or (),
+        mean=label.mean,
+        median=None if task_of(label.task).has_classes else median,
+        quantiles=label.quantiles,
+    )

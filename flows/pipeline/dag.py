@@ -1,0 +1,144 @@
+"""The DAG from raw files to a promoted model: its stages in order, and the walk over them.
+
+    walk(context, engine)             # runs them
+    walk(context, planner)            # only looks up what would run
+
+A new stage is a class, a function in `flows.pipeline.steps` that makes its steps, and a line here. Promotion itself is the
+caller's, since it changes what the next run is compared with.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from beam_jobs.ingest.request import IngestRequest
+from beam_jobs.splits_request import SplitsRequest
+from flows.pipeline import steps
+from flows.pipeline.champion import recognise
+from flows.pipeline.context import Context
+from flows.pipeline.warm_start import check_parent
+from headway.evaluation.gate.gate_request import GateRequest
+from headway.evaluation.results.request import MeasureRequest
+from headway.stages.refs import Unknown
+from headway.stages.stage_class import Stage
+from headway.stages.step import Output, Step
+from headway.statistics.stage import StatisticsRequest
+from headway.validation.stage import ValidateRequest
+from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.request import ExportRequest
+from tfcore.preprocess.request import AnalyseRequest
+from tfcore.train.request import TrainRequest
+from tfcore.transform.parameters import TransformRequest
+
+
+@dataclass(frozen=True)
+class Line:
+    """One stage of the DAG."""
+
+    stage: type[Stage[Any]]
+    steps: Callable[[Context], Iterator[Step]]
+    """Makes its steps; none where there is nothing to do."""
+    then: Callable[[Context], None] = lambda context: None
+    """What follows from its results before the next stage."""
+    when: Callable[[Context], bool] = lambda context: True
+    """Whether the pipeline has this stage."""
+
+
+def _derives(context: Context) -> bool:
+    return context.pipeline.preprocess is not None
+
+
+def _asks_importance(context: Context) -> bool:
+    return context.pipeline.evaluation.importance is not None
+
+
+def _has_test(context: Context) -> bool:
+    return bool(context.parts.get("test"))
+
+
+DAG: dict[str, tuple[Line, ...]] = {
+    "ingest": (Line(IngestRequest, steps.ingest),),
+    "statistics": (Line(StatisticsRequest, steps.statistics, steps.complete_schema),),
+    "validate": (
+        Line(SplitsRequest, steps.splits),
+        Line(ValidateRequest, steps.validate, steps.freeze_schema),
+    ),
+    "transform": (
+        Line(AnalyseRequest, steps.analyse, when=_derives),
+        Line(TransformRequest, steps.transform, steps.resolve_settings),
+    ),
+    "train": (Line(TrainRequest, steps.train, recognise),),
+    "evaluate": (
+        Line(EvaluateRequest, steps.evaluate),
+        Line(MeasureRequest, steps.measure_seeds, steps.choose_candidate),
+        Line(ImportanceRequest, steps.importance, when=_asks_importance),
+        Line(EvaluateRequest, steps.evaluate_champions),
+        Line(MeasureRequest, steps.measure),
+    ),
+    "gate": (
+        Line(GateRequest, steps.gate, steps.take_verdict),
+        Line(EvaluateRequest, steps.evaluate_test, when=_has_test),
+        Line(MeasureRequest, steps.measure_test, steps.note_test, when=_has_test),
+    ),
+    "export": (
+        Line(ExportRequest, steps.export),
+        Line(ReplayRequest, steps.replay, steps.state_facts),
+    ),
+}
+"""By the phase that a run may end with."""
+STAGES: dict[str, type[Stage[Any]]] = {line.stage.name: line.stage for lines in DAG.values() for line in lines}
+
+
+class Executor(Protocol):
+    """Runs steps, or only looks for what they left; it blocks. Under Prefect each call is a task."""
+
+    def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
+        """The outputs of `steps`, all of one stage, in their order."""
+
+
+def walk(context: Context, executor: Executor) -> Context:
+    """Go through the stages up to `context.last`, or all: to the verdict, and the replayed export of a promotion.
+
+    Raises:
+        ConfigError, DataError: with the place and the fix; what was done before is kept.
+    """
+    if context.last in (None, "export"):
+        context.pipeline.export.check_installed(str(context.loaded.file))
+    context.begin()
+    try:
+        for phase, lines in DAG.items():
+            for line in lines:
+                if line.when(context):
+                    context.add(executor.call_many(made) if (made := [*line.steps(context)]) else [])
+                    line.then(context)
+                if context.over:
+                    return context
+            if phase == context.last:
+                break
+    except Unknown:  # a plan
+        called = {output.stage for output in context.outputs}
+        context.follows = [name for name in stages_of(context) if name not in called]
+        if TrainRequest.name in context.follows:
+            check_parent(context)
+        if context.last is None:
+            tested = ["evaluate test", "measure test"] if _has_test(context) else []
+            context.later = [*tested, ExportRequest.name, ReplayRequest.name, "promote"]
+    return context
+
+
+def stages_of(context: Context) -> list[str]:
+    """The names of the stages that a run goes through, to the gate at most."""
+    phases = [*DAG]
+    last = context.last if context.last in phases[: phases.index("gate")] else "gate"
+    lines = [line for phase in phases[: phases.index(last) + 1] for line in DAG[phase] if line.when(context)]
+    return [*dict.fromkeys(line.stage.name for line in lines)]
+
+
+def needs_tensorflow(stages: Sequence[str]) -> bool:
+    return any(STAGES[name].tensorflow for name in stages)
+
+
+def trains(plan: Context) -> bool:
+    """Whether a step of a plan needs TensorFlow."""
+    return needs_tensorflow([output.stage for output in plan.outputs if not output.hit] + plan.follows)

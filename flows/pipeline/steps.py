@@ -1,0 +1,603 @@
+"""The step functions of the DAG: each makes the steps of one stage from the run's context and the results before.
+
+    steps.transform(context)         # [Step(TransformRequest(...))], none where the run has no need of it
+
+What follows from a stage's results before the next one is a function too, such as `freeze_schema`. `flows.pipeline.dag` calls
+them in order.
+"""
+
+from collections.abc import Iterator
+
+from beam_jobs.ingest.request import NOTES, IngestRequest
+from beam_jobs.splits_request import SpanOutput, SplitsRequest
+from flows.config.columns import new_columns
+from flows.pipeline import champion as champions
+from flows.pipeline.champion import judges_of, predictions_of
+from flows.pipeline.column_table import column_table
+from flows.pipeline.config_checks import check_metrics
+from flows.pipeline.context import Candidate, Context
+from flows.pipeline.warm_start import parent_of
+from flows.records import TestMetrics
+from headway.errors import DataError
+from headway.evaluation.checks.small_steps import Measured as StepMeasured
+from headway.evaluation.gate import Candidate as JudgedCandidate
+from headway.evaluation.gate import GateRequest, Repeat
+from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.verdict import Verdict
+from headway.messages import counted, metrics_line
+from headway.metrics.ranking import ITEM_BASELINES
+from headway.schema.columns import named_for
+from headway.schema.notes import Note
+from headway.stages.refs import Part, Ref
+from headway.stages.step import Output, Step
+from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.stage import StatisticsRequest
+from headway.statistics.summary import WindowStatistics
+from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
+from headway.validation.torn_units import sample_of
+from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
+from tfcore.evaluation.results import Evaluated
+from tfcore.export.model_card import CardFacts
+from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.request import ExportRequest
+from tfcore.preprocess.request import AnalyseRequest
+from tfcore.train.request import Latest, Trained, TrainRequest
+from tfcore.transform.config import DerivedParameters
+from tfcore.transform.parameters import TransformRequest
+
+Steps = Iterator[Step]
+
+
+# --- the data
+
+
+def ingest(context: Context) -> Steps:
+    """One step for each span."""
+    runtime: dict[str, object] = {"runner": context.pipeline.runner}
+    for span, request in ingest_requests(context).items():
+        yield Step(request, f"{request.name} {span}", runtime)
+
+
+def ingest_requests(context: Context) -> dict[str, IngestRequest]:
+    """The request of each span's ingest, by span."""
+    pipeline, columns = context.pipeline, context.columns
+    return {
+        span: IngestRequest(
+            span=span,
+            files=context.files(span),
+            source=pipeline.source,
+            read=columns.read,
+            stored=columns.stored,
+            label=pipeline.label,
+            split=pipeline.split,
+            hashed=columns.hashed,
+            by_place=columns.by_place,
+        )
+        for span in context.spans
+    }
+
+
+def statistics(context: Context) -> Steps:
+    ingested = context.ingested
+
+    def part(span: str, split: str) -> Part:
+        of = ingested[span]
+        return Part(fingerprint=of.fingerprint, path=of.path / of.value.splits[split].statistics, split=split)
+
+    request = StatisticsRequest(
+        columns=ingested[context.spans[0]].value.columns,
+        splits={name: tuple(part(*each) for each in parts) for name, parts in context.parts.items() if parts},
+    )
+    yield Step(request)
+
+
+def complete_schema(context: Context) -> None:
+    """The first time the schema is completed with what the window's statistics show."""
+    if context.columns.inferred and context.freezes:
+        folder = context.store.local(context.statistics.path)
+        splits = [SplitStatistics.load(folder / split) for split in context.statistics.value.rows]
+        context.columns = context.columns.completed(splits)
+
+
+def splits(context: Context) -> Steps:
+    """The proof that the window's splits keep keys, rows and times apart."""
+    requests = ingest_requests(context)
+    request = SplitsRequest(
+        split=context.pipeline.split,
+        parts={name: parts for name, parts in context.parts.items() if parts},
+        spans=tuple(SpanOutput(request=requests[span], notes=out.ref(NOTES)) for span, out in context.ingested.items()),
+    )
+    yield Step(request, runtime={"runner": context.pipeline.runner})
+
+
+def validate(context: Context) -> Steps:
+    loaded, pipeline, columns, ingested = context.loaded, context.pipeline, context.columns, context.ingested
+    features = tuple(column for column in columns.read if column.is_feature)
+    serving = loaded.serving_file
+    if (prepared := context.prepared) is not None:
+        unread, served = prepared.unread, prepared.serving
+    else:
+        newest = {context.spans[-1]: context.files(context.spans[-1])}
+        unread = tuple(column.name for column in new_columns(loaded, columns.schema, newest))
+        served = None
+        if serving:
+            from headway.validation.serving import checksum  # and the readers of its formats
+
+            served = checksum(serving)
+    context.champion = context.registry.champion()
+    context.reference = _reference(context)
+    # by time units may have rows on both sides
+    by_time = pipeline.split.mode == "time" or pipeline.split.eval_from is not None
+    request = ValidateRequest(
+        config=pipeline.validation,
+        served=served,
+        schema=columns.schema,
+        task=pipeline.task,
+        columns=features,
+        champion=_champion_facts(context),
+        split=pipeline.split,
+        unread=unread,
+        statistics=context.statistics.ref(),
+        proof=context.proof.ref(),
+        spans=tuple(
+            SpanFacts(span=span, ingested=out.fingerprint, **out.get()["counts"]) for span, out in ingested.items()
+        ),
+        splits=tuple(name for name, parts in context.parts.items() if parts),
+        stored=columns.stored,
+        weight=named_for(columns.read, "weight"),
+        features=tuple(column.name for column in features),
+        auto=columns.chosen(pipeline.column_configs()),
+        serving=serving,
+        filters=pipeline.source.where is not None,
+        rows=None if by_time else sample_of({split: context.examples(split) for split in context.parts}),
+    )
+    yield Step(request)
+
+
+def _reference(context: Context) -> dict[str, str | None] | None:
+    """The reference for drift, the statistics of the champion's train split: the name of a model, and a fingerprint.
+
+    The window that made the champion is held against what it was held against then, so that nothing runs anew.
+    """
+    if (champion := context.champion) is None:
+        return None
+    trained_on = champion.facts.get("statistics")
+    if trained_on == context.statistics.fingerprint:
+        return champion.facts.get("reference")
+    spans = champion.facts.get("train_parts") or [["?"]]
+    first, last = spans[0][0], spans[-1][0]
+    name = f"version {champion.number} ({first if first == last else f'{first} to {last}'})"
+    return {"name": name, "statistics": trained_on}
+
+
+def _champion_facts(context: Context) -> ChampionFacts | None:
+    if (reference := context.reference) is None:
+        return None
+    stage, trained_on, found = StatisticsRequest.name, reference["statistics"], None
+    if trained_on:
+        path = context.store.output(stage, trained_on)
+        found = Ref[WindowStatistics](stage=stage, fingerprint=trained_on, path=path)
+    return ChampionFacts(name=str(reference["name"]), statistics=found)
+
+
+def freeze_schema(context: Context) -> None:
+    """Write a schema that was inferred, or completed, once validation has passed: it is the reference for later windows."""
+    columns, validated = context.columns, context.validated
+    if (columns.inferred or columns.completes) and context.freezes and not validated.value.stopping:
+        context.columns = columns.frozen(context.loaded)
+        context.notes = list(context.columns.notes)
+
+
+def analyse(context: Context) -> Steps:
+    """What a preprocess function derives."""
+    _refuse_errors(context)
+    config, file = context.pipeline.preprocess, context.loaded.user_files.get("preprocess")
+    assert config is not None and file is not None
+    yield Step(AnalyseRequest(function=config.function, file=file, examples=context.examples("train")))
+
+
+def _refuse_errors(context: Context) -> None:
+    """Raise a DataError if validation found errors; a plan goes on, as if none were found."""
+    validated = context.validated
+    if not validated.known:
+        return
+    context.anomalies = tuple(validated.value.anomalies)
+    if not (wrong := validated.value.stopping):
+        return
+    problem = f"validation found {counted(len(wrong), 'error')}"
+    if len(wrong) == 1:
+        raise DataError(f"{problem}: {wrong[0].message}", where=validated.title, fix=wrong[0].fix or None)
+    lines = "\n".join(f"  - {a.message}" + (f"\n    fix: {a.fix}" if a.fix else "") for a in wrong)
+    raise DataError(f"{problem}:\n{lines}", where=validated.title)
+
+
+def transform(context: Context) -> Steps:
+    _refuse_errors(context)
+    pipeline, columns = context.pipeline, context.columns
+    read = tuple(c for c in columns.read if c.name in columns.stored)
+    request = TransformRequest(
+        transforms=columns.transforms(pipeline.column_configs()),
+        columns=read,
+        task=pipeline.task,
+        task_file=context.loaded.user_files.get("task"),
+        statistics=context.statistics.ref("train"),
+        weighted=context.examples("train") if named_for(read, "weight") is not None else (),
+        bins=pipeline.model.quantile_bins,
+        recurring=pipeline.model.recurring_numbers,
+        counted=pipeline.training.counted(pipeline.model.item),
+        item=next(iter(pipeline.model.item), None),
+    )
+    if (derived := pipeline.preprocess) is not None:
+        analysed = context.output(AnalyseRequest.name)
+        found = analysed.value
+        own = {
+            "derived_statistics": analysed.ref("train"),
+            "derived_transforms": derived.columns,
+            "derived": DerivedParameters(function=derived.function, reads=found.reads, columns=found.columns),
+        }
+        request = request.model_copy(update=own)
+    yield Step(request)
+
+
+def resolve_settings(context: Context) -> None:
+    """Check the task, once the train labels are known, and choose the settings that pipeline.yaml leaves out."""
+    if context.infers:
+        notes = [*context.columns.notes, *context.transform.value.notes]
+        parameters = context.transform.get()["parameters"]
+        context.column_table = column_table(context.columns, context.pipeline, notes, parameters)
+    check_metrics(context.loaded, (context.label.task,))
+    if context.champion is not None and (reason := champions.other_label(context, context.champion)):
+        text = f"the champion, version {context.champion.number}, cannot be compared: {reason}"
+        context.notes.append(Note(text=text))
+    context.settings = context.describe_settings()
+
+
+# --- the models
+
+
+def train(context: Context) -> Steps:
+    """One step for each seed; of those of a champion that would be trained again, one tells that it is the same."""
+    asked = {seed: _train_request(context, seed) for seed in context.seeds}
+    context.notes = [*context.notes, *dict.fromkeys(note for _, notes in asked.values() for note in notes)]
+    made = context.champion and context.champion.facts.get("train")
+    same = [] if context.force else [seed for seed, (request, _) in asked.items() if request.fingerprint == made]
+    for seed in same[:1] or asked:
+        yield Step(asked[seed][0], context.titled("train", seed))
+
+
+def _train_request(context: Context, seed: int) -> tuple[TrainRequest, list[Note]]:
+    """The request of one seed, and notes; the version that it begins with is kept in the context."""
+    store, files, trial = context.store, context.loaded.user_files, context.trial
+    request = TrainRequest(
+        model=context.model,
+        training=context.training,
+        seed=seed,
+        code=context.code,
+        transform=context.fitted,
+        examples=context.examples("train"),
+        trial=trial,
+        latest=Latest.of(context.pipeline.split),
+        group=context.group,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
+        loss=files.get("training.loss"),
+    )
+    parent, note = parent_of(context, request)
+    if parent is not None:
+        request = request.model_copy(update={"warm_start": parent.warm_start(context)})
+    context.parents[seed] = parent.version if parent is not None else None
+    name = request.fingerprint
+    summaries = None if trial else store.summaries / context.pipeline.name / name
+    kept = {"checkpoints": store.checkpoints / name, "summaries": summaries}
+    return request.model_copy(update=kept), [Note(text=note)] if note else []
+
+
+def _trained(context: Context) -> dict[int, Output[Trained]]:
+    """By seed."""
+    titles = {seed: context.titled("train", seed) for seed in context.seeds}
+    return {seed: context.output(title) for seed, title in titles.items() if context.has(title)}
+
+
+def evaluate(context: Context) -> Steps:
+    """The predictions of the eval rows by each seed's model, from which all is computed."""
+    trained = _trained(context)
+    for seed, out in trained.items():
+        request = _evaluate_request(context, _trained_model(context, out, seed))
+        # the TensorFlow process has nothing else to do while the predictions are measured
+        ahead = len(trained) == 1 and context.last in (None, "export")
+        runtime: dict[str, object] = {"then": _unmeasured_export(context, out, seed)} if ahead else {}
+        yield Step(request, context.titled("evaluate", seed), runtime)
+
+
+def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split: str = "eval") -> EvaluateRequest:
+    config, trained = context.pipeline.evaluation, isinstance(model, TrainedModel)
+    # the baselines of the item are computed beside a training, not a version
+    item = config.item if trained else None
+    ranked = item is not None and context.pipeline.ranks_index and context.group is not None
+    return EvaluateRequest(
+        batch_size=config.batch_size,
+        columns=context.kept,
+        item=item,
+        group=context.stored_group if trained else None,
+        seed=model.seed if isinstance(model, TrainedModel) else 0,
+        ranks=context.pipeline.ndcg_at if ranked else None,
+        code=context.code if trained else {},
+        model=model,
+        transform=context.fitted,
+        examples=context.examples(split),
+        train=() if item is None else context.examples("train"),
+    )
+
+
+def _trained_model(context: Context, trained: Output[Trained], seed: int) -> TrainedModel:
+    files = context.loaded.user_files
+    return TrainedModel(
+        path=trained.ref(),
+        config=context.model,
+        seed=seed,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
+    )
+
+
+def _candidates(context: Context) -> list[Candidate]:
+    """In the order of the seeds."""
+    return [
+        Candidate(seed, out, context.output(context.titled("evaluate", seed)))
+        for seed, out in _trained(context).items()
+    ]
+
+
+def measure_seeds(context: Context) -> Steps:
+    """Of several seeds, where the metric that chooses between them is one of the user's own."""
+    candidates = _candidates(context)
+    if len(candidates) == 1:
+        return
+    metric = champions.primary_metric(context)
+    for each in candidates:
+        if metric not in each.scored.value.metrics:
+            yield Step(_measure_request(context, each.scored, {}), context.titled("measure", each.seed))
+
+
+def choose_candidate(context: Context) -> None:
+    """The best would owe its place to the eval rows, and the first may be an outlier that its mean does not show: the median by
+    the primary metric is exported, of two the lower."""
+    candidates = _candidates(context)
+    if len(candidates) > 1:
+        candidates = champions.by_quality(context, candidates)
+    context.candidate = candidates.pop((len(candidates) - 1) // 2)
+    context.others = sorted(candidates, key=lambda other: other.seed)
+    if context.champion is not None:
+        context.notes += champions.other_rows(context, context.champion)
+
+
+def importance(context: Context) -> Steps:
+    """How much each column matters to the trained model."""
+    candidate, rows = _candidate(context), context.pipeline.evaluation.importance
+    assert rows is not None
+    request = ImportanceRequest(
+        rows=rows,
+        group=context.stored_group,
+        seed=candidate.seed,
+        code=context.code,
+        transform=context.fitted,
+        model=_trained_model(context, candidate.trained, candidate.seed),
+        examples=context.examples("eval"),
+    )
+    yield Step(request)
+
+
+def evaluate_champions(context: Context) -> Steps:
+    """The predictions of the eval rows by the versions that the candidate is compared with, and by the champion's other seeds."""
+    context.judges = judges_of(context)
+    for judge in context.judges:
+        if judge.reason is None:
+            yield Step(_evaluate_request(context, champions.saved_model(judge.version)), judge.title)
+            for facts, model in champions.repeats_of(context, judge):
+                yield Step(_evaluate_request(context, model), f"{judge.title} seed {facts['seed']}")
+
+
+def measure(context: Context) -> Steps:
+    """The candidate's metrics, and the champion's beside them, unless it was trained on these rows."""
+    beside = {
+        judge.role: scored
+        for judge in context.judges
+        if judge.role == "champion"
+        and (scored := champions.scored_by(context, judge)) is not None
+        and not champions.knows_rows(context, judge.version)
+    }
+    yield Step(_measure_request(context, _candidate(context).scored, beside))
+
+
+def _measure_request(
+    context: Context,
+    scored: Output[Evaluated],
+    beside: dict[str, Output[Evaluated]],
+    *,
+    split: str = "eval",
+    threshold: float | None = None,
+) -> MeasureRequest:
+    """Return the request of the measuring of predictions.
+
+    Args:
+        beside: the predictions of other models on the same rows, by name.
+        split: whose rows these are.
+        threshold: where other rows chose it.
+    """
+    pipeline, config, label = context.pipeline, context.pipeline.evaluation, context.label
+    return MeasureRequest(
+        slice_min_rows=config.slice_min_rows,
+        threshold=config.threshold,
+        slices=context.slices,
+        searched=context.searched,
+        shown=context.shown,
+        clusters=context.clusters,
+        group=context.group,
+        confidence=pipeline.gate.confidence,
+        given_threshold=threshold,
+        seed=context.chosen_seed,
+        ndcg_at=pipeline.ndcg_at,
+        item=config.item,
+        retrieval=pipeline.ranks_index,
+        metrics=context.loaded.own_metrics,
+        predictions=predictions_of(scored),
+        statistics=context.statistics.ref(None),
+        beside={name: predictions_of(output) for name, output in beside.items()},
+        baselines={name: scored.ref(file) for name, file in scored.value.baselines.items()},
+        task=label.task,
+        label=context.label_facts,
+        classes=label.classes or (),
+        spans=tuple(span for span, _ in context.parts[split]),
+    )
+
+
+# --- the verdict, and what it lets through
+
+
+def gate(context: Context) -> Steps:
+    """None where the candidate is the champion."""
+    if context.verdict is not None:
+        return
+    pipeline, training, candidate = context.pipeline, context.training, _candidate(context)
+    judges, scored = context.judges, candidate.scored
+    since = next((judge.since for judge in judges if judge.since is not None), None)
+    compared = {judge.role: champions.compared_champion(context, judge) for judge in judges}
+    baselines = scored.value.baselines
+    request = GateRequest(
+        config=pipeline.gate,
+        slices=context.slices,
+        slices_chosen=pipeline.evaluation.slices is None,
+        clusters=context.clusters,
+        eval=context.parts["eval"],
+        split=context.split_digest,
+        force=context.force,
+        own_objective=any((training.loss, training.class_weights, training.ranking, training.retrieval)),
+        ndcg_at=pipeline.ndcg_at,
+        item=pipeline.evaluation.item,
+        retrieval=pipeline.ranks_index,
+        metrics=context.loaded.own_metrics,
+        candidate=JudgedCandidate(
+            model=candidate.trained.fingerprint,
+            predictions=predictions_of(scored),
+            seed=candidate.seed,
+            repeats=tuple(
+                Repeat(seed=each.seed, model=each.trained.fingerprint, predictions=predictions_of(each.scored))
+                for each in context.others
+            ),
+            rolled_back=champions.rolled_back(
+                context, {each.trained.fingerprint for each in (candidate, *context.others)}
+            ),
+            train=context.parts["train"],
+            data=champions.data_of(context, context.parts["train"]),
+        ),
+        champion=compared.get("champion"),
+        reference=compared.get("reference"),
+        since=() if since is None else tuple(map(StepMeasured.model_validate, since.measured)),
+        place=0 if since is None else since.place,
+        task=context.label.task,
+        label=context.label_facts,
+        baselines={name: scored.ref(file) for name, file in baselines.items()},
+        to_beat=tuple(name for name in ITEM_BASELINES if name in baselines),
+        group=context.group,
+        seed=context.chosen_seed,
+    )
+    yield Step(request)
+
+
+def take_verdict(context: Context) -> None:
+    """The run ends with a verdict that promotes nothing, unless an export was asked for."""
+    context.verdict = context.verdict or context.output(GateRequest.name).value
+    context.over = not _verdict(context).promote and context.last is None
+
+
+def evaluate_test(context: Context) -> Steps:
+    """Scores the test split with a candidate that passed: reported, and never used to decide."""
+    tested = any(part.result["splits"][part.split]["rows"] for part in context.examples("test"))
+    if _verdict(context).promote and tested:
+        candidate = _candidate(context)
+        model = _trained_model(context, candidate.trained, candidate.seed)
+        yield Step(_evaluate_request(context, model, "test"), "evaluate test")
+
+
+def measure_test(context: Context) -> Steps:
+    if context.has("evaluate test"):
+        threshold = context.measured.value.threshold
+        scored = context.output("evaluate test")
+        request = _measure_request(context, scored, {}, split="test", threshold=threshold.value if threshold else None)
+        yield Step(request, "measure test")
+
+
+def note_test(context: Context) -> None:
+    if context.has("measure test"):
+        found = context.output("measure test").value
+        context.test = TestMetrics(rows=found.rows, metrics=found.metrics)
+        sentence = f"on the {counted(found.rows, 'row')} of the test split, which decide nothing: "
+        context.verdict = _verdict(context).noting(sentence + metrics_line(found.metrics))
+
+
+def export(context: Context) -> Steps:
+    """The candidate; with a promotion its other seeds too: later candidates are compared with the mean of all."""
+    pipeline, verdict, candidate = context.pipeline, _verdict(context), _candidate(context)
+    for each in (candidate, *(context.others if verdict.promote else ())):
+        found = (context.measured if each is candidate else each.scored).get()
+        card = CardFacts(
+            model=pipeline.name,
+            label=pipeline.label.column or pipeline.label.expression or "",
+            spans=context.spans,
+            train_rows=context.statistics.value.rows.get("train"),
+            eval_rows=found.get("rows"),
+            seed=each.seed,
+            metrics=found.get("metrics") or {},
+            intervals=found.get("intervals") or {},
+            threshold=found.get("threshold"),
+            verdict=verdict.brief,
+        )
+        request = _unmeasured_export(context, each.trained, each.seed).model_copy(update={"card": card})
+        yield Step(request, context.titled("export", each.seed))
+
+
+def _unmeasured_export(context: Context, trained: Output[Trained], seed: int) -> ExportRequest:
+    """Return the request of the export of a model of which nothing else is known yet."""
+    files = context.loaded.user_files
+    return ExportRequest(
+        formats=context.pipeline.export.formats,
+        code=context.code,
+        trained=trained.ref(),
+        transform=context.fitted,
+        model=context.model,
+        module=files.get("model.name"),
+        preprocess=files.get("preprocess"),
+        seed=seed,
+    )
+
+
+def replay(context: Context) -> Steps:
+    config, label, exported = context.pipeline.export, context.label, context.export.value
+    request = ReplayRequest(
+        limits=config.limits,
+        wanted=config.formats,
+        saved_model=context.export.ref(exported.saved_model),
+        predictions=predictions_of(_candidate(context).scored),
+        examples=context.examples("eval"),
+        columns=context.parameters.raw,
+        task=label.task,
+        label_std=label.std,
+        formats=exported.formats,
+    )
+    yield Step(request)
+
+
+def state_facts(context: Context) -> None:
+    """What a version that is published from this run says of itself."""
+    replayed = context.output(ReplayRequest.name).get()
+    context.facts = champions.facts_of(context, context.reference) | {"replay": replayed}
+
+
+def _candidate(context: Context) -> Candidate:
+    assert context.candidate is not None
+    return context.candidate
+
+
+def _verdict(context: Context) -> Verdict:
+    assert context.verdict is not None
+    return context.verdict
