@@ -15,7 +15,6 @@ from headway.errors import Overtaken
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.results.stage import measure
 from headway.monitor import Monitor
-from headway.stages.step import Output
 
 ROWS = 5_000
 NONE = {"quarantined": 0, "filtered": 0}
@@ -50,7 +49,7 @@ class Predicted:
         out.mkdir(exist_ok=True)
         self.titles.append(step.title)
         result = getattr(self, "_" + step.stage.name, lambda step, out: {})(step, out)
-        return Output(step.title, step.stage.name, step.fingerprint, out, result, hit=False)
+        return step.output(out, result)
 
     def _ingest(self, step, out):
         splits = {part: {"rows": 9, "statistics": part, "shards": []} for part in ("train", "eval", "test")}
