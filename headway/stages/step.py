@@ -50,7 +50,9 @@ class Step:
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
         """The output of a step that did not find one."""
-        return Output(self.title, self.stage.name, self.fingerprint, path, result, False, self.stage.answers(), **facts)
+        return Output(
+            self.title, self.stage.name, self.fingerprint, path, result, False, answers=self.stage.answers(), **facts
+        )
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class Output(Generic[Answer]):
     path: Path
     result: dict[str, Any] | None
     hit: bool
-    answers: type[Answer] | None = None
-    """The model of `value`; None: `read` says it."""
     seconds: float = 0.0
     why: Difference | None = None
     """For a miss: the first thing that differs from the nearest output there is."""
     bytes: int = 0
     """Of its files."""
+    answers: type[Answer] | None = None
+    """The model of `value`; None: `read` says it."""
 
     @property
     def known(self) -> bool:
@@ -119,4 +121,4 @@ def find_output(
     if (manifest := store.find(stage, fingerprint)) is None:
         return None
     path = store.output(stage, fingerprint)
-    return Output(title, stage, fingerprint, path, manifest.result, True, answers, bytes=manifest.size)
+    return Output(title, stage, fingerprint, path, manifest.result, True, bytes=manifest.size, answers=answers)

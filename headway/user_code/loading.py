@@ -102,7 +102,7 @@ def _begin(package: str, folder: Path) -> None:
 
 
 def _forget(package: str) -> None:
-    for name in [name for name in sys.modules if name == package or name.startswith(package + ".")]:
+    for name in [name for name in list(sys.modules) if name == package or name.startswith(package + ".")]:
         del sys.modules[name]
 
 
