@@ -9,11 +9,11 @@ from prefect import flow
 from prefect.states import State
 
 from flows.config.pipeline import LoadedPipeline
-from flows.pipeline.context import Context
 from flows.orchestration.deployments import start_run
 from flows.orchestration.flow_body import Ending, PipelinePath, flow_body
 from flows.orchestration.run_log import RunLog
 from flows.orchestration.task_steps import Tasks
+from flows.pipeline.context import Context
 from flows.pipeline.monitor import Monitoring, check_champion
 from headway.messages import counted
 

@@ -11,6 +11,7 @@ with labels, the champion predicts it and is held against what it was worth at i
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field, computed_field
 
@@ -19,7 +20,6 @@ from flows.pipeline.champion import predictions_of, saved_model
 from flows.pipeline.context import Context, examples_of, label_facts
 from flows.pipeline.dag import Executor
 from flows.pipeline.engine import Engine
-from headway.stages.step import Output, Step
 from flows.pipeline.spans import MonitorState, SpanCheck, read_spans, spans_to_predict
 from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
@@ -36,6 +36,7 @@ from headway.registry.gc import running
 from headway.registry.registry import Version
 from headway.sources.config import SourceConfig
 from headway.stages.refs import Ref
+from headway.stages.step import Output, Step
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
@@ -211,9 +212,7 @@ class _Check:
         )
         return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {window.until}")])[0]
 
-    def _gate_request(
-        self, scored: Output[Evaluated], transform: Output[Any], group: str | None
-    ) -> GateRequest:
+    def _gate_request(self, scored: Output[Evaluated], transform: Output[Any], group: str | None) -> GateRequest:
         """The question to the gate whether the champion is what it was at its promotion: the same version on both sides."""
         label, known = transform.read(Transformed).parameters.label, self._statistics()
         self._store.local(scored.path)

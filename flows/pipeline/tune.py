@@ -23,13 +23,13 @@ from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.engine import Engine
-from headway.stages.step import Output
 from flows.progress.reporter import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Pruned
 from headway.messages import counted, number
 from headway.registry.gc import running
 from headway.registry.leases import WAIT_SECONDS
+from headway.stages.step import Output
 from headway.storage.atomic_io import replace_text
 from headway.storage.fingerprint import fingerprint
 from tfcore.runtime.tensorflow_process import Child, ChildError
