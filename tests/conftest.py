@@ -57,7 +57,7 @@ LONG = [
     "beam_jobs/ingest/test_width.py",
     "flows/test_api.py",
     "tfcore/export/test_saved_model.py",
-    "flows/execution/test_waves.py",
+    "flows/pipeline/test_waves.py",
     "beam_jobs/ingest/test_stage.py",
     "flows/progress/test_json_log.py",
     "beam_jobs/test_leakage_check.py",
@@ -75,7 +75,7 @@ LONG = [
     "tfcore/distribute/test_placement.py",
     "tfcore/data/test_row_cache.py",
     "beam_jobs/transforms/test_score_batches.py",
-    "flows/execution/test_mlflow_tracking.py",
+    "flows/pipeline/test_mlflow_tracking.py",
     "headway/evaluation/test_baseline.py",
     "tfcore/train/test_stage_options.py",
     "flows/test_warm_start.py",
@@ -114,7 +114,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/dag", "flows/progress", "flows/tell"]
+QUICK = ["headway", "flows/config", "flows/progress", "flows/tell"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY, _FOUND = {"tensorflow", "apache_beam", "prefect"}, set()
