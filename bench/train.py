@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.process import own
-from headway.records.classic import encode_classic
+from headway.records.encode import encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 from headway.tabular.hashing import mix64

@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.records.grouping import pieces
-from headway.records.shard import Shard
+from headway.records.grouping import Shard, pieces
 from headway.schema.columns import UNIT, Column
 from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics

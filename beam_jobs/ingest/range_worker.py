@@ -25,8 +25,7 @@ from beam_jobs.runners.spans import Tick
 from headway.errors import DataError
 from headway.leakage.key_index import KeyIndex
 from headway.leakage.keys import unit_codes
-from headway.records.grouping import one_batch
-from headway.records.shard import Shard
+from headway.records.grouping import Shard, one_batch
 from headway.schema.columns import LABEL, UNIT, Column
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.sources.config import NAMED
@@ -34,11 +33,9 @@ from headway.sources.formats.parquet import WIDE
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.coerce import coerce, raw_types
-from headway.tabular.expression_errors import Overflow
-from headway.tabular.expressions import parse
+from headway.tabular.expressions import Overflow, parse
 from headway.tabular.list_arrays import is_text, value_type
-from headway.tabular.row_split import RowSplit
-from headway.tabular.splits import Assigned, place_hash
+from headway.tabular.splits import Assigned, RowSplit, place_hash
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
 """Of each split, in `<folder>/<split>/`."""

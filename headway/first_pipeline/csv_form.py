@@ -20,7 +20,7 @@ from typing import Any
 from headway.schema.parse_rules import MARKERS
 from headway.sources.config import CsvConfig
 from headway.sources.csv_quotes import QuoteRules
-from headway.sources.formats.csv_names import rows_of, unique_names
+from headway.sources.formats.csv import rows_of, unique_names
 
 DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01", ":", " ")
 """The earlier one wins where two would do equally well."""

@@ -26,7 +26,7 @@ from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import agree, counted, percent
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
-from headway.sources.formats.csv_names import unnamed
+from headway.sources.formats.csv import unnamed
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written

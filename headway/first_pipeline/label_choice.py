@@ -19,7 +19,7 @@ from headway.errors import ConfigError, DataError
 from headway.messages import counted, number, percent, short
 from headway.schema.columns import suggest
 from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
-from headway.sources.formats.csv_names import unnamed
+from headway.sources.formats.csv import unnamed
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tabular.expressions import as_written, parse
 from headway.tabular.label import LabelConfig

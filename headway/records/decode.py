@@ -1,9 +1,15 @@
-"""Decodes records to Arrow batches.
+"""Decodes records to Arrow batches, and reads tf.train.Examples of other tools.
 
-decode(record, columns)                   # the batch that was encoded
+    decode(record, columns)   # the batch that was encoded
+    features(record)          # {"age": (FLOATS, array([...])), "carrier/dict": (BYTES, [b"AA", ...])}
+    usual_form(record)        # any form that protobuf allows, as writers usually choose it
+
+It is protobuf that reads them, with descriptors of our own: TensorFlow keeps those in the common pool. In ours a feature's name
+may be any bytes, as files have it, and a map is a list of entries: of equal ones the last one counts.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.records.example import features
-from headway.records.wire import TAGS
+from headway.records.wire import BYTES, FLOATS, INTS, TAGS
 from headway.schema.columns import ARROW, Column, StoredType
 from headway.tabular.list_arrays import join
 
@@ -72,3 +77,114 @@ def _values_of(features: _Features, column: Column) -> pa.Array:
     elif column.length is not None:  # the slots of null rows
         values = values.filter(pa.array(np.repeat(present, column.length)))
     return join(values, np.where(present, lengths, 0), present, column)
+
+
+SEQUENCE = "is a tf.SequenceExample: its feature_lists are not read"
+_TAGS = {"bytes_list": BYTES, "float_list": FLOATS, "int64_list": INTS, None: b""}
+_MESSAGES: dict[str, tuple[tuple[str, str], ...]] = {
+    "Strings": (("value", "*bytes"),),
+    "Floats": (("value", "*float"),),
+    "Integers": (("value", "*int64"),),
+    "Feature": (("bytes_list", "Strings"), ("float_list", "Floats"), ("int64_list", "Integers")),
+    "Entry": (("key", "bytes"), ("value", "Feature")),
+    "Features": (("feature", "*Entry"),),
+    "Example": (("features", "Features"), ("feature_lists", "bytes")),
+}
+"""By message its fields, numbered from 1 (tensorflow/core/example/{example,feature}.proto); * stands before repeated ones."""
+
+
+@cache
+def _example(*, packed: bool) -> Any:
+    """The class of tf.train.Example. `packed`: the numbers of a list are bytes, as in a packed field."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        if name == "Feature":
+            message.oneof_decl.add(name="kind")
+        for number, (part, kind) in enumerate(fields, 1):
+            label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED if kind.startswith("*") else 1
+            field = message.field.add(name=part, number=number, label=label)
+            kind = kind.removeprefix("*")
+            if kind in _MESSAGES:
+                field.type_name = kind
+            elif kind == "bytes" or packed:
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+            else:
+                field.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
+                field.options.packed = True
+            if name == "Feature":
+                field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
+
+
+def _parsed(record: bytes, *, packed: bool) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _example(packed=packed).FromString(record)
+    except DecodeError:
+        raise ValueError("not a tf.train.Example") from None
+
+
+def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
+    """The features of an Example in its usual form: (tag of the list, its values); no tag for an empty feature.
+
+    Raises:
+        ValueError: not an Example.
+    """
+    features: dict[str, tuple[bytes, Any]] = {}
+    for entry in _parsed(record, packed=True).features.feature:
+        which = entry.value.WhichOneof("kind")
+        values: Any = list(getattr(entry.value, which).value) if which else []
+        if which == "float_list":
+            values = np.frombuffer(b"".join(values), "<f4")
+        elif which == "int64_list":
+            values = varints(b"".join(values))
+        features[entry.key.decode()] = _TAGS[which], values
+    return features
+
+
+def varints(data: bytes) -> NDArray[np.int64]:
+    """Decode packed varints to integers.
+
+    Raises:
+        ValueError: one is cut off or too long.
+    """
+    encoded = np.frombuffer(data, np.uint8)
+    if not len(encoded):
+        return np.zeros(0, np.int64)
+    ends = np.flatnonzero(encoded < 0x80)
+    if not len(ends) or ends[-1] != len(encoded) - 1:
+        raise ValueError("a varint is cut off")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths = ends - starts + 1
+    if int(lengths.max()) > 10:
+        raise ValueError("a varint is too long")
+    out = np.zeros(len(ends), np.uint64)
+    for i in range(int(lengths.max())):
+        rows = lengths > i
+        out[rows] |= (encoded[starts[rows] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
+    return out.view(np.int64)
+
+
+def usual_form(record: bytes) -> bytes:
+    """Rewrite an Example with packed lists, each feature once, and without unknown fields.
+
+    Raises:
+        ValueError: it is not an Example.
+    """
+    example = _parsed(record, packed=False)
+    if example.HasField("feature_lists"):
+        raise ValueError(SEQUENCE)
+    example.DiscardUnknownFields()
+    entries = {entry.key: entry for entry in example.features.feature}
+    usual = _example(packed=False)()
+    usual.features.SetInParent()
+    for key, entry in entries.items():
+        entry.key = key  # is written where it was left out, too
+        usual.features.feature.append(entry)
+    return bytes(usual.SerializeToString(deterministic=True))

@@ -4,6 +4,10 @@
     for rows, sizes in grouper.add(batch): ...     # whole records, `sizes` rows each
     for rows, sizes in grouper.finish(): ...       # what is left at the end of a range
 
+    shard = Shard(Path("train.tfrecord"), columns, 4096)
+    shard.add(batch)                               # any number of them, written as they fill records
+    shard.finish()                                 # the rows of each record, packed; `shard.bytes`
+
 Where a record ends depends on its rows and those before it in the range, never on how they came in batches.
 
 With a group column no record cuts a group: rows that lie together and agree in it. A record then ends where a group does, at
@@ -12,12 +16,16 @@ group is null is a group by itself, and a group that the end of a range cuts is 
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
+from headway.records.encode import encode_records
+from headway.records.spec import packed
+from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column, named_for
 from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
 from headway.tabular.splits import column_hash
@@ -194,3 +202,25 @@ def pieces(table: pa.Table, columns: Sequence[Column], shards: int) -> list[pa.T
         cuts = np.unique(starts[np.searchsorted(starts, cuts, side="right") - 1]) if table.num_rows else cuts
     ends = np.append(cuts[1:], table.num_rows)
     return [table.slice(first, end - first).combine_chunks() for first, end in zip(cuts, ends, strict=False)]
+
+
+class Shard(ShardWriter):
+    """Writes batches of stored columns. Its methods raise StoreError on a full disk, and DataError for a group too large."""
+
+    def __init__(self, path: Path, columns: Sequence[Column], rows_per_record: int):
+        super().__init__(path)
+        self._columns = columns
+        self._grouper = grouper(rows_per_record, columns)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._records(self._grouper.add(batch))
+
+    def _records(self, groups: Iterator[Group]) -> None:
+        for batch, sizes in groups:
+            self.write_groups(encode_records(batch, sizes, self._columns), sizes)
+
+    def finish(self) -> list[list[int]]:
+        """Write the rows that wait, close the file, and return the rows of each record, packed."""
+        self._records(self._grouper.finish())
+        self.close()
+        return packed(self.rows)

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError, StoreError
 from headway.messages import counted
-from headway.records.classic import classic_spec, encode_classic
 from headway.records.decode import decode
+from headway.records.encode import classic_spec, encode_classic
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import Column

@@ -29,8 +29,8 @@ from headway.schema.notes import Note
 from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
 from headway.schema_inference.text_patterns import recognized
-from headway.sources.precision import loss_of
 from headway.sources.sample import ONE_IN, Sample
+from headway.sources.type_inference import loss_of
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.coerce import converted

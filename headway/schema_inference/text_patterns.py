@@ -23,8 +23,8 @@ from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
 from headway.schema.decimal_signs import DecimalSign, sign_of
 from headway.schema.number_texts import SHORT, number_pattern, without_units
 from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
-from headway.sources.precision import loss_of
 from headway.sources.sample import ONE_IN
+from headway.sources.type_inference import loss_of
 from headway.tabular.coerce import converted
 from headway.tabular.list_arrays import decoded
 

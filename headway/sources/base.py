@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.schema.columns import column_yaml, suggest
-from headway.sources.sample import Sample
-from headway.sources.type_conflicts import without_values
+from headway.sources.sample import Sample, without_values
 from headway.storage.filesystem import checksum, size_and_time, unreadable
 from headway.tabular.list_arrays import is_list
 

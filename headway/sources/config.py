@@ -16,7 +16,6 @@ from pydantic import Field, field_validator, model_validator
 
 from headway.config import Frozen, refuse_idle
 from headway.schema.columns import suggest
-from headway.sources.text_stream import is_wide
 from headway.tabular.expressions import ExpressionText
 
 SPAN = "{span}"
@@ -111,6 +110,11 @@ NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
 def by_ending(path: str) -> Format | None:
     """The format whose files end as this path does."""
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
+
+
+def is_wide(encoding: str) -> bool:
+    """Whether an encoding takes two bytes for every letter, so that lines cannot be found in its bytes."""
+    return encoding.startswith("utf-16")
 
 
 class CsvConfig(Frozen):

@@ -11,7 +11,6 @@ the folder must stay while the statistics are used.
 """
 
 import json
-import math
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,14 +24,12 @@ from headway.errors import DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column
 from headway.statistics.column_statistics import ColumnStatistics, Limits
-from headway.statistics.counts import Budget
-from headway.statistics.external_sort import BLOCK, Run, exact
+from headway.statistics.counts import BLOCK, Budget, Run, exact
 from headway.statistics.row_sample import FILE as SAMPLE_NAME
 from headway.statistics.row_sample import FILE_BY_LABEL as LABEL_SAMPLE_NAME
 from headway.statistics.row_sample import LabelSample, RowSample, hashed_texts
 from headway.storage.manifest import FORMAT, check_format
 
-_quoted = json.encoder.encode_basestring_ascii
 JSON_NAME, COUNTS_NAME = "statistics.json", "counts.arrow"
 _COUNTS = pa.schema(
     [
@@ -127,13 +124,9 @@ class SplitStatistics:
     def save(self, folder: Path) -> None:
         """Write the folder, whose parent is there; the same statistics give the same bytes."""
         folder.mkdir(exist_ok=True)  # not its parents: they go when a stage is given up
-        with (folder / JSON_NAME).open("w", encoding="utf-8") as text:
-            text.write(f'{{\n "format": {FORMAT},\n "rows": {self.rows},\n "columns": [')
-            between = "\n  "
-            for column in self.columns.values():
-                text.write(between + _indented(column.to_json()))
-                between = ",\n  "
-            text.write("\n ]\n}\n" if self.columns else "]\n}\n")
+        columns = [column.to_json() for column in self.columns.values()]
+        text = json.dumps({"format": FORMAT, "rows": self.rows, "columns": columns}, indent=1)
+        (folder / JSON_NAME).write_text(text + "\n", encoding="utf-8")
         # aside first: it may be the file that text is still read from
         part = folder / f"{COUNTS_NAME}.part"
         with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, _COUNTS, options=_COMPRESSED) as writer:
@@ -196,27 +189,6 @@ def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
     """The limits of each numeric column, and the budget of all columns of text."""
     texts = sum(kind == "bytes" for kind in types)
     return Limits.of(len(types) - texts), Budget(spill, columns=texts)
-
-
-def _indented(value: dict[str, Any], margin: str = "   ") -> str:
-    """A column as `json.dumps(..., indent=1)` writes it within the file, in half the time."""
-    lines = [f"{_quoted(key)}: {_json(item, margin)}" for key, item in value.items()]
-    return f"{{\n{margin}" + f",\n{margin}".join(lines) + f"\n{margin[1:]}}}"
-
-
-def _json(item: Any, margin: str) -> str:
-    kind = type(item)
-    if kind is int:
-        return str(item)
-    if kind is str:
-        return _quoted(item)
-    if kind is float and math.isfinite(item):
-        return float.__repr__(item)
-    if kind is dict and item:
-        return _indented(item, margin + " ")
-    if kind is list and item:
-        return json.dumps(item, indent=1).replace("\n", f"\n{margin}")
-    return json.dumps(item)
 
 
 def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:

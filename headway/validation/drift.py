@@ -23,7 +23,7 @@ from headway.messages import counted
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
-from headway.statistics.external_sort import paired
+from headway.statistics.counts import paired
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import DriftConfig, ValidateConfig

@@ -23,9 +23,7 @@ from headway.sources.base import Chunk, InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.open_source import open_source
 from headway.sources.discovery.spans import files
-from headway.sources.formats.json_parser import Parser
-from headway.sources.formats.json_types import seen_in
-from headway.sources.formats.jsonl import parser_of
+from headway.sources.formats.jsonl import Parser, counted_in, parser_of
 from headway.sources.formats.tfexample import ExamplesSource
 from headway.sources.text_files import BOM, TextFile, last_line_end
 from headway.statistics.split_statistics import SplitStatistics
@@ -150,7 +148,7 @@ def _json(path: Path, names: Sequence[str], types: Mapping[str, pa.DataType]) ->
         lines += data.count(b"\n")
         if not single:
             continue
-        parser = parser or parser_of(seen_in(single, str(path)), names, types)
+        parser = parser or parser_of(counted_in(single, str(path))[0], names, types)
         chunk, _ = parser.parse(single, at, 0)
         yield chunk, numbers.__getitem__
 

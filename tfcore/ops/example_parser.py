@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from headway.records.classic import classic_spec
+from headway.records.encode import classic_spec
 from headway.schema.columns import Column
 
 Chunk = dict[str, tf.Tensor]

@@ -3,14 +3,23 @@
 A range is first read with the stored types. Where a value of a column does not fit, the range is read again with that
 column as text, so that coercion can name the one bad row and keep the others. Lines with the wrong number of columns are
 reported, never lost.
+
+    null_words(pa.chunked_array([["DE", "FR", "IT", "NA"]]), ("", "NA"), ())      # (the same values, ("",), a note)
+    null_words(pa.chunked_array([["Berlin", "NA"]]), ("", "NA"), ())              # (["Berlin", None], ("", "NA"), a note)
+    moved(["b", "a"], ["a", "b"])                                       # ("b", 1, 2): the header has it elsewhere
+
+NA is what R writes for a missing value, and Namibia's code. In a text column such a word is a value where it stands in quotes,
+or where nine in ten of the other distinct values are written like it: as many characters, and each of the same kind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import csv
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -24,11 +33,9 @@ from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, check_columns, cut, sampled, twice
-from headway.sources.config import FORMATS, MAX_CELL_BYTES, SourceConfig
+from headway.sources.config import FORMATS, MAX_CELL_BYTES, CsvConfig, SourceConfig
 from headway.sources.csv_quotes import QuoteRules
-from headway.sources.formats.csv_names import COMMENT, moved, rows_of
-from headway.sources.null_words import null_words
-from headway.sources.sample import Sample
+from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import is_object
 from headway.sources.text_files import (
     BOM,
@@ -40,7 +47,7 @@ from headway.sources.text_files import (
     sample,
 )
 from headway.sources.type_inference import as_numbers
-from headway.tabular.list_arrays import as_batch, slots
+from headway.tabular.list_arrays import as_batch, is_text, slots
 from headway.tabular.quarantine import CUT
 
 _PARSE_BYTES = 1 << 20
@@ -307,7 +314,7 @@ class CsvSource:
                 )
                 # digits that no double holds are an infinity now; coercion tells them from one that is meant
                 if not (infinite := _infinite(table)):
-                    table = table if utf8 else _as_utf8(table)
+                    table = table if utf8 else _changed(table, _utf8_of)
                     return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
                 read_as |= dict.fromkeys(infinite, pa.binary())
                 continue
@@ -463,32 +470,121 @@ def _decoded(value: bytes) -> str:
     return value.decode("latin-1")
 
 
-def _as_utf8(table: pa.Table) -> pa.Table:
-    """Every text as UTF-8, each value by itself, so that its result does not depend on its neighbours."""
+def _utf8_of(value: bytes) -> bytes:
+    return value if _is_utf8(value) else _decoded(value).encode()
+
+
+def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
+    """Every text of a table changed by itself, so that its result does not depend on its neighbours."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
             continue
         chunks = []
         for chunk in table.column(place).chunks:
             coded = chunk if pa.types.is_dictionary(field.type) else chunk.dictionary_encode()
-            words = [v if v is None or _is_utf8(v) else _decoded(v).encode() for v in coded.dictionary.to_pylist()]
-            values = pa.array(words, pa.binary())
-            if pa.types.is_dictionary(field.type):  # two ways to write a word are one word
-                again = values.dictionary_encode()
-                codes = again.indices.take(coded.indices)
-                chunks.append(pa.DictionaryArray.from_arrays(codes.cast(pa.int32()), again.dictionary))
-            else:
-                chunks.append(values.take(coded.indices))
+            words = pa.array([v if v is None else change(v) for v in coded.dictionary.to_pylist()], pa.binary())
+            values = words.take(coded.indices)
+            chunks.append(values.dictionary_encode() if pa.types.is_dictionary(field.type) else values)
         table = table.set_column(place, field.name, pa.chunked_array(chunks, field.type))
     return table
 
 
-def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
-    """Every column of bytes with the bytes of the file, which was read with others in place of some."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type) or pa.types.is_binary(field.type):
-            values = pc.cast(table.column(place), pa.binary()).to_pylist()
-            back = pa.array([v if v is None else change(v) for v in values], pa.binary())
-            back = back.dictionary_encode() if pa.types.is_dictionary(field.type) else back
-            table = table.set_column(place, field.name, back)
-    return table
+COMMENT = "#%/ "
+"""What may stand before the first name."""
+
+
+def unnamed(place: int) -> str:
+    """What the column without a name at a place, from 1, is called."""
+    return f"column_{place}"
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names that stand once each: column_3 for one that is empty, price_2 for the second of a name."""
+    made: list[str] = []
+    for place, name in enumerate(names, 1):
+        stem = new = name or unnamed(place)
+        number = 2
+        while new in made or (new != name and new in names):
+            new, number = f"{stem}_{number}", number + 1
+        made.append(new)
+    return made
+
+
+def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
+    """(number of its line, values) of the rows of some lines that are not empty, as far as they can be read."""
+    reader = csv.reader(
+        (line + "\n" for line in text.split("\n")),
+        delimiter=config.delimiter,
+        quotechar=config.quote or None,
+        escapechar=config.escape or None,
+        quoting=csv.QUOTE_MINIMAL if config.quote else csv.QUOTE_NONE,
+    )
+    before = 0
+    with contextlib.suppress(csv.Error):  # a field beyond the reader's limit
+        for row in reader:
+            if row:
+                yield before, row
+            before = reader.line_num
+
+
+def moved(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
+    """(a name, its place in the header, its place in `names`), from 1; None where no name stands in both at different
+    places. A header that is one name short lacks the first or the last one; one cell, or a shorter line, is a title."""
+    if sum(map(bool, header)) < 2 or len(header) < len(names) - 1:
+        return None
+    forms = [header] if len(header) != len(names) - 1 else [["", *header], [*header, ""]]
+    found = []
+    for form in forms:
+        places = {name: place for place, name in enumerate(names, 1)}
+        named = [(name, place) for place, name in enumerate(unique_names(form), 1) if name in places]
+        wrong = [(name, place, places[name]) for name, place in named if place != places[name]]
+        if not wrong:
+            return None
+        found.append(wrong)
+    return min(found, key=len)[0]
+
+
+_LEAST, _MOSTLY = 3, 0.9
+
+
+def null_words(
+    values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
+) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
+    """(the sampled values without the words that mean a missing one, these words, a note where it is worth one).
+
+    Args:
+        values: text as it stands in the files, or numbers, of which no word is one.
+        quoted: the words that stand in quotes.
+    """
+    if not is_text(values.type):
+        return values, tuple(words), None
+    texts = values.cast(pa.string())
+    distinct = pc.unique(texts).drop_null()
+    others = distinct.filter(pc.invert(pc.is_in(distinct, value_set=pa.array(words, pa.string()))))
+    counts = {word: pc.sum(pc.equal(texts, word)).as_py() or 0 for word in words if word}
+    plain = {word for word, count in counts.items() if word in quoted or (count and _are_like(others, word))}
+    null = tuple(word for word in words if word not in plain and (word or word not in quoted))
+    gone = pc.is_in(texts, value_set=pa.array([word for word in null if word], pa.string()))
+    present, fix = len(texts) - texts.null_count, "{parse: {as: text, null: "
+    note = None
+    for word, count in counts.items():
+        of_it = f"{word!r}, in {count:,} of {present:,} sampled values,"
+        if count and word in plain:
+            note = f"{of_it} is a text like the others; say {fix}[{word}]}}}} if it means that the value is missing"
+        elif count * ONE_IN > present:
+            note = f"{of_it} means that the value is missing; say {fix}[]}}}} if it is a text like the others"
+    return pc.if_else(gone, pa.scalar(None, values.type), values), null, note
+
+
+def _are_like(others: pa.Array, word: str) -> bool:
+    if len(others) < _LEAST:
+        return False
+    alike = pc.equal(_forms(others), _forms(pa.array([word]))[0])
+    return bool(pc.mean(alike.cast(pa.int8())).as_py() >= _MOSTLY)
+
+
+def _forms(texts: pa.Array) -> pa.Array:
+    """Each character by its kind: A a capital, a another letter, 0 a digit."""
+    for pattern, kind in ((r"\p{Lu}", "A"), (r"\p{Ll}", "a"), (r"\d", "0")):
+        texts = pc.replace_substring_regex(texts, pattern, kind)
+    return texts

@@ -3,36 +3,38 @@
 Nested objects are columns `a.b`; a key that is missing is null. Arrow gives up at the first line that is broken or holds
 a value of another type, so a block in which that happens is halved until the lines are found: these are read one by
 one, and cost nobody else anything. A column with a value that is not of its type comes as text, for coercion to judge.
+
+    counted_in(b'{"a": {"b": 1}}\\n', path)[0]    # {"a.b": [["a", "b"], "int", "int"]}: the kinds of values
+    read_type(pa.int64(), "bool")                # bool: coercion makes it 0 and 1
+    Parser({"a.b": (("a", "b"), pa.int64())}).parse(data, at=0, first=0)      # (chunk, number of lines)
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from json import JSONDecodeError
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
 
 from headway.errors import DataError
-from headway.sources import type_conflicts
-from headway.sources.base import Chunk, InputFile, NoRows, Range, cut, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, cut, sampled
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.json_parser import Parser
-from headway.sources.formats.json_types import (
-    Kinds,
-    counted_in,
-    decode,
-    is_number,
-    natural,
-    read_type,
-    seen_in,
-    storable,
-)
-from headway.sources.sample import Sample
+from headway.sources.formats.columnar import pick
+from headway.sources.sample import EMPTY_LIST, ONE_IN, Forms, Sample, Seen, without_values
 from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
+from headway.tabular.list_arrays import as_batch, is_text, value_type
+from headway.tabular.quarantine import CUT
 
 _BLOCK_BYTES = 4 << 20
 _OTHERS = (
@@ -56,12 +58,12 @@ class JsonlSource:
 
     def names(self, file: InputFile) -> list[str]:
         """The keys in the beginning of the file."""
-        return list(_beginning(_text(file.path)))
+        return list(_beginning(_opened(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         ranges: list[Range] = []
         for number, file in enumerate(files):
-            text = _text(file.path)
+            text = _opened(file.path)
             facts = {"kinds": _beginning(text)}
             whole, step = [(0, file.bytes)], FORMATS["jsonl"].range_size
             parts = whole if text.streamed else list(cuts(text, 0, file.bytes, step))
@@ -71,7 +73,7 @@ class JsonlSource:
     def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
         parser = parser_of(piece.facts["kinds"], columns, types)
         before = 0
-        for at, data in _text(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
+        for at, data in _opened(piece.path).blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end):
             if not at and data.startswith(BOM):
                 data, at = data[len(BOM) :], len(BOM)
             chunk, rows = parser.parse(data, at, before)
@@ -80,10 +82,10 @@ class JsonlSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files."""
-        samples: list[tuple[pa.Table, dict[type_conflicts.Way, type_conflicts.Seen], Kinds]] = []
-        forms = type_conflicts.Forms()
+        samples: list[tuple[pa.Table, dict[Way, Seen], Kinds]] = []
+        forms = Forms()
         for file in files[:SAMPLE_FILES]:
-            text = _text(file.path)
+            text = _opened(file.path)
             for at, data in sample(text, 0, file.bytes, last_line_end, plain=not text.streamed):
                 data = data if at else data.removeprefix(BOM)
                 kinds, columns = counted_in(data, file.path)
@@ -100,7 +102,7 @@ class JsonlSource:
         for table, columns, kinds in samples:
             shown = {name: column for way, column in columns.items() if (name := ".".join(way)) in kinds}
             rare = [name for name in shown if forms.is_rare(tuple(kinds[name][0]), shown[name].form)]
-            tables.append(type_conflicts.without_values(table.drop_columns(rare), clashes))
+            tables.append(without_values(table.drop_columns(rare), clashes))
             for name, (_, kind, _) in kinds.items():
                 if kind != "null" and name not in rare and name not in clashes:
                     numbers[name] = numbers.get(name, True) and is_number(kind)
@@ -109,7 +111,7 @@ class JsonlSource:
         return as_numbers(merged, [name for name, all_of_it in numbers.items() if all_of_it])
 
 
-def _text(path: str) -> TextFile:
+def _opened(path: str) -> TextFile:
     """Open a file.
 
     Raises:
@@ -158,7 +160,7 @@ def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
 
 def _beginning(text: TextFile) -> Kinds:
     for _, data in text.blocks(0, None, SAMPLE_BYTES, last_line_end):
-        return seen_in(data.removeprefix(BOM), text.path)
+        return counted_in(data.removeprefix(BOM), text.path)[0]
     return {}
 
 
@@ -177,7 +179,7 @@ def _refuse_wrapped(kinds: Kinds, path: str) -> None:
 
 def _no_rows(path: str) -> DataError:
     """The error for a file in which no line is an object."""
-    for _, data in _text(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
+    for _, data in _opened(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
                 continue
@@ -194,3 +196,444 @@ def _no_rows(path: str) -> DataError:
                 fix = "write one object per line: jq -c . old.json > new.jsonl"
             return DataError(f"no line is a JSON object, beginning with {start!r}", where=f"{path}:{number}", fix=fix)
     return NoRows("the files hold empty lines and no rows", where=path, fix="bring files with rows")
+
+
+Kinds = dict[str, list[Any]]
+"""By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
+int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
+_LISTS, _LARGE = "list:", "large"
+"""Large: digits beyond int64."""
+_FEW_LARGE = 64
+"""So many large integers of some lines are odd ones that the whole sample judges, however few the lines are."""
+_PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
+
+
+class Number(str):
+    """A number in the spelling of the file."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        seen = set[str]()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice!r} stands twice")
+    return entries
+
+
+DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_once)
+
+
+def decode(line: bytes) -> Any:
+    """Decode a line; numbers keep their spelling.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return DECODER.decode(line.decode("utf-8", "surrogateescape"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def as_json(value: Any) -> str:
+    """Encode what `decode` returned as JSON, numbers in their spelling; a single text without quotes."""
+    return str(value) if isinstance(value, str) else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_json, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(inner)}' for key, inner in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
+    """The columns of some lines, and the number of values of each form; broken lines show none.
+
+    Raises:
+        DataError: its rows are lists, or two columns have the same name.
+    """
+    if data.lstrip()[:1] == b"[":
+        raise DataError(
+            "its rows are lists, and objects with keys are wanted",
+            where=path,
+            fix="write them as CSV with a header: jq -r '.[] | @csv' old.json",
+        )
+    counts: dict[tuple[str, ...], Counter[str]] = {}
+    for line in data.splitlines():
+        try:
+            value = decode(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            _count(value, (), counts)
+    overruled = {way for way in counts if _overruled(way, counts)}
+    kinds_of: Kinds = {}
+    columns = {}
+    for way, kinds in counts.items():
+        name = ".".join(way)
+        if way in overruled:  # it counts as another form of what overrules it
+            columns[way] = Seen(_form(_together(_usual(_settled(kinds)))), kinds.total() - kinds["null"], kinds.total())
+            continue
+        if name in kinds_of:
+            raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
+        kind = _together(_usual(_settled(kinds)))
+        kinds_of[name] = [list(way), kind, _most(_settled(kinds, few=0))]
+        columns[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+    return kinds_of, columns
+
+
+def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> None:
+    for key, inner in value.items():
+        here = (*way, key)
+        if isinstance(inner, dict):
+            _count(inner, here, counts)
+        else:
+            counts.setdefault(here, Counter())[_kind(inner)] += 1
+
+
+def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
+    """Whether this path holds objects more often than values, or lies within one that holds values more often."""
+    values = counts[way].total() - counts[way]["null"]
+    below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
+    above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
+    if below and values <= max(counts[other].total() for other in below):
+        return True
+    return any(counts[other].total() - counts[other]["null"] > counts[way].total() for other in above)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, Number):
+        if not value.lstrip("-").isdigit():
+            return "float"
+        return "int" if -(1 << 63) <= int(value[:30]) < 1 << 63 else _LARGE
+    if isinstance(value, list):
+        kinds = Counter(_kind(item) for item in value)
+        return _LISTS + _together(kinds)
+    return "text" if isinstance(value, str) else "object"
+
+
+def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
+    """Settle the kind of large integers: exceptional integers where they are few, else read as they are spelled."""
+    values = kinds.total() - kinds["null"]
+    settled: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        if kind.endswith(_LARGE):
+            rare = count <= few or (few and count * ONE_IN <= values)
+            kind = kind.removesuffix(_LARGE) + ("int" if rare else _LARGE)
+        settled[kind] += count
+    return settled
+
+
+def _usual(kinds: Counter[str]) -> Counter[str]:
+    """The kinds without rare ones: one exceptional line decides nothing."""
+    values = kinds.total() - kinds["null"]
+    return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
+
+
+def is_number(kind: str) -> bool:
+    """Whether the values are numbers, true or false, or lists of them."""
+    return kind.removeprefix(_LISTS) in ("int", "float", "bool", _LARGE)
+
+
+def storable(kind: str) -> bool:
+    """Whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    inner = kind.removeprefix(_LISTS)
+    return inner != "object" and not inner.startswith(_LISTS)
+
+
+def _together(kinds: Counter[str]) -> str:
+    """The one kind that covers all of these."""
+    typed = {kind for kind in kinds if kind not in ("null", "list:null")}
+    if not typed:
+        return "list:null" if "list:null" in kinds else "null"
+    if len(typed) == 1 and ("list:null" not in kinds or next(iter(typed)).startswith(_LISTS)):
+        return typed.pop()
+    if all(kind.startswith(_LISTS) for kind in typed):
+        return _LISTS + _together(Counter({kind.removeprefix(_LISTS): 1 for kind in typed}))
+    if not typed <= {"int", _LARGE, "float"} or "list:null" in kinds:
+        return "mixed"
+    return "float" if "float" in typed else _LARGE
+
+
+def _most(kinds: Counter[str]) -> str:
+    """The kind of most values, so that a few exceptions do not make the others slow to read."""
+    typed = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
+    if not typed:
+        return _together(kinds)
+    kind = typed.most_common(1)[0][0]
+    return "float" if kind == "int" and typed["float"] else kind
+
+
+def _form(kind: str) -> str | None:
+    """The user's word for values of that kind; None for nulls only."""
+    if kind == "null":
+        return None
+    if not kind.startswith(_LISTS):
+        return "one value"
+    inner = kind.removeprefix(_LISTS)
+    if inner == "null":
+        return EMPTY_LIST
+    return "a list of objects" if inner == "object" else "a list of lists" if inner.startswith(_LISTS) else "a list"
+
+
+def natural(kind: str) -> pa.DataType:
+    """The type of a column without a wanted type; text is bytes."""
+    if not storable(kind):  # one type for all, whatever lies in them
+        return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
+    if kind.startswith(_LISTS):
+        return pa.list_(natural(kind.removeprefix(_LISTS)))
+    return _PLAIN.get(kind, pa.string())
+
+
+def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
+    """The type to ask Arrow for: the wanted one, or the file's where coercion converts it."""
+    if chosen is None:
+        inferred = natural(kind or "text")
+        return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred
+    chosen = value_type(chosen)
+    if pa.types.is_list(chosen):
+        inner = kind.removeprefix(_LISTS) if kind and kind.startswith(_LISTS) else None
+        return pa.list_(read_type(chosen.value_type, inner))
+    if kind == "bool" or (kind == "int" and pa.types.is_binary(chosen)):
+        return _PLAIN[kind]
+    return pa.binary() if kind in ("text", "mixed") else chosen
+
+
+_FEW, _SOME = 8, 2048
+"""So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
+_IN_ROW = re.compile(r" in row (\d+)$")
+_NULL_LINE = re.compile(rb"\n[ \t\r]*n")
+"""A line that begins as null does. Arrow makes a row of nulls of it; where it is the first, Arrow crashes the process."""
+_NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
+Way = tuple[str, ...]
+
+
+class _Misfit(Exception):
+    """A cell that no coercion can convert."""
+
+
+@dataclass
+class _Slow:
+    """Lines that were read one by one: their rows, and the cells of each column as text."""
+
+    rows: list[int]
+    cells: dict[str, list[Any]]
+
+
+class Parser:
+    """Parses the columns, each given by its path and type: int64, float64, bool, binary, or a list of those.
+
+    Args:
+        numbers: the columns that are to become numbers: true and false are 1 and 0 there, as texts too.
+    """
+
+    def __init__(self, columns: Mapping[str, tuple[Way, pa.DataType]], numbers: Collection[str] = ()):
+        self._columns = dict(columns)
+        self._numbers = frozenset(numbers)
+        self._ways = {name: way for name, (way, _) in self._columns.items()}
+        self._schema = _schema(list(self._columns.values()))
+        self._parse = pajson.ParseOptions(
+            explicit_schema=self._schema, newlines_in_values=False, unexpected_field_behavior="ignore"
+        )
+
+    def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
+        """Parse the lines at offset `at`, of which `first` is the first row: (chunk, number of lines)."""
+        lines = data.count(b"\n") + (not data.endswith(b"\n"))
+        table = self._fast(data)
+        if isinstance(table, pa.Table) and table.num_rows == lines:
+            return Chunk(self._picked(table), first), lines
+        return self._carefully(data, at, first)
+
+    def _fast(self, data: bytes) -> pa.Table | int | None:
+        """Parse by Arrow; when a line is broken or a value is of another type, the row if Arrow tells it."""
+        if data.lstrip(b" \t\r\n").startswith(b"n"):
+            return 0
+        if null := _NULL_LINE.search(data):
+            return data.count(b"\n", 0, null.start() + 1)
+        try:
+            return pajson.read_json(
+                pa.BufferReader(data),
+                read_options=pajson.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=self._parse,
+            )
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            line = _IN_ROW.search(str(error))
+            return int(line[1]) if line else None
+
+    def _picked(self, table: pa.Table) -> pa.RecordBatch:
+        batch = as_batch(table)
+        return pick(batch, self._ways, list(self._columns)) if self._columns else batch
+
+    def _carefully(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
+        lines, starts, place = list[bytes](), list[int](), at
+        for line in data.split(b"\n"):
+            if line.strip(b" \t\r"):
+                lines.append(line)
+                starts.append(place)
+            place += len(line) + 1
+        parts: list[pa.RecordBatch | _Slow] = []
+        rows: list[int] = []
+        malformed: list[Malformed] = []
+        todo = [(low, min(low + _SOME, len(lines))) for low in range(0, len(lines), _SOME)][::-1]
+        while todo:
+            low, high = todo.pop()
+            table = self._fast(b"\n".join(lines[low:high])) if high - low > 1 else None
+            if isinstance(table, pa.Table) and table.num_rows == high - low:
+                parts.append(self._picked(table))
+                rows += range(low, high)
+            elif high - low > _FEW:
+                # up to the row that Arrow tells everything is well, at least so far; else one half may be
+                bad = low + table if isinstance(table, int) and table < high - low else None
+                cuts = [low, (low + high) // 2, high] if bad is None else [low, bad, bad + 1, high]
+                if bad is not None and bad - low < _FEW:
+                    cuts = [low, low + _FEW, high]
+                todo += [(a, b) for a, b in pairwise(cuts) if a < b][::-1]
+            else:
+                slow = self._one_by_one(lines, starts, low, high, first, malformed)
+                if slow.rows:
+                    parts.append(slow)
+                    rows += slow.rows
+        batch = pa.RecordBatch.from_arrays(
+            [self._column(name, parts) for name in self._columns], names=list(self._columns)
+        )
+        return Chunk(batch, first, first + np.array(rows, np.int64), tuple(malformed)), len(lines)
+
+    def _one_by_one(
+        self, lines: list[bytes], starts: list[int], low: int, high: int, first: int, malformed: list[Malformed]
+    ) -> _Slow:
+        slow = _Slow([], {name: [] for name in self._columns})
+        for row in range(low, high):
+            line, column = lines[row], None
+            try:
+                value = decode(line)
+                if not isinstance(value, dict):
+                    raise ValueError(f"holds {_called(value)} where an object should be")
+                cells = []
+                for column, (way, kind) in self._columns.items():  # noqa: B007 - named when it is a misfit
+                    cells.append(_cell(value, way, pa.types.is_list(kind)))
+            except _Misfit as error:
+                cell_text, reason = error.args
+                malformed.append(
+                    Malformed(first + row, cell_text[:CUT], f"{reason}, in the line at byte {starts[row]}", column)
+                )
+                continue
+            except ValueError as error:
+                reason = f"not JSON: {error.msg}" if isinstance(error, JSONDecodeError) else str(error)
+                place = starts[row] + (error.pos if isinstance(error, JSONDecodeError) else 0)
+                text = line[: 4 * CUT].decode("utf-8", "backslashreplace")[:CUT]
+                malformed.append(Malformed(first + row, text, f"{reason}, at byte {place}"))
+                continue
+            slow.rows.append(row)
+            for name, cell in zip(self._columns, cells, strict=True):
+                slow.cells[name].append(cell)
+        return slow
+
+    def _column(self, name: str, parts: Sequence[pa.RecordBatch | _Slow]) -> pa.Array:
+        """A column of all the parts: in its type if every cell fits, else as text."""
+        kind = self._columns[name][1]
+        arrays = [_typed(part.cells[name], kind) if isinstance(part, _Slow) else part.column(name) for part in parts]
+        if all(array is not None for array in arrays):
+            return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+        as_text = pa.list_(pa.binary()) if pa.types.is_list(kind) else pa.binary()
+        truth = ("0", "1") if name in self._numbers else ("false", "true")
+        texts = [
+            _texts(part.cells[name], as_text, truth)
+            if isinstance(part, _Slow)
+            else _to_text(part.column(name), as_text, truth)
+            for part in parts
+        ]
+        return pa.concat_arrays(texts)
+
+
+def _schema(columns: Sequence[tuple[Way, pa.DataType]]) -> pa.Schema:
+    tree: dict[str, Any] = {}
+    for way, kind in columns:
+        at = tree
+        for part in way[:-1]:
+            inner = at.setdefault(part, {})
+            at = inner if isinstance(inner, dict) else {}
+        at[way[-1]] = kind
+
+    def built(node: dict[str, Any]) -> list[pa.Field]:
+        return [pa.field(k, pa.struct(built(v)) if isinstance(v, dict) else v) for k, v in node.items()]
+
+    return pa.schema(built(tree))
+
+
+def _called(value: Any) -> str:
+    return "null" if value is None else _NAMES[type(value)]
+
+
+def _cell(value: Any, way: Way, several: bool) -> Any:
+    """The value at `way` as text or a list of texts; None when it is null or missing."""
+    for part in way:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _Misfit(as_json(value), f"{_called(value)} where an object is wanted")
+        value = value.get(part)
+    if value is None:
+        return None
+    if several != isinstance(value, list):
+        raise _Misfit(as_json(value), f"{_called(value)} where {'a list' if several else 'one value'} is wanted")
+    return [_text(item) for item in value] if several else _text(value)
+
+
+def _text(value: Any) -> Any:
+    """A value as text; numbers, true and false stay until the column's type is settled."""
+    if isinstance(value, (dict, list)):
+        raise _Misfit(as_json(value), f"{_called(value)} where one value is wanted")
+    if isinstance(value, str) and not isinstance(value, Number):
+        try:
+            return value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise _Misfit(ascii(value), "half a surrogate pair, which no text can hold") from None
+    return value
+
+
+def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
+    """The column in the type; None unless every cell has it already."""
+    element = kind.value_type if pa.types.is_list(kind) else kind
+    value_class = bool if pa.types.is_boolean(element) else bytes if is_text(element) else Number
+    flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]
+    if not all(item is None or isinstance(item, value_class) for item in flat):
+        return None
+    if pa.types.is_null(element):
+        return None if any(item is not None for item in flat) else pa.array(cells, kind)
+    try:
+        if value_class is not Number:
+            return pa.array(cells, kind)
+        array = _texts(cells, pa.list_(pa.string()) if pa.types.is_list(kind) else pa.string()).cast(kind)
+        numbers = array.flatten() if pa.types.is_list(kind) else array
+        # coercion tells digits that no double holds from an infinity that is meant
+        return None if pa.types.is_floating(element) and pc.any(pc.is_inf(numbers)).as_py() else array
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return None
+
+
+def _texts(cells: list[Any], kind: pa.DataType, truth: tuple[str, str] = ("false", "true")) -> pa.Array:
+    def text(item: Any) -> Any:
+        return truth[item] if isinstance(item, bool) else item
+
+    return pa.array([[text(i) for i in cell] if isinstance(cell, list) else text(cell) for cell in cells], kind)
+
+
+def _to_text(array: pa.Array, kind: pa.DataType, truth: tuple[str, str]) -> pa.Array:
+    if pa.types.is_list(kind):
+        inner = _to_text(array.values, kind.value_type, truth)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, inner, mask=mask)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, *(text.encode() for text in truth))
+    return (
+        array.cast(kind) if is_text(array.type) or pa.types.is_null(array.type) else array.cast(pa.string()).cast(kind)
+    )

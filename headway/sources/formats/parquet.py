@@ -38,9 +38,8 @@ from headway.sources.base import (
 )
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.formats.columnar import INTERVAL, Way, first_rows, leaves, not_whole, pick, reason_of, runs
-from headway.sources.sample import Sample
+from headway.sources.sample import Sample, without_values
 from headway.sources.sniff import not_a
-from headway.sources.type_conflicts import without_values
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import as_batch
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.example import SEQUENCE, usual_form, varints
+from headway.records.decode import SEQUENCE, usual_form, varints
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, sampled
 from headway.sources.config import FORMATS, SourceConfig

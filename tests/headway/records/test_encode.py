@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
-from headway.records.classic import classic_spec, encode_classic
-from headway.records.decode import decode
-from headway.records.encode import encode, encode_records
-from headway.records.example import features, varints
+from headway.records.decode import decode, features, varints
+from headway.records.encode import classic_spec, encode, encode_classic, encode_records
 from headway.records.grouping import RowGrouper
 from headway.records.spec import feature_spec
 from headway.schema.columns import Column

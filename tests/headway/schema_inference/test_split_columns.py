@@ -10,8 +10,7 @@ from headway.schema.pbtxt import from_tags, from_text, to_tags, to_text, with_sp
 from headway.schema_inference.split_columns import chosen, few_distinct, names_rows, row_columns
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce
-from headway.tabular.row_split import RowSplit
-from headway.tabular.splits import SplitConfig
+from headway.tabular.splits import RowSplit, SplitConfig
 
 ROWS = 1000
 RANDOM = np.random.default_rng(0)

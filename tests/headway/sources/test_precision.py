@@ -8,8 +8,8 @@ import pytest
 
 from headway.schema.columns import Column
 from headway.schema_inference.column_types import infer
-from headway.sources.precision import loss_of
 from headway.sources.sample import Sample
+from headway.sources.type_inference import loss_of
 from headway.tabular.coerce import coerce, converted, raw_type
 
 ACCOUNTS = [100_000_499_690_000 + i for i in range(1000)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
-from headway.sources import text_files, text_stream
+from headway.sources import text_files
 from headway.sources.config import CsvConfig
 from headway.sources.csv_quotes import QuoteRules
 from headway.sources.text_files import TextFile, last_line_end
@@ -90,8 +90,7 @@ def test_zero_bytes_in_a_text_of_bytes_make_no_utf16_of_it(tmp_path):
 
 @pytest.mark.parametrize("way", ["plain", *WAYS])
 def test_a_line_that_does_not_end_is_refused_with_its_number_before_it_is_held_whole(tmp_path, monkeypatch, way):
-    for module in (text_files, text_stream):
-        monkeypatch.setattr(module, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 1 << 20)
     lines = b"a,b\n1,2\n" + b"x" * (4 << 20) + b"\n3,4\n"
     (tmp_path / "a").write_bytes(WAYS.get(way, bytes)(lines))
     text = TextFile(str(tmp_path / "a"))
@@ -102,8 +101,7 @@ def test_a_line_that_does_not_end_is_refused_with_its_number_before_it_is_held_w
 
 
 def test_a_line_as_long_as_may_be_is_read(tmp_path, monkeypatch):
-    for module in (text_files, text_stream):
-        monkeypatch.setattr(module, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 1 << 20)
     lines = b"a,b\n" + b"x" * (1 << 20) + b"\n3,4\n"
     for way in ("plain", "gzip", r"\r"):
         (tmp_path / "a").write_bytes(WAYS.get(way, bytes)(lines))

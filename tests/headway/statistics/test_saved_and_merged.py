@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import MAX_DISTINCT
-from headway.statistics.external_sort import BLOCK
+from headway.statistics.counts import BLOCK
 from headway.statistics.split_statistics import COUNTS_NAME, SplitStatistics
 from tests.properties import examples
 

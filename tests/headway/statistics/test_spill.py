@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
-from headway.statistics.counts import _FAN_IN, _MOST_RUNS, Budget, TextCounts
-from headway.statistics.external_sort import BLOCK, merged, paired, reblocked, write_run
+from headway.statistics.counts import (
+    _FAN_IN,
+    _MOST_RUNS,
+    BLOCK,
+    Budget,
+    TextCounts,
+    merged,
+    paired,
+    reblocked,
+    write_run,
+)
 from headway.statistics.split_statistics import COUNTS_NAME, SplitStatistics, merge_all
 from tests.properties import examples
 

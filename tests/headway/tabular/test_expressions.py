@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError, DataError
-from headway.tabular.expression_errors import Overflow
-from headway.tabular.expressions import FUNCTIONS, parse
+from headway.tabular.expressions import FUNCTIONS, Overflow, parse
 from tests.properties import examples
 
 BATCH = pa.RecordBatch.from_pydict(

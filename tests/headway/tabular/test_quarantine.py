@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headway.schema.columns import Column
-from headway.sources.formats.json_types import as_json, decode
+from headway.sources.formats.jsonl import as_json, decode
 from headway.tabular.coerce import coerce
 from headway.tabular.quarantine import CUT, rejected
 

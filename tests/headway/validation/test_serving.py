@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headway.errors import DataError
-from headway.records.classic import encode_classic
+from headway.records.encode import encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics

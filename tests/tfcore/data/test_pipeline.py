@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError
-from headway.records.shard import Shard
+from headway.records.grouping import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Labeler

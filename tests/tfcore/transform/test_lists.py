@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from headway.records.classic import encode_classic
-from headway.records.encode import encode
+from headway.records.encode import encode, encode_classic
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.data.decode import Decoder
