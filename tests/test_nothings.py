@@ -18,8 +18,7 @@ from headway.records.decode import decode
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig

@@ -18,7 +18,7 @@ from beam_jobs.ingest.range_worker import SHARD, STATISTICS
 from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.runners.spans import Merging, RangeResult
 from headway.leakage import key_index
-from headway.records.spec import feature_spec, total
+from headway.records.encode import feature_spec, total
 from headway.schema.columns import Column
 from headway.sources.base import InputFile, Range
 from headway.statistics.split_statistics import merge_all

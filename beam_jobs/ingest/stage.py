@@ -68,7 +68,7 @@ def ingest(
     Returns:
         JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (true;
         of a split by key: records say what it keeps together), splits (rows, shards with the rows of their records
-        (`headway.records.spec`), statistics),
+        (`headway.records.encode`), statistics),
         counts (read = written + quarantined + filtered).
 
     Raises:

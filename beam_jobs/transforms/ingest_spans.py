@@ -15,7 +15,7 @@ from beam_jobs.ingest.stage import IngestJob
 from beam_jobs.runners.pipeline import Spans
 from beam_jobs.runners.spans import Outcome
 from beam_jobs.transforms.stored_batches import free_folder, whole_errors
-from headway.records.spec import SPEC
+from headway.records.encode import SPEC
 
 
 class IngestSpans(beam.PTransform):

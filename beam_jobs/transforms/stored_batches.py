@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from headway.config import Result
 from headway.errors import ConfigError, DataError, HeadwayError
 from headway.messages import counted
-from headway.records.spec import SPEC
+from headway.records.encode import SPEC
 from headway.schema.columns import Column, suggest
 from headway.storage import manifest as manifests
 from headway.storage.filesystem import is_remote, kind, open_file

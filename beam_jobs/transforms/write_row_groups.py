@@ -18,8 +18,8 @@ from beam_jobs.runners.place import open_place, writable
 from beam_jobs.transforms.stored_batches import as_stored, free_folder, stored, whole_errors
 from headway.errors import ConfigError, StoreError
 from headway.process import Scratch
+from headway.records.encode import ROWS_PER_RECORD, SPEC, feature_spec, total
 from headway.records.grouping import Shard
-from headway.records.spec import ROWS_PER_RECORD, SPEC, feature_spec, total
 from headway.schema.columns import Column
 from headway.storage.manifest import entry
 

@@ -27,7 +27,7 @@ from headway.schema_inference.column_types import PREFIX_ROWS, complete, infer
 from headway.schema_inference.split_columns import chosen, few_distinct, row_columns
 from headway.sources.base import InputFile, sample_spans
 from headway.sources.config import NAMED
-from headway.sources.discovery.open_source import open_source
+from headway.sources.discovery.spans import open_source
 from headway.sources.sample import Sample
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.atomic_io import replace_text

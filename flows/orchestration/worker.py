@@ -44,7 +44,7 @@ from flows.orchestration.processes import PIPELINES_VARIABLE
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted, duration
 from headway.redaction import protect
-from headway.storage.clock import Offset
+from headway.storage.objects import Offset
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""

@@ -17,8 +17,7 @@ from flows.config.window import choose_window
 from flows.records import records
 from headway.schema.columns import Column, type_text
 from headway.schema.notes import Note
-from headway.sources.discovery.spans import files, spans
-from headway.sources.discovery.window import select_window
+from headway.sources.discovery.spans import files, select_window, spans
 from tfcore.transform.parameters import TransformRequest
 
 LEFT_OUT = "left out"

@@ -23,10 +23,8 @@ from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
 from headway.sources.config import CONVERT, MAX_CELL_BYTES, NAMED, CsvConfig, Format, SourceConfig, by_ending
 from headway.sources.csv_quotes import QuoteRules
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import ONE_SPAN, spans
+from headway.sources.discovery.spans import ONE_SPAN, open_source, select_window, spans
 from headway.sources.discovery.spans import files as files_of
-from headway.sources.discovery.window import select_window
 from headway.sources.sniff import format_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage

@@ -21,8 +21,7 @@ from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import Chunk, InputFile, Range, sample_spans
 from headway.sources.config import NAMED, SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files, spans
+from headway.sources.discovery.spans import files, open_source, spans
 from headway.sources.sample import Sample
 from headway.tabular.coerce import Coerced, coerce, raw_types
 from headway.tabular.label import LabelConfig

@@ -14,10 +14,21 @@ of first appearance, whatever dictionary the batch came with. (A dictionary shar
 bytes a record and tie each record to its neighbours.) A null is stored as 0, the empty string or code 0, with
 present = 0; a null vector is as many of those as it is long, a null list is a list of length 0. A record in which all of
 a dictionary column is null has an empty dictionary.
+
+What a manifest says of records is their feature names and types for stock tf.io, and row counts, equal ones in a row as a pair:
+
+    feature_spec([Column(name="age", type="float32", nullable=True)])
+    # {"age": {"kind": "sequence", "dtype": "float32"}, "age/present": {"kind": "sequence", "dtype": "int64"}}
+    packed([4096, 4096, 4096, 17])            # [[4096, 3], [17, 1]]
+    unpacked([[4096, 3], [17, 1]])            # int64: 4096, 4096, 4096, 17
+
+A record holds each column as one list: `c` the values, `c/present` 0 or 1 for nullable columns, and for dictionary columns
+`c/dict` the distinct values and `c/codes` each row's place among them. A vector of n holds n values for each row under the same
+names. A list holds `c/values` (or `c/dict` and `c/codes`) and `c/lengths`.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -27,11 +38,11 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.spec import Spec
 from headway.records.wire import Part
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 
+Spec = dict[str, dict[str, Any]]
 _MOST = 1 << 31
 _FEW = 500
 """Below this many words plain Python is faster than Arrow's calls."""
@@ -275,3 +286,51 @@ def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
         sizes, data = wire.varint_sizes(values), wire.varints(values)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+SPEC = "examples.json"
+"""What stands beside shards that are no output of a run: their columns and feature spec."""
+ROWS_PER_RECORD = 4096
+"""Fewer where cells are large."""
+
+
+def feature_spec(columns: Sequence[Column]) -> Spec:
+    """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+
+    The kind is "sequence", a FixedLenSequenceFeature (allow_missing=True) of shape [] unless it says another.
+    """
+    spec: Spec = {}
+    for column in columns:
+        dtype = "string" if column.type == "bytes" else column.type
+        shape = {"shape": [column.length]} if column.length is not None else {}
+        if column.encoding == "dictionary":
+            spec[f"{column.name}/dict"] = {"kind": "sequence", "dtype": "string"}
+            spec[f"{column.name}/codes"] = {"kind": "sequence", "dtype": "int64", **shape}
+        else:
+            name = f"{column.name}/values" if column.is_list else column.name
+            spec[name] = {"kind": "sequence", "dtype": dtype, **shape}
+        if column.is_list:
+            spec[f"{column.name}/lengths"] = {"kind": "sequence", "dtype": "int64"}
+        if column.nullable:
+            spec[f"{column.name}/present"] = {"kind": "sequence", "dtype": "int64"}
+    return spec
+
+
+Packed = Sequence[Sequence[int]]
+"""Pairs of (rows, how many records in a row have them)."""
+
+
+def packed(rows: Sequence[int]) -> list[list[int]]:
+    """Pack the row counts of records by runs: a million records of one row take as little as one."""
+    return [[size, sum(1 for _ in records)] for size, records in groupby(rows)]
+
+
+def unpacked(value: Packed) -> NDArray[np.int64]:
+    """The row count of each record, from what `packed` returned; records of one size take no memory. [records]"""
+    runs = np.asarray(value, np.int64).reshape(-1, 2)
+    return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
+
+
+def total(value: Packed) -> int:
+    """The number of all rows."""
+    return sum(rows * records for rows, records in value)

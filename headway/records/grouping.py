@@ -23,8 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.records.encode import encode_records
-from headway.records.spec import packed
+from headway.records.encode import encode_records, packed
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column, named_for
 from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts

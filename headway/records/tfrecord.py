@@ -1,7 +1,7 @@
 """TFRecord files: length, masked crc32c of the length, data, masked crc32c of the data.
 
     with ShardWriter(path) as shard:
-        shard.write(record, rows=4096)
+        shard.write_groups([[record]], rows=[4096])
     shard.rows                                # [4096]
 
 The framing is TensorFlow's (tensorflow/core/lib/io/record_writer.h).
@@ -58,16 +58,8 @@ class ShardWriter:
     def __enter__(self) -> Self:
         return self
 
-    def write(self, record: bytes, rows: int) -> None:
-        """Append one record that holds `rows` rows.
-
-        Raises:
-            StoreError: the disk is full.
-        """
-        self.write_groups([[record]], [rows])
-
     def write_groups(self, records: Iterable[Sequence[bytes | memoryview]], rows: Sequence[int]) -> None:
-        """Append records given in pieces, each with its number of rows."""
+        """Append records given in pieces, each with its number of rows; StoreError when the disk is full."""
         for pieces in records:
             record = b"".join(pieces)
             size = _LENGTH.pack(len(record))

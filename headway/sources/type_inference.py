@@ -75,11 +75,6 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
     return bool(marked) or codes or _count(values, _ZEROS) > 0
 
 
-def not_one(counts: Mapping[int, int]) -> int:
-    """The number of rows that do not have one value, from {values per row: rows}."""
-    return sum(rows for values, rows in counts.items() if values != 1)
-
-
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
     """Note for columns of one value how many rows had several, from {values per row: rows}."""
     several_of = {}

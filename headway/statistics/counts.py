@@ -270,14 +270,6 @@ class TextCounts:
         return self._runs[0].rows if self._runs else len(self._fold()[0])
 
 
-def top(values: list, counts: NDArray[np.int64], k: int | None, min_count: int) -> list[tuple]:
-    """The most frequent values: (value, count) by falling count; equal counts by rising value."""
-    # `values` come in rising order, so a stable sort on the counts alone keeps that order among equals
-    order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] >= min_count][:k]
-    return [(values[i], int(counts[i])) for i in order]
-
-
 Block = tuple[pa.Array, NDArray[np.int64]]
 """(large_binary values, occurrences), equally long."""
 BLOCK = 16_384

@@ -109,7 +109,11 @@ class RowSample:
         """The sampled rows, least priority first; equal ones in the order they came."""
         if not self._drawn:
             return None
-        if len(self._drawn) > 1 or self._pending > self.rows or not self._ordered():
+        if (
+            len(self._drawn) > 1
+            or self._pending > self.rows
+            or not (self._drawn[0][0][1:] >= self._drawn[0][0][:-1]).all()
+        ):
             priority = np.concatenate([priorities for priorities, _ in self._drawn])
             order = np.argsort(priority, kind="stable")[: self.rows]
             rows = joined([rows for _, rows in self._drawn]).take(pa.array(order))
@@ -118,10 +122,6 @@ class RowSample:
                 # strictly below: of an equal draw the rows that came first stay
                 self.below = np.uint64(priority[order[-1]])
         return self._drawn[0]
-
-    def _ordered(self) -> bool:
-        priority = self._drawn[0][0]
-        return bool((priority[1:] >= priority[:-1]).all())
 
     def table(self) -> pa.Table | None:
         """The sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""

@@ -102,12 +102,6 @@ def sync_path(path: Path) -> None:
         os.close(handle)
 
 
-def sync_folders(folder: Path) -> None:
-    """fsync `folder` and every folder below it."""
-    for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
-        sync_path(path)
-
-
 def replace_text(path: Path, text: str) -> None:
     """Write a file so that a reader, also after a power cut, sees the old text or the new, never a part."""
     with writing(path.parent):

@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from headway.errors import StoreError
 from headway.storage import manifest
-from headway.storage.clock import Offset
 from headway.storage.filesystem import client_of, refusal_or_fault, resolve
-from headway.storage.objects import Found, Stored, each
+from headway.storage.objects import Found, Offset, Stored, each
 
 ORPHAN_SECONDS = 24 * 3600.0
 """Objects of an attempt that no manifest names are swept once all are older than this."""

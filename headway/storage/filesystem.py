@@ -288,16 +288,10 @@ def kind(name: str) -> str | None:
 
 def size_and_time(name: str) -> tuple[int, float]:
     """The bytes of a file and when it was last changed, in seconds since 1970; (0, 0.0) when it does not exist."""
-    if not is_remote(name):
-        try:
-            found = Path(name).stat()
-        except FileNotFoundError:
-            return 0, 0.0
-        return found.st_size, found.st_mtime
     filesystem, path = resolve(name)
     with reading(name):
         info = filesystem.get_file_info(path)
-    return info.size or 0, info.mtime.timestamp() if info.mtime is not None else 0.0
+    return info.size or 0, (info.mtime_ns or 0) / 1e9
 
 
 def matches(pattern: str) -> list[str]:

@@ -144,11 +144,6 @@ class Lock:
         stored = self.objects.look(self.key)
         return None if stored is None or stored.data.strip() == b"{}" else _owner(stored)
 
-    def holder(self) -> dict[str, Any] | None:
-        """The process that holds the lock now; None when there is none, or it is gone."""
-        owner = self.owner()
-        return None if owner is None or gone(owner, self.time()) else owner
-
     def _take(self) -> dict[str, Any] | None:
         """Try to take the lock: None on success, else its holder."""
         self._since = now()

@@ -189,12 +189,8 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return None
 
     def _choose(self) -> str | None:
-        while self._urgent:
-            path = self._urgent.popleft()
-            if path not in self._here and path not in self._getting:
-                return path
-        while self._queue and not self._paused:
-            path = self._queue.popleft()
+        while queue := self._urgent or (() if self._paused else self._queue):
+            path = queue.popleft()
             if path not in self._here and path not in self._getting:
                 return path
         return None

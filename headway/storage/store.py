@@ -76,16 +76,13 @@ class Store:
     def __init__(self, root: Path, bucket: Bucket | None = None):
         self.root = root
         self.objects: Folder | Bucket = bucket or Folder(root)
+        self.name = self.objects.url
+        """The user's name for the store."""
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
         self._copy = None if bucket is None else WorkingCopy(bucket, root, self._placed)
         self._read: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
-
-    @property
-    def name(self) -> str:
-        """The user's name for the store."""
-        return self.objects.url
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()

@@ -181,7 +181,7 @@ class Expression:
             value = _evaluate(self._tree, batch)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             part = _failing(self._tree, batch)
-            if is_overflow(error):
+            if _is_overflow(error):
                 raise overflow(self.text, part, batch, _failing_row(part, batch)) from None
             raise misfit(self.text, part, batch.schema, error) from None
         if isinstance(value, pa.Scalar):
@@ -414,7 +414,7 @@ class Overflow(DataError):
     """Of the batch, from 0; None: it is a result of constants."""
 
 
-def is_overflow(error: Exception) -> bool:
+def _is_overflow(error: Exception) -> bool:
     """Whether an Arrow error is the refusal of a result by its checked arithmetic."""
     messages = ("overflow", "not in range")  # the second of uint64 values that meet int64
     return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in messages)

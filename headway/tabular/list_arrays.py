@@ -223,11 +223,5 @@ def with_null_slots(values: pa.Array, present: NDArray[np.bool_], length: int) -
 def split_text(raw: pa.Array, separator: str) -> pa.Array:
     """Split texts such as "a|b" into lists; "" becomes the empty list, null stays null."""
     parts = pc.split_pattern(raw.cast(pa.large_string()), separator)
-    flat = flatten(parts)
-    empty = pc.fill_null(pc.equal(raw, ""), False).to_numpy(zero_copy_only=False)
-    if not empty.any():
-        return parts
-    values = flat.values.filter(pa.array(~np.repeat(empty, flat.lengths)))
-    lengths = np.where(empty, 0, flat.lengths)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, values, mask=None if flat.present.all() else pa.array(~flat.present))
+    empty = pc.equal(raw, "")
+    return pc.if_else(empty, pa.scalar([], parts.type), parts) if pc.any(empty).as_py() else parts

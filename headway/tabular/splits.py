@@ -394,17 +394,10 @@ class RowSplit:
         self._hashed = {column.name: column for column in hashed} if config.by_row else {}
         as_read = {column.name: column for column in read}
         self._apart = {n: c for n, c in self._hashed.items() if n not in as_read or _differ(as_read[n], c)}
-        self._extra = [name for name in self._apart if name not in as_read]
-
-    @property
-    def extra(self) -> bool:
-        """Whether some columns are read for the split only."""
-        return bool(self._extra)
-
-    @property
-    def looks_at_raw(self) -> bool:
+        self.looks_at_raw = bool(self._apart)
         """Whether `assigned` needs the batch as it was read."""
-        return bool(self._apart)
+        self.extra = [name for name in self._apart if name not in as_read]
+        """The columns that are read for the split only."""
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
         """The types to read, `types` and those of the columns that are read for the split only.
@@ -414,7 +407,7 @@ class RowSplit:
         """
         raw_types = dict(types)
         for name, column in self._apart.items():
-            if name in self._extra and (names is None or name in names):
+            if name in self.extra and (names is None or name in names):
                 raw_types[name] = raw_type(column)
             elif column.type == "bytes" and not column.shape and name in types and is_number(types[name]):
                 raw_types[name] = raw_type(column)  # the text is hashed as it stands, and read as a number afterwards

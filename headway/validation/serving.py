@@ -21,8 +21,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, open_source
 from headway.sources.formats.jsonl import Parser, counted_in, parser_of
 from headway.sources.formats.tfexample import ExamplesSource
 from headway.sources.text_files import BOM, TextFile, last_line_end

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headway.config import Frozen
 from headway.messages import agree, counted, percent
 from headway.records.decode import decode
-from headway.records.spec import total
+from headway.records.encode import total
 from headway.records.tfrecord import read_records
 from headway.schema.columns import LABEL, Column, column_yaml
 from headway.stages.refs import Examples, Input

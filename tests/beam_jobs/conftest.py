@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
-from headway.records.spec import unpacked
+from headway.records.encode import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from headway.records.spec import feature_spec
+from headway.records.encode import feature_spec
 from headway.schema.columns import LABEL, Column
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from headway.records.encode import encode_records
+from headway.records.encode import ROWS_PER_RECORD, encode_records
 from headway.records.grouping import grouper, pieces
-from headway.records.spec import ROWS_PER_RECORD
 from headway.schema.columns import UNIT, Column
 from tfcore.data.shards import Shards
 

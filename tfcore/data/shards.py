@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.records.spec import unpacked
+from headway.records.encode import unpacked
 from headway.schema.columns import UNIT_COLUMN, Column
 from headway.storage.prefetch import Stager
 from headway.tabular.hashing import U64, mix64

@@ -1,33 +1,56 @@
-"""Finds the spans of a source and the files of each, by the path's pattern.
+"""Finds the spans of a source and the files of each, by the path's pattern, and opens the source.
 
     spans(config)                                # ["2013-01", "2013-02"]
     found = files(config, "2013-01")             # path, bytes, crc32c of each file of the span
+    source = open_source(config)                          # of the format, with what the config says of names and sizes
+    for piece in source.ranges(found):
+        for chunk in source.read(piece, ["carrier", "arr_delay"], types={}):
+            chunk.batch, chunk.first_row, chunk.malformed
+    select_window(known, 30)                              # the last 30 spans
+    select_window(known, "30d", until="2013-01-31")       # the spans of the 30 days that end with 31 January
+    select_window(known, "12m", gaps="allow")             # a missing month is not an error
 
 In a path, {span} stands for any name; {year}, {month}, {day} and {hour} for the parts of a date, and the span is then
 called by that date: "2013-01-05", "2013-01-05T06". A date's parts may stand in the path more than once. {split} stands for
 any name too, and tells no spans apart: `split_name` says what it is in a file's path. What a placeholder,
 a wildcard or a folder stands for is hidden when it begins with "." or "_", at any depth; what the path itself names is not.
+
+Of an open source a row with a larger value than it may have is quarantined, so that the batches stay small. Columns of fixed
+width cost nothing; of the others, the size of the whole column in a batch is looked at first.
+
+Spans whose names are dates of one kind ("2013", "2013-01", "2013-01-05", "2013-01-05T06") follow each other without a
+gap: what should be there in a window and is not is an error that names it, unless gaps are allowed. Which window a run uses:
+`flows.config.window`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
-from headway.messages import some
-from headway.sources.base import InputFile
-from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, SourceConfig
+from headway.messages import agree, counted, some
+from headway.schema.columns import Column, suggest
+from headway.sources.base import Chunk, InputFile, Malformed, Range, Source
+from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SPLIT, Gaps, SourceConfig
 from headway.sources.csv_quotes import Quotes
-from headway.sources.discovery.window import parse_date
+from headway.sources.sample import Sample
 from headway.storage import filesystem as storage
 from headway.storage.manifest import crc32c
+from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes, is_list
+from headway.tabular.quarantine import CUT, text_of
 
 ONE_SPAN = "all"
 """The span of a source whose path tells none apart."""
@@ -256,3 +279,341 @@ def _checked(config: SourceConfig, path: str) -> InputFile:
         raise DataError("the file is empty", where=path, fix="remove it, or write it again")
     quoted = quotes is not None and quotes.newline_inside
     return InputFile(path=path, bytes=size, crc32c=checksum, changed=changed, quoted_newlines=quoted)
+
+
+_DATE = re.compile(r"(?!0000)\d{4}(-\d{2}(-\d{2}(T\d{2})?)?)?")
+_WINDOW = re.compile(r"(\d+)([hdwmy]?)")
+_UNITS: dict[str, Any] = {"h": "h", "d": "D", "w": "W"}
+_RESOLUTIONS = ("Y", "M", "D", "h")
+_NAMED = 5
+_LONGEST, _FIRST = 10**9, np.datetime64("0001-01-01T00")
+ALL = "all"
+"""The window of every span there is, by name, as null does not differ from a window that is not given."""
+Date = np.datetime64
+"""A calendar period by its name: a year, a month, a day or an hour. The next one is `date + 1`."""
+
+
+def parse_date(name: str) -> Date | None:
+    """The date that a span's name means; None when it is not a date."""
+    try:
+        return np.datetime64(name) if _DATE.fullmatch(name) else None
+    except ValueError:
+        return None
+
+
+def _resolution(date: Date) -> str:
+    return np.datetime_data(date.dtype)[0]
+
+
+def _before(end: Date, count: int, unit: str) -> Date:
+    """The hour that is `count` units before `end`.
+
+    Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
+    31 March is the end of February, which is 1 March, 0:00.
+    """
+    count, hour = min(count, _LONGEST), end.astype("M8[h]")
+    if unit in _UNITS:
+        return max(hour - np.timedelta64(count, _UNITS[unit]), _FIRST)
+    month = hour.astype("M8[M]")
+    first = month - count * (12 if unit == "y" else 1)
+    begin = first.astype("M8[h]") + (hour - month.astype("M8[h]"))
+    return max(min(begin, (first + 1).astype("M8[h]")), _FIRST)
+
+
+def check_window(window: int | str | None) -> int | str | None:
+    """Return a window: of digits the number of spans, of "all" the same.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(window, bool) or not isinstance(window, int | str | None):
+        raise ValueError(f"{window!r} is not a window; write a number of spans, a time such as 30d or 12m, or all")
+    try:
+        count, unit = _parsed(window)
+    except ConfigError as error:
+        raise ValueError(f"{error.problem}; {error.fix}") from None
+    return count if count is not None and unit is None else window
+
+
+def select_window(
+    spans: Sequence[str],
+    window: int | str | None,
+    until: str = "latest",
+    gaps: Gaps = "error",
+    *,
+    where: str = "--window",
+) -> list[str]:
+    """The spans of a window, in order.
+
+    Args:
+        spans: all the spans there are, sorted.
+        window: how many spans (3 or "3"), or how much time up to the end of `until` ("48h", "30d", "8w", "12m", "2y");
+            None or "all": all of them.
+        until: the last span; of spans that are dates also a longer stretch, whose last span is meant; or "latest".
+        gaps: whether a window of dates may lack a span.
+        where: the window was found, for an error.
+
+    Raises:
+        ConfigError: there is no such span, too few of them, or one is missing in between.
+    """
+    try:
+        return _selected(spans, window, until, gaps)
+    except ConfigError as error:
+        raise ConfigError(error.problem, where=error.where or where, fix=error.fix) from None
+
+
+def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: Gaps) -> list[str]:
+    count, unit = _parsed(window)
+    dates = _dates(spans)
+    if unit is not None and dates is None:
+        fix = f"use {{year}}/{{month}}/{{day}} in source.path, or count spans: --window {count}"
+        raise ConfigError(f"a window of {window} needs spans that are named by their dates", fix=fix)
+    last = _until(spans, dates, until, gaps)
+    upto = [name for name in spans if name <= last] if dates else list(spans[: spans.index(last) + 1])
+    if dates is None:
+        return _counted(upto, count, until)
+    date = parse_date(until)
+    end = (date if date is not None and _coarse(date, dates) else dates[last]) + 1
+    begin = _before(end, count, unit) if unit is not None and count is not None else None
+    chosen = _counted(upto, count, until) if begin is None else [name for name in upto if dates[name] >= begin]
+    if not chosen:
+        raise ConfigError(f"a window of {window} until {until} holds no span", fix="take a longer one")
+    if gaps == "error":
+        first = dates[chosen[0]]
+        if begin is not None:
+            first = begin.astype(first.dtype)
+            first = first if first >= begin else first + 1
+        _no_gaps(dates, chosen, first, end)
+    return chosen
+
+
+def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
+    """(number, unit) of a window such as 30d."""
+    if window in (None, ALL):
+        return None, None
+    match = _WINDOW.fullmatch(str(window).strip())
+    count = int(match[1]) if match else 0
+    if match is None and not re.fullmatch(r"-\d+", str(window)):
+        raise ConfigError(
+            f"{window!r} is not a window", fix="write a number of spans, a time such as 30d or 12m, or all"
+        )
+    if count < 1:
+        raise ConfigError(f"a window of {window} spans is empty", fix="take at least 1")
+    return count, (match[2] or None) if match else None
+
+
+def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
+    """The spans' dates, when all are dates of one unit; else None."""
+    dates = {name: date for name in spans if (date := parse_date(name)) is not None}
+    same = len({date.dtype for date in dates.values()}) == 1
+    return dates if same and len(dates) == len(spans) else None
+
+
+def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
+    """The last span of the window."""
+    if until == "latest":
+        return spans[-1]
+    if until in spans:
+        return until
+    date = parse_date(until)
+    if dates and date is not None and _coarse(date, dates):
+        upto = [name for name in spans if dates[name] + 1 <= date + 1]
+        if upto and (gaps == "allow" or dates[upto[-1]] >= date):
+            return upto[-1]
+    raise ConfigError(
+        f"there is no span {until!r}", where="--until", fix=f"there is: {', '.join(spans[-24:])} (or 'latest')"
+    )
+
+
+def _coarse(date: Date, dates: dict[str, Date]) -> bool:
+    """Whether `date` is at least as long as a span."""
+    span_date = next(iter(dates.values()))
+    return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
+
+
+def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:
+    """Raise ConfigError that names the spans `chosen` lacks from `first` to `end`."""
+    covered = {dates[name] for name in chosen}
+    missing = [str(date) for date in np.arange(first, end.astype(first.dtype)) if date not in covered]
+    if missing:
+        problem = f"the window lacks the {agree(len(missing), 'span', 'spans')} {some(missing, _NAMED)}"
+        raise ConfigError(problem, fix="bring the data, take another window, or say 'gaps: allow' under source")
+
+
+def _counted(upto: list[str], count: int | None, until: str) -> list[str]:
+    if count is None:
+        return upto
+    if len(upto) < count:
+        problem = (
+            f"{counted(count, 'span')} wanted, but there {agree(len(upto), 'is', 'are')} only {len(upto)} up to {until}"
+        )
+        raise ConfigError(problem, fix=f"take --window {len(upto)} or less, or a later --until")
+    return upto[-count:]
+
+
+def open_source(
+    config: SourceConfig, files: Sequence[InputFile] = (), later: Collection[str] = (), columns: Sequence[Column] = ()
+) -> Source:
+    """Open the source of a config's format; rows with a cell beyond `max_cell_bytes` come out as malformed.
+
+    Args:
+        later: columns that came with later files: missing in those of `files` that lack them.
+        columns: of the schema that is read by: a text that is a value in one of them is read as text in all, and
+            `headway.tabular.coerce` knows where it is missing.
+    """
+    if config.format == "csv":
+        missing = [column.null for column in columns if column.null is not None]
+        words = tuple(word for word in config.csv.null_values if not word or all(word in of for of in missing))
+        config = config.model_copy(update={"csv": config.csv.model_copy(update={"null_values": words})})
+    module, name = FORMATS[config.format].reader.split(".")
+    reader = getattr(import_module(f"headway.sources.formats.{module}"), name)
+    folders = {} if config.format == "images" else {"folders": partial(folder_columns, config.path)}
+    return ConfiguredSource(reader(config), config.max_cell_bytes, config.rename, files, later, **folders)
+
+
+class ConfiguredSource:
+    """A source that rejects rows with too large values, renames columns, and gives those that files lack.
+
+    Args:
+        names: {name in the files: name in the pipeline}.
+        files: the span's, of which some may lack the columns in `later`: their values are missing then.
+        folders: the columns that the folders of a file name, and their values as text; a file's own column of a name comes
+            first.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        max_bytes: int,
+        names: Mapping[str, str],
+        files: Sequence[InputFile] = (),
+        later: Collection[str] = (),
+        folders: Callable[[str], dict[str, str | None]] = lambda path: {},
+    ):
+        self.source, self._max, self._names = source, max_bytes, dict(names)
+        self._files, self._later, self._folders = files, frozenset(later), folders
+
+    def names(self, file: InputFile) -> list[str]:
+        names = dict.fromkeys([*self.source.names(file), *self._folders(file.path)])
+        return [self._names.get(name, name) for name in names]
+
+    def ranges(self, files: Sequence[InputFile]) -> list[Range]:
+        return self.source.ranges(files)
+
+    def read(self, piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[Chunk]:
+        lacking = self._later and self._later - {*self.names(self._files[piece.file])}
+        folders = self._folders(piece.path)
+        look = self._names or folders or lacking
+        own = self.source.names(InputFile(path=piece.path, bytes=0, crc32c="")) if look else []
+        # a file may have the new name already; of JSON lines and tf.Examples `own` are the first rows' names only
+        there = {*own, *folders}
+        already = {new for raw, new in self._names.items() if raw not in there and new in there} - {*self._names}
+        raw_of = {new: raw for raw, new in self._names.items() if new not in already}
+        given: dict[str, tuple[str | None, pa.DataType]] = {}
+        for name in columns:
+            raw = raw_of.get(name, name)
+            if name in lacking:
+                given[name] = None, types.get(name, pa.string())
+            elif raw in folders and raw not in own:
+                given[name] = folders[raw], pa.binary()
+        read = [raw_of.get(name, name) for name in columns if name not in given]
+        if given and not read:
+            read = own[:1]  # a read of no column counts no rows
+        raw_types = {raw_of.get(name, name): kind for name, kind in types.items() if name not in given}
+        for chunk in self.source.read(piece, read, raw_types):
+            chunk = bounded(chunk, self._max)
+            if self._names:
+                chunk = self._renamed(chunk)
+            if given:
+                batch = chunk.batch
+                for name, (value, kind) in given.items():
+                    rows = batch.num_rows
+                    array = pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+                    batch = batch.append_column(name, array)
+                chunk = dataclasses.replace(chunk, batch=batch.select(list(columns)))
+                del batch
+            yield chunk
+            del chunk  # batches are large: none is held here while the next one is read
+
+    def _renamed(self, chunk: Chunk) -> Chunk:
+        batch = chunk.batch.rename_columns([self._names.get(name, name) for name in chunk.batch.schema.names])
+        malformed = tuple(
+            dataclasses.replace(bad, column=self._names.get(bad.column, bad.column)) if bad.column else bad
+            for bad in chunk.malformed
+        )
+        return dataclasses.replace(chunk, batch=batch, malformed=malformed)
+
+    def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
+        sample = self.source.prefix(files, rows)
+        table, folders = sample.table, [self._folders(file.path) for file in files]
+        for name in dict.fromkeys(name for each in folders for name in each):
+            if name not in table.column_names:  # which row is of which file does not matter to a type
+                values = pa.array([each.get(name) for each in folders], pa.string())
+                places = np.arange(table.num_rows) * len(files) // max(table.num_rows, 1)
+                table = table.append_column(name, values.take(pa.array(places)))
+        names = table.column_names
+        for raw, new in self._names.items():
+            if raw not in names and (new not in names or new in self._names):
+                raise ConfigError(
+                    f"there is no column {raw!r} in the files", where="source.rename", fix=suggest(raw, names)
+                )
+            if raw in names and new in names and new not in self._names:
+                raise ConfigError(
+                    f"{raw!r} is renamed to {new!r}, but the files have a column of that name already",
+                    where="source.rename",
+                    fix="give it another name",
+                )
+        return dataclasses.replace(sample, table=table).renamed(self._names)
+
+
+_FIXED = frozenset(kind.id for kind in (pa.int64(), pa.float32(), pa.float64(), pa.int32(), pa.bool_()))
+Sizes = NDArray[np.int64]
+
+
+def bounded(chunk: Chunk, max_bytes: int) -> Chunk:
+    """Move the rows that hold a value of more than `max_bytes` bytes from the chunk's batch to its malformed rows."""
+    batch, large = chunk.batch, dict[int, tuple[str, int]]()
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if array.type.id in _FIXED:
+            continue
+        if (sizes := _large(array, max_bytes)) is not None:
+            for row in np.flatnonzero(sizes > max_bytes).tolist():
+                large.setdefault(row, (name, int(sizes[row])))
+    if not large:
+        return chunk
+    at = chunk.positions()
+    bad = [
+        Malformed(
+            int(at[row]),
+            _cell_text(batch.column(name).slice(row, 1)),
+            f"{size} bytes, more than source.max_cell_bytes: {max_bytes}",
+            name,
+        )
+        for row, (name, size) in sorted(large.items())
+    ]
+    keep = np.delete(np.arange(batch.num_rows), sorted(large))
+    # rows are given by their place from here on, so first_row says nothing more
+    return Chunk(batch.take(pa.array(keep)), chunk.first_row, at[keep], (*chunk.malformed, *bad))
+
+
+def _cell_text(cell: pa.Array) -> str:
+    cell = decoded(cell)
+    if is_list(cell.type):
+        cell = flatten(cell).values.slice(0, 1)
+    value = cell[0].as_py() if len(cell) else ""
+    return text_of(value[:CUT])[:CUT] if isinstance(value, bytes) else str(value)[:CUT]
+
+
+def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
+    """The bytes of each row, when a row may exceed the limit."""
+    if pa.types.is_dictionary(array.type):
+        values = _large(array.dictionary, max_bytes)
+        return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
+    try:  # at least the bytes of the values that the array, perhaps a slice, refers to
+        size = int(array.nbytes)
+    except pa.ArrowException:  # of a list view
+        size = int(array.get_total_buffer_size())
+    if size <= max_bytes or not (is_list(array.type) or has_bytes(array.type)):
+        return None
+    sizes = cell_bytes(array)
+    return np.full(len(array), sizes) if isinstance(sizes, int) else sizes

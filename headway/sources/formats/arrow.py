@@ -11,9 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from headway.errors import DataError
-from headway.sources.base import BATCH_BYTES, BATCH_ROWS, Chunk, InputFile, Range, check_columns, rows_of_range
+from headway.sources.base import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Chunk,
+    InputFile,
+    Range,
+    check_columns,
+    first_rows,
+    leaves,
+    not_whole,
+    pick,
+    rows_of_range,
+    runs,
+)
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.columnar import first_rows, leaves, not_whole, pick, runs
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage

@@ -26,13 +26,13 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.errors import DataError
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, cut, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, cut, pick, sampled
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.columnar import pick
 from headway.sources.sample import EMPTY_LIST, ONE_IN, Forms, Sample, Seen, without_values
 from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
+from headway.tabular import list_arrays
 from headway.tabular.list_arrays import as_batch, is_text, value_type
 from headway.tabular.quarantine import CUT
 
@@ -129,7 +129,8 @@ def _opened(path: str) -> TextFile:
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
     """The parser of these columns for lines whose beginning showed these kinds."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
-    numbers = [name for name in columns if name in types and _is_number(types[name])]
+    elements = {name: kind.value_type if pa.types.is_list(kind) else kind for name, kind in types.items()}
+    numbers = [name for name in columns if name in types and list_arrays.is_number(elements[name])]
     return Parser({name: (_way(name, kinds), read_types[name]) for name in columns}, numbers)
 
 
@@ -143,11 +144,6 @@ def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
         name: batch.column(name) if name in batch.schema.names else pa.nulls(rows, types[name][1]) for name in kinds
     }
     return pa.table(arrays)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_list(kind) else kind
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:

@@ -29,15 +29,22 @@ from headway.schema.columns import column_yaml
 from headway.sources.base import (
     BATCH_BYTES,
     BATCH_ROWS,
+    INTERVAL,
     Chunk,
     InputFile,
     Malformed,
     Range,
+    Way,
     check_columns,
+    first_rows,
+    leaves,
+    not_whole,
+    pick,
+    reason_of,
     rows_of_range,
+    runs,
 )
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.formats.columnar import INTERVAL, Way, first_rows, leaves, not_whole, pick, reason_of, runs
 from headway.sources.sample import Sample, without_values
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -62,8 +69,10 @@ class ParquetSource:
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         ranges: list[Range] = []
         for number, file in enumerate(files):
-            rows, columns = _shape(file.path)
-            most = rows_of_range(FORMATS["parquet"].range_size, columns, sum(rows))
+            with _open(file.path) as (parquet, _):
+                metadata = parquet.metadata
+                rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            most = rows_of_range(FORMATS["parquet"].range_size, metadata.num_columns, sum(rows))
             for start, end, in_range in runs(rows, most):
                 ranges.append(Range(len(ranges), file.path, number, start, end, {"rows": in_range}))
         return ranges
@@ -197,13 +206,6 @@ def _unreadable(
         except (OSError, pa.ArrowException) as error:
             reasons[name] = "it is encrypted" if "decrypt" in str(error) else reason_of(error)
     return reasons
-
-
-def _shape(path: str) -> tuple[list[int], int]:
-    """The rows of each row group, and the number of columns."""
-    with _open(path) as (parquet, _):
-        metadata = parquet.metadata
-        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)], metadata.num_columns
 
 
 def _batches(

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, sam
 from headway.sources.config import FORMATS, SourceConfig
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import not_a
-from headway.sources.type_inference import as_numbers, not_one, with_several
+from headway.sources.type_inference import as_numbers, with_several
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import is_list, value_type
 from headway.tabular.quarantine import CUT, text_of
@@ -151,7 +150,7 @@ class ExampleBatch:
                 ints = varints(joined)
                 break
             except ValueError:
-                fine &= _each(self._data, packed, length, varints)
+                fine &= _are_varints(self._data, packed, length)
         stops = np.concatenate([[0], np.cumsum(np.frombuffer(joined, np.uint8) < 0x80)])
         edges = np.cumsum(length)
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
@@ -283,12 +282,12 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
     return bytes(data[np.repeat(shift, lengths) + np.arange(total)])
 
 
-def _each(data: Bytes, starts: Ints, lengths: Ints, parse: Callable[[bytes], Any]) -> NDArray[np.bool_]:
+def _are_varints(data: Bytes, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
     """Which slices can be parsed."""
     fine = np.ones(len(starts), np.bool_)
     for i, (at, size) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
-            parse(bytes(data[at : at + size]))
+            varints(bytes(data[at : at + size]))
         except ValueError:
             fine[i] = False
     return fine
@@ -377,7 +376,7 @@ class ExamplesSource:
                 break
         if not batches:
             raise NoRows("the files hold no rows", where=files[0].path)
-        rare = {name: kinds for name, kinds in counts.items() if not_one(kinds) * ONE_IN <= kinds.total()}
+        rare = {name: kinds for name, kinds in counts.items() if (kinds.total() - kinds[1]) * ONE_IN <= kinds.total()}
         tables = []
         for batch in batches:
             names = batch.names()

@@ -5,10 +5,10 @@ import pytest
 
 from beam_jobs.ingest.range_worker import SHARD, ingest_range
 from headway.records.decode import decode
-from headway.records.spec import unpacked
+from headway.records.encode import unpacked
 from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
-from headway.sources.discovery.open_source import open_source
+from headway.sources.discovery.spans import open_source
 from headway.tabular.splits import SplitConfig
 
 COLUMNS = (

@@ -15,13 +15,12 @@ from beam_jobs.ingest.request import IngestRequest
 from headway.errors import ConfigError, DataError
 from headway.records import wire
 from headway.records.decode import decode
-from headway.records.spec import unpacked
+from headway.records.encode import unpacked
 from headway.records.tfrecord import frame, read_records
 from headway.schema.columns import Column
 from headway.schema.pbtxt import from_tags
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular import quarantine
 from headway.tabular.label import LabelConfig

@@ -31,7 +31,7 @@ from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, DataError, HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.process import owned
-from headway.sources.discovery.open_source import open_source
+from headway.sources.discovery.spans import open_source
 from headway.stages.stage_class import plain
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest
@@ -370,7 +370,7 @@ import conftest
 from beam_jobs.ingest import range_worker
 from beam_jobs.ingest.stage import ingest
 from headway.monitor import Monitor
-from headway.sources.discovery.open_source import open_source
+from headway.sources.discovery.spans import open_source
 from headway.stages.stage_class import plain
 from pathlib import Path
 

@@ -15,9 +15,8 @@ from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
 from headway.records.decode import decode, features, varints
-from headway.records.encode import classic_spec, encode, encode_classic, encode_records
+from headway.records.encode import classic_spec, encode, encode_classic, encode_records, feature_spec
 from headway.records.grouping import RowGrouper
-from headway.records.spec import feature_spec
 from headway.schema.columns import Column
 from tests.properties import examples
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.records.spec import packed, total, unpacked
+from headway.records.encode import packed, total, unpacked
 
 
 @given(st.lists(st.integers(1, 3)))

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.records.decode import decode
-from headway.records.encode import classic_spec, encode, encode_classic
-from headway.records.spec import feature_spec
+from headway.records.encode import classic_spec, encode, encode_classic, feature_spec
 from headway.schema.columns import Column
 from tests.properties import examples
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.records.encode import classic_spec
-from headway.records.spec import feature_spec
+from headway.records.encode import classic_spec, feature_spec
 from headway.schema.columns import Column
 
 COLUMNS = [

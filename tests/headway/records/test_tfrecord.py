@@ -20,7 +20,7 @@ def shard(tmp_path):
     path = tmp_path / "train-00000-of-00001.tfrecord"
     with ShardWriter(path) as writer:
         for record in RECORDS:
-            writer.write(record, rows=len(record))
+            writer.write_groups([[record]], rows=[len(record)])
     return path
 
 
@@ -30,7 +30,7 @@ def test_what_is_written_is_read(shard):
 
 def test_a_writer_counts_rows_and_bytes(tmp_path):
     with ShardWriter(tmp_path / "s") as writer:
-        writer.write(b"abc", rows=7)
+        writer.write_groups([[b"abc"]], rows=[7])
         writer.write_many([b"d", b"e"])
     assert writer.rows == [7, 1, 1]
     assert writer.bytes == (tmp_path / "s").stat().st_size == 5 + 3 * 16
@@ -101,7 +101,7 @@ def test_a_full_disk_is_a_store_error(tmp_path):
     writer.close()
     writer._file = FullDisk()
     with pytest.raises(StoreError, match="no space left") as error:
-        writer.write(b"x", rows=1)
+        writer.write_groups([[b"x"]], rows=[1])
     assert error.value.where == str(tmp_path) and "make room" in error.value.fix
 
 

@@ -160,7 +160,7 @@ def test_nothing_is_collected_while_another_process_runs_a_pipeline(store):
     with another_process(store, "run") as process:
         with pytest.raises(Locked, match="run theirs") as error, alone(store):
             raise AssertionError("unreachable")
-        assert "uses" not in str(error.value) and store.lock("gc").holder() is None
+        assert "uses" not in str(error.value) and store.lock("gc").owner() is None
         process.send_signal(signal.SIGSTOP)
         owner = next(store.locks.glob("use-*.json"))
         owner.write_text(json.dumps(json.loads(owner.read_text()) | {"expires": time.time() - 999}))

@@ -8,8 +8,7 @@ import pytest
 
 from headway.sources.base import InputFile, Source
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, open_source
 from tests.small_ranges import small_ranges, usual_ranges
 
 __all__ = ["usual_ranges"]

@@ -13,8 +13,7 @@ from headway.errors import ConfigError, DataError
 from headway.records import wire
 from headway.records.tfrecord import frame
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files, spans
+from headway.sources.discovery.spans import files, open_source, spans
 from headway.storage import filesystem as storage
 
 server = pytest.importorskip("moto.server")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.sources.base import Chunk, Malformed
-from headway.sources.discovery.open_source import bounded
+from headway.sources.discovery.spans import bounded
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.statistics.column_statistics import ColumnStatistics
-from headway.statistics.sketches import Sketches
+from headway.statistics.column_statistics import ColumnStatistics, Sketches
 
 AT = np.array([0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0])
 ROWS = 300_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreError
-from headway.storage.atomic_io import copy_tree, remove, replace_text, storage_error, sync_folders, writing
+from headway.storage.atomic_io import copy_tree, remove, replace_text, storage_error, writing
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,6 @@ def test_remove_takes_files_folders_links_and_nothing(tmp_path):
     for name in ("folder", "file", "link", "none"):
         remove(tmp_path / name)
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
-
-
-def test_every_folder_is_synced(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr("headway.storage.atomic_io.sync_path", synced.append)
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "file").write_text("")
-    sync_folders(tmp_path)
-    assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
 
 
 def test_a_tree_is_copied(tmp_path):

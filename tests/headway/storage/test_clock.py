@@ -8,9 +8,8 @@ import time
 import pytest
 
 from headway.errors import Locked, StoreError
-from headway.storage.clock import FRESH_SECONDS, Offset, disk_time
 from headway.storage.locks import Lock as AnyLock
-from headway.storage.objects import Folder
+from headway.storage.objects import FRESH_SECONDS, Folder, Offset, disk_time
 
 HOUR = 3600.0
 HOLDER = """
@@ -88,8 +87,8 @@ def test_a_clock_that_is_costly_to_ask_is_asked_now_and_then_and_when_ours_was_s
             raise StoreError("the bucket is away")
         return wall[0] + 600.0
 
-    monkeypatch.setattr("headway.storage.clock.time.time", lambda: wall[0])
-    monkeypatch.setattr("headway.storage.clock.time.monotonic", lambda: steady[0])
+    monkeypatch.setattr("headway.storage.objects.time.time", lambda: wall[0])
+    monkeypatch.setattr("headway.storage.objects.time.monotonic", lambda: steady[0])
     clock = Offset(measure)
     assert clock.time() == 1600.0 == clock.time() and len(asked) == 1
     wall[0], steady[0] = 1100.0, 150.0
@@ -119,6 +118,6 @@ def test_a_slow_answer_or_a_sleep_while_it_is_awaited_is_no_difference(monkeypat
         steady[0] += 30.0
         return there
 
-    monkeypatch.setattr("headway.storage.clock.time.time", lambda: wall[0])
-    monkeypatch.setattr("headway.storage.clock.time.monotonic", lambda: steady[0])
+    monkeypatch.setattr("headway.storage.objects.time.time", lambda: wall[0])
+    monkeypatch.setattr("headway.storage.objects.time.monotonic", lambda: steady[0])
     assert Offset(measure).time() == wall[0], "a worker would take its flow runs half a minute late for five minutes"

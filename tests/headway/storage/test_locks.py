@@ -71,8 +71,8 @@ def test_a_lock_is_held_and_given_up(path):
     with Lock(path, facts={"run": "r1"}).held():
         value = json.loads(path.read_text())
         assert (value["run"], value["pid"], value["host"]) == ("r1", os.getpid(), place())
-        assert Lock(path).holder()["run"] == "r1"
-    assert not path.exists() and Lock(path).holder() is None
+        assert Lock(path).owner()["run"] == "r1"
+    assert not path.exists() and Lock(path).owner() is None
 
 
 def test_it_is_given_up_after_an_error(path):

@@ -281,3 +281,15 @@ def test_a_disks_objects_are_files(tmp_path):
     objects = Folder(tmp_path)
     objects.create("locks/a.json", json.dumps({}).encode())
     assert (tmp_path / "locks" / "a.json").read_text() == "{}"
+
+
+def test_all_of_a_folder_is_on_the_disk_before_it_is_published_and_its_name_after(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("headway.storage.objects.sync_path", synced.append)
+    aside = tmp_path / "aside"
+    (aside / "a" / "b").mkdir(parents=True)
+    (aside / "a" / "file").write_text("")
+    Folder(tmp_path).publish(aside, "stages/x/y", lambda key: False)
+    *before, after = synced
+    assert sorted(before) == [aside, aside / "a", aside / "a" / "b", aside / "a" / "file"]
+    assert after == tmp_path / "stages" / "x"

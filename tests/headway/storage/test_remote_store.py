@@ -280,9 +280,9 @@ def test_a_lock_held_elsewhere_is_refused_until_it_is_given_up(machine):
     with a.held():
         with pytest.raises(Locked, match=r"held by process .* \(run 1\)"):
             b.acquire()
-        assert b.holder()["run"] == "1"
+        assert b.owner()["run"] == "1"
         a.check()
-    assert b.holder() is None
+    assert b.owner() is None
     with b.held():
         pass
     assert b.owner() is None

@@ -358,7 +358,7 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
 
 
 def test_stock_tensorflow_parses_a_shard_by_the_feature_spec(tmp_path):
-    from headway.records.spec import feature_spec
+    from headway.records.encode import feature_spec
 
     shards, _ = _write(tmp_path, [40], 16)
     kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}

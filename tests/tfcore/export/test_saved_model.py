@@ -20,7 +20,7 @@ from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
-from headway.records.spec import packed
+from headway.records.encode import packed
 from headway.schema.columns import Column
 from headway.schema.tensor_name import tensor_name
 from headway.stages.refs import Ref

@@ -10,7 +10,7 @@ from PIL import Image
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
-from headway.statistics.sketches import Sketches
+from headway.statistics.column_statistics import Sketches
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform

@@ -18,7 +18,7 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.monitor import Monitor
 from headway.process import ChildProcess, Forked, Scratch
-from headway.records.spec import feature_spec
+from headway.records.encode import feature_spec
 from headway.schema.columns import Column
 from tfcore.export.metadata import OtherFormats
 from tfcore.export.signatures import tensor_names

@@ -23,7 +23,7 @@ from headway.errors import DataError, HeadwayError
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
 from headway.process import Scratch
-from headway.records.spec import total
+from headway.records.encode import total
 from headway.schema.columns import Column
 from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key, Stage

@@ -8,9 +8,7 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.sources.config import FORMATS, SourceConfig, by_ending
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files, spans
-from headway.sources.discovery.window import select_window
+from headway.sources.discovery.spans import files, open_source, select_window, spans
 from headway.sources.formats.csv import CsvSource
 from headway.sources.formats.parquet import ParquetSource
 

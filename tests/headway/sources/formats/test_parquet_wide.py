@@ -7,8 +7,7 @@ import pytest
 
 from headway.sources.base import BATCH_ROWS, RANGE_CELLS, rows_of_range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.open_source import open_source
-from headway.sources.discovery.spans import files
+from headway.sources.discovery.spans import files, open_source
 from headway.sources.formats import parquet as module
 
 WIDTH = module.WIDE + 10
