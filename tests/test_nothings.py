@@ -104,7 +104,9 @@ def examples(rows, path):
                     feature[name] = tf.train.Feature(bytes_list=texts)
                 else:
                     feature[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-            shard.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(), 1)
+            shard.write_groups(
+                [[tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()]], [1]
+            )
 
 
 FORMATS = {
