@@ -251,7 +251,7 @@ def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
             f"rejected; at most {bound:.2%} may be; the first is {first['file']} row {first['row']}: {column}"
             f"{'null' if first['value'] is None else repr(first['value'][:60])} {first['reason']}",
             where=rejected,
-            fix=f"{mend}look at that file, mend the input, or allow more with --max-quarantine",
+            fix=f"{mend}look at that file, mend the input, or raise validation.max_quarantined",
         )
 
 

@@ -1,4 +1,7 @@
-"""The command line: `headway COMMAND`; `EPILOG` has its exit codes. Nothing heavy is imported before a command needs it."""
+"""The command line: `headway COMMAND`; `EPILOG` has its exit codes. Nothing heavy is imported before a command needs it.
+
+A new command is a line in `COMMANDS` and a function in the module of its subject.
+"""
 
 from __future__ import annotations
 
@@ -22,51 +25,43 @@ exit codes: 0 done; 1 any other error; 2 bad usage or config; 3 bad data; 4 the 
 6 locked by another run; 130 stopped by Ctrl-C (what was done is kept)"""
 COMMANDS = {
     "Train and promote": {
-        "init": "init: look at data, and write a pipeline.yaml for it",
-        "run": "commands: take raw files to a promoted model; what is already done is reused\n\nWith --to validate the exit code "
-        "is 0 even if the data have errors; those stop a run that goes further.",
-        "plan": "commands: list the steps that a run would do, and why",
-        "promote": "versions.promotion: make a version the champion, or point an alias at it",
-        "rollback": "versions.promotion: make the champion before this one, or another version, the champion again",
-        "predict": "commands: predict the rows of raw files, in their order; with --spans those of each new span, once",
-        "serve": "serve: answer requests over HTTP with the champion's predictions, as TensorFlow Serving does",
+        "init": "data: Looks at data and writes a pipeline.yaml for it.",
+        "run": "runs: Takes raw files to a promoted model, and reuses what is done.",
+        "plan": "runs: Lists the steps that a run would do, and says why.",
+        "promote": "models: Makes a version the champion, or points an alias at it.",
+        "rollback": "models: Makes an earlier version the champion again.",
+        "predict": "models: Predicts the rows of raw files, or of each new span.",
+        "serve": "models: Answers HTTP requests with the champion's predictions.",
+        "tune": "operations: Tries settings, and writes the best to tuned.yaml.",
     },
     "Automate": {
-        "backfill": "operations.span_commands: train and judge a model for each of several past windows; promotes none without "
-        "--promote",
-        "monitor": "operations.span_commands: check new spans for drift, and the champion on new labels\n\n"
-        "The exit code is 3 when there is an alarm.",
-        "deploy": "operations.deploying_commands: create, update or remove the deployments, schedules and alarms of pipelines on "
-        "a Prefect server\n\nPREFECT_API_URL says which server, PREFECT_API_AUTH_STRING its password.",
-    },
-    "Experiment": {
-        "tune": "experiments: try settings of the training and the model, and write the best to tuned.yaml\n\nA holdout of "
-        "the train rows decides, never the rows of the gate.",
+        "backfill": "operations: Trains and judges a model for each of several past windows.",
+        "monitor": "operations: Checks new spans for drift, and the champion on new labels.",
+        "deploy": "operations: Puts pipelines on a Prefect server, or removes them from it.",
     },
     "Inspect": {
-        "models": "versions.promotion: list the versions of the model, with the champion and the aliases",
-        "compare": "versions.comparison: compare two versions or runs: metrics, config, columns, data, size, verdict",
-        "runs": "store: list the runs of this store, newest first",
-        "show": "store: show what a run was made from, why its steps ran, where their outputs lie, and how it ended",
-        "report": "reports: print the path of a run's report, an HTML page; --open shows it",
-        "quarantine": "data: show the rows that the latest run rejected, and why",
-        "export-rows": "data: write the rows of a window for other tools: Parquet or CSV with split, label and prediction, or "
-        "classic tf.Examples",
+        "models": "models: Lists the versions of the model, its champion and its aliases.",
+        "compare": "models: Compares two versions or runs, as text and as a page.",
+        "runs": "runs: Lists the runs of the store, newest first.",
+        "show": "runs: Shows what a run did, why, and where its outputs lie.",
+        "report": "runs: Prints the path of a run's report, which is an HTML page.",
+        "quarantine": "data: Shows the rows that the latest run rejected, and says why.",
+        "export-rows": "data: Writes the rows of a window for other tools.",
     },
     "Maintain": {
-        "verify": "store: read every byte of the store and compare checksums",
-        "clean": "store: list what can be deleted from the store, and how much; --yes deletes it",
-        "schema": "commands: print the JSON Schema of pipeline.yaml, for editors; with --update propose a schema.pbtxt",
-        "doctor": "commands: check versions and extras, TensorFlow's devices, and whether the disk and the store can be used",
+        "verify": "store: Reads every byte of the store and compares checksums.",
+        "clean": "store: Lists what the store can do without, and deletes it with --yes.",
+        "schema": "data: Prints the schema of pipeline.yaml, or proposes one of the data.",
+        "doctor": "store: Checks the packages, the devices, the disk and the store.",
     },
 }
-"""Group, name, the module in which the function lies, and its help."""
+"""{group: {name: the module that has the command's function, and what the command does}}."""
 NOT_TRAINING = ("ingest", "statistics", "validate")
 """What `headway run --to` names where it trains nothing."""
 
 
 def application() -> App:
-    """Every command; its module is imported when it is called."""
+    """Returns the application with every command; a command's module is imported when it is called."""
     from cyclopts import App, Parameter
 
     app = App(
@@ -81,14 +76,14 @@ def application() -> App:
     )
     for group, commands in COMMANDS.items():
         for name, entry in commands.items():
-            module, _, text = entry.partition(": ")
-            app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=text, group=group)
+            module, _, sentence = entry.partition(": ")
+            app.command(f"flows.cli.{module}:{name.replace('-', '_')}", name=name, help=sentence, group=group)
     app.register_install_completion_command()
     return app
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code."""
+    """Runs a command and returns its exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # else pydantic looks through every package that is installed for its plugins
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -100,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def surely_trains(tokens: Sequence[str]) -> bool:
-    """Whether a command will train, as far as a glance at it can tell: its pipeline has the usual store, without data in it.
+    """Returns whether a command is sure to train: its pipeline has the usual store, and no data are in it yet.
 
     False where it takes more than a glance, such as a store elsewhere: then TensorFlow starts later."""
     command, *rest = tokens or [""]
@@ -166,12 +161,12 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def wants_json_log(tokens: Sequence[str]) -> bool:
-    """Whether the options ask for a log of JSON lines; known before they are read, since that may fail."""
+    """Returns whether the options ask for a log of JSON lines; this is known before they are read, since that may fail."""
     return "--log-format=json" in tokens or ("--log-format", "json") in itertools.pairwise(tokens)
 
 
 def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
-    """Tell an error: as the answer with --json, else on stderr; a log of JSON lines has it in any case."""
+    """Prints an error: as the answer with --json, else on stderr; a log of JSON lines has it in any case."""
     said = f"headway {command}".rstrip() + f": {error}"
     if wants_json_log(tokens):
         from flows.progress.json_log import LOGGER

@@ -1,24 +1,177 @@
-"""The commands that show data: rejected rows, and rows exported for other tools."""
+"""The commands on data: init, quarantine, export-rows, schema."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, context_of, execute, store_of
-from flows.cli.options import Count, Options, PipelinePath, RunOptions
+from flows.cli.options import (
+    Count,
+    JsonOption,
+    Options,
+    PipelinePath,
+    RunOptions,
+    StageOptions,
+    answer,
+    context_of,
+    execute,
+    load_pipeline,
+    store_of,
+)
 from headway.errors import ConfigError, StoreError
-from headway.messages import agree, counted
+from headway.messages import agree, counted, some
 
 if TYPE_CHECKING:
     from flows.pipeline.context import Context
+    from headway.first_pipeline.draft import Draft
+    from headway.first_pipeline.look import Look
     from headway.records.row_files import Part
+    from headway.tabular.label import LabelConfig
 
 Split = Literal["train", "eval", "test"]
+_COLUMNS = 40
+"""The columns in the table of init; of more, those that need a word."""
+
+
+def init(
+    data: str,
+    /,
+    *,
+    label: Annotated[str | None, Parameter(metavar="COLUMN|EXPRESSION")] = None,
+    folder: Annotated[Path, Parameter(metavar="FOLDER", show_default=False)] = Path(),
+    name: str | None = None,
+    module: Literal["model", "loss", "metric", "preprocess"] | None = None,
+    force: bool = False,
+    options: JsonOption = JsonOption(),
+) -> int:
+    """Looks at data and writes a pipeline.yaml for it: source, label, columns and split.
+
+    Args:
+        data: Names the data: a file, a folder or a quoted glob.
+        label: Says what is predicted: species, or "arr_delay > 15".
+        folder: Says where pipeline.yaml is written (default: this folder).
+        name: Names the pipeline and its model (default: from the data).
+        module: Writes a Python file, too, with a Keras model, a loss, a metric or a preprocess function to start from, and a
+            test.
+        force: Overwrites existing files.
+    """
+    from headway.first_pipeline.draft import draft_of, look_at
+    from headway.first_pipeline.found_files import found_source
+    from headway.first_pipeline.module_files import NAMES, computed, module_files
+    from headway.first_pipeline.yaml_text import pipeline_text
+
+    target = folder / "pipeline.yaml"
+    names = ["pipeline.yaml", "schema.pbtxt", *([f"{NAMES[module]}.py", f"test_{NAMES[module]}.py"] if module else [])]
+    _check_free([folder / name for name in names], force)
+    source, look = look_at(found_source(_absolute(data)))
+    draft = draft_of(source, look, _label(label, look), name=name)
+    texts = {} if module is None else module_files(module, draft)
+    draft = replace(draft, preprocess=computed(draft)) if module == "preprocess" else draft
+    texts["pipeline.yaml"] = pipeline_text(draft, path=_path_from(folder, draft.source["path"]), module=module)
+    _write(folder, texts)
+    return answer(options, _draft_value(draft, target), _draft_text(draft, target))
+
+
+def _label(text: str | None, look: Look) -> LabelConfig:
+    """Returns the label that was named, or is certain.
+
+    Raises:
+        ConfigError: it is not known.
+    """
+    from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
+
+    if text is not None:
+        for name, safe in look.config.rename.items():
+            text = text.replace(name, safe) if "/" in name else text
+        return label_of(text, look.names)
+    if (sole := sole_label(look.names)) is not None:
+        return label_of(sole, look.names)
+    raise ConfigError(
+        f"which column is to be predicted? There are {some(look.names, 20)}",
+        where="--label",
+        fix=f"--label COLUMN, for example --label {likely_label(look.names)!r}; or an expression, as "
+        '--label "arr_delay > 15"',
+    )
+
+
+def _draft_value(draft: Draft, target: Path) -> dict[str, object]:
+    """Returns what was found and written, for --json."""
+    return {
+        "pipeline": str(target),
+        "name": draft.name,
+        "label": draft.label.column or draft.label.expression,
+        "task": draft.facts.task or draft.facts.kind,
+        "split": draft.split.config,
+        "columns": [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in draft.choices],
+        "doubts": draft.doubts,
+    }
+
+
+def _absolute(data: str) -> str:
+    """Returns a path as it is from here; links stay as they are."""
+    return data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100
+
+
+def _path_from(folder: Path, path: str) -> str:
+    """Returns a path as pipeline.yaml in `folder` says it: relative to it where it lies in or beside it."""
+    if "://" in path:
+        return path
+    relative = os.path.relpath(path, folder.resolve())
+    return path if relative.startswith("../..") else relative
+
+
+def _check_free(files: list[Path], force: bool) -> None:
+    """Raises ConfigError where a file is there already."""
+    if not force and (there := [str(file) for file in files if file.exists()]):
+        raise ConfigError(
+            f"there is {' and '.join(there)} already",
+            fix="--force overwrites it, --folder NEW writes elsewhere",
+        )
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Writes a pipeline's files, if it loads."""
+    from flows.config.pipeline import Pipeline
+    from headway.config import load, read_value
+    from headway.storage.atomic_io import replace_text, writing
+
+    file = folder / "pipeline.yaml"
+    load(Pipeline, read_value(texts["pipeline.yaml"]), where=str(file))
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        if "schema.pbtxt" not in texts:
+            (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
+        for name, text in texts.items():
+            replace_text(folder / name, text)
+
+
+def _draft_text(draft: Draft, target: Path) -> str:
+    """Returns what was found and written, for a person."""
+    from flows.tell.rendering.cells import text_table
+
+    shown = draft.choices
+    if len(shown) > _COLUMNS:
+        shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_COLUMNS]
+    rows = [{"column": " ".join(c.column.split()), "type": c.type, "use": c.use, "why": c.why} for c in shown]
+    features = sum(choice.is_learned for choice in draft.choices)
+    lines = [text_table(rows, whole=("why",))]
+    if len(draft.choices) > len(shown):
+        lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
+    lines += [
+        "",
+        f"data:   {counted(draft.rows, 'row')}{'' if draft.whole else ' looked at'}, {counted(features, 'feature')}",
+        f"label:  {draft.label.column or draft.label.expression}, {draft.facts.text}",
+        f"split:  {draft.split.text}",
+        *(f"look:   {doubt}" for doubt in draft.doubts),
+        f"wrote {target}; next: headway run{'' if target.parent == Path() else f' {target.parent}'}",
+    ]
+    return "\n".join(lines)
 
 
 def quarantine(
@@ -29,11 +182,11 @@ def quarantine(
     limit: Annotated[Count, Parameter(metavar="ROWS")] = 20,
     options: Options = Options(),
 ) -> int:
-    """Show the rows that the latest run's ingest rejected, of all its spans or of one.
+    """Shows the rows that the latest run's ingest rejected, and says why.
 
     Args:
-        span: show only this span.
-        limit: how many rows to show.
+        span: Shows the rows of this span alone.
+        limit: Says how many rows are shown.
     """
     import pyarrow as pa
 
@@ -58,11 +211,13 @@ def quarantine(
         tables.append(table.add_column(0, "span", pa.array([name] * len(table), pa.string())))
     table = pa.concat_tables(tables)
     found = Rejected(len(table), read, quarantines.reasons(table), table.slice(0, limit).to_pylist())
-    return answer(options, found, _text(found))
+    return answer(options, found, _quarantine_text(found))
 
 
 @dataclass(frozen=True)
 class Rejected:
+    """The rows that a run rejected."""
+
     rows: int
     read: int
     reasons: list[dict[str, str | int]]
@@ -71,7 +226,7 @@ class Rejected:
     """The first rows, each with its place, reason and value."""
 
 
-def _text(found: Rejected) -> str:
+def _quarantine_text(found: Rejected) -> str:
     from flows.tell.rendering.cells import text_table
 
     rows, read = found.rows, found.read
@@ -95,12 +250,14 @@ def export_rows(
     format: Literal["parquet", "csv", "examples"] | None = None,
     options: RunOptions = RunOptions(),
 ) -> int:
-    """The rows of the window as one table, with the model's predictions of the eval rows; trained first where it is not.
+    """Writes the rows of a window for other tools: one table with split, label and prediction, or classic tf.Examples.
+
+    The eval rows have the predictions of the window's model, which is trained first where there is none.
 
     Args:
-        output: a .parquet or .csv file that does not exist yet; of examples a folder.
-        split: write only this split (default: all).
-        format: parquet and csv are one table (default: by the ending of --output); examples are the ingested rows as classic
+        output: Names a .parquet or .csv file that does not exist yet; of examples a folder.
+        split: Writes this split alone (default: all).
+        format: Chooses one table, parquet or csv (default: by the ending of --output), or the ingested rows as classic
             tf.Examples, one per row, in TFRecord files.
     """
     from headway.records import row_files
@@ -124,7 +281,7 @@ def export_rows(
 
 
 def _made(context: Context, options: RunOptions) -> Context:
-    """The outputs of the window; a run makes those that are not there, and what is there needs none."""
+    """Returns the outputs of the window; a run makes those that are not there, and what is there needs none."""
     from flows.pipeline.plan import look_ahead
 
     plan = look_ahead(context)
@@ -137,7 +294,7 @@ def _made(context: Context, options: RunOptions) -> Context:
 
 
 def _parts(context: Context, made: Context, split: str | None) -> dict[str, list[Part]]:
-    """{split: its ingested parts} of a window."""
+    """Returns {split: its ingested parts} of a window."""
     from headway.tabular.splits import window_splits
 
     ingested = made.ingested
@@ -153,3 +310,56 @@ def _parts(context: Context, made: Context, split: str | None) -> dict[str, list
 def _wrote(options: RunOptions, output: Path, rows: Mapping[str, int]) -> int:
     splits = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
     return answer(options, {"output": output, "rows": rows}, f"wrote {splits} to {output}")
+
+
+def schema(
+    pipeline: PipelinePath = ".",
+    /,
+    *,
+    update: bool = False,
+    columns: bool = False,
+    options: StageOptions = StageOptions(),
+) -> int:
+    """Prints the JSON Schema of pipeline.yaml, for editors; with --update proposes a schema.pbtxt.
+
+    Args:
+        update: Proposes a schema.pbtxt that fits the window in a file beside it, which stays as it is.
+        columns: Shows each column's type and transform, and says why.
+    """
+    if columns:
+        from flows.pipeline.column_table import current
+        from flows.tell.rendering.cells import text_table
+
+        rows = current(load_pipeline(pipeline, options))
+        return answer(options, rows, text_table(rows, whole=("why",)))
+    if not update:
+        from flows.config.pipeline import json_schema
+
+        print(json.dumps(json_schema(), indent=1))
+        return 0
+    from flows.config.columns import new_columns
+    from headway.schema.pbtxt import from_text
+    from headway.schema_inference.schema_update import difference, proposed
+    from headway.statistics.split_statistics import SplitStatistics
+    from headway.storage.atomic_io import replace_text
+
+    context = context_of(pipeline, options, last="statistics")
+    path = context.loaded.schema_file
+    if not path.is_file():
+        raise ConfigError(
+            "there is no schema file to update", where=str(path), fix="headway run --to validate infers one"
+        )
+    record = execute(options, context)
+    output = record.output(context.store, "statistics")
+    assert output is not None
+    splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
+    before = path.read_text(encoding="utf-8")
+    spans = {span: context.files(span) for span in record.spans}
+    new = new_columns(context.loaded, from_text(before, where=str(path)), spans)
+    after = proposed(before, splits, where=str(path), new=new)
+    target = path.with_name(f"{path.stem}.proposed{path.suffix}")
+    changes = difference(before, after, path.name, target.name)
+    if changes:
+        replace_text(target, after)
+    text = f"{changes}\n\nwritten to {target}; {path.name} is unchanged" if changes else "the schema fits the window"
+    return answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, text)

@@ -1,18 +1,35 @@
-"""Options that several commands share, as typed parameters of the command line.
+"""What the commands share: their options, as typed parameters, and how a pipeline is opened, watched and answered for.
 
-def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int: ...
+    def train(pipeline: PipelinePath = ".", /, *, options: RunOptions = RunOptions()) -> int: ...
 
-A command is one function in the module of its subject: positional parameters come before the `/`, its own options after
-the `*`, and one of these dataclasses last. `flows.cli.app` registers it. Nothing heavy is imported here.
+A command is one function in the module of its subject: positional parameters come before the `/`, its own options after the
+`*`, and one of the dataclasses below last. Answers go to stdout; with --json as one JSON value. Imports that take time are
+made where they are needed: a help page needs none.
 """
 
 import contextlib
+import json
 import math
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from headway.errors import ConfigError, StoreError
+from headway.redaction import redact, redacted
+
+if TYPE_CHECKING:
+    from flows.config.pipeline import LoadedPipeline
+    from flows.pipeline.context import Context
+    from flows.progress.reporter import Reporter
+    from flows.records import RunRecord
+    from headway.storage.store import Store
+
+
+# --- types of values
 
 
 def _whole(least: int | None) -> Any:
@@ -26,14 +43,13 @@ def _whole(least: int | None) -> Any:
     return convert
 
 
-def _number(least: float, most: float = math.inf) -> Any:
+def _number(least: float) -> Any:
     def convert(_: Any, tokens: Any) -> float:
         text = tokens[0].value
         with contextlib.suppress(ValueError):
-            if least <= (value := float(text)) <= most and value != math.inf:
+            if least <= (value := float(text)) < math.inf:
                 return value
-        kind = f"a number of {least:g} or more" if most == math.inf else f"a share from {least:g} to {most:g}"
-        raise ValueError(f"{text!r} is not {kind}")
+        raise ValueError(f"{text!r} is not a number of {least:g} or more")
 
     return convert
 
@@ -43,94 +59,220 @@ def _names(_: Any, tokens: Any) -> tuple[str, ...]:
 
 
 def _window(_: Any, tokens: Any) -> int | str:
-    """A number of spans, or a time such as 30d, which `flows.pipeline` checks."""
+    """Returns a number of spans, or a time such as 30d, which the pipeline checks."""
     return int(tokens[0].value) if tokens[0].value.isdecimal() else tokens[0].value
 
 
-def _common(told: str, **more: Any) -> Parameter:
-    return Parameter(group="Common", help=told, show_default=False, **more)
+def _common(text: str, **more: Any) -> Parameter:
+    return Parameter(group="Common", help=text, show_default=False, **more)
 
 
-def _of_window(told: str, **more: Any) -> Parameter:
-    return Parameter(group="Window", help=told, show_default=False, **more)
+def _of_window(text: str, **more: Any) -> Parameter:
+    return Parameter(group="Window", help=text, show_default=False, **more)
 
 
-PipelinePath = Annotated[str, Parameter(help="pipeline.yaml, or its folder (default: this folder)", show_default=False)]
+PipelinePath = Annotated[
+    str, Parameter(help="Names pipeline.yaml or its folder (default: this folder).", show_default=False)
+]
 Whole = Annotated[int, Parameter(converter=_whole(None), metavar="N")]
 Count = Annotated[int, Parameter(converter=_whole(0), metavar="N")]
 Positive = Annotated[int, Parameter(converter=_whole(1), metavar="N")]
 Limit = Annotated[float, Parameter(converter=_number(0))]
-Share = Annotated[float, Parameter(converter=_number(0, 1), metavar="SHARE")]
 Columns = Annotated[
     tuple[str, ...] | None, Parameter(converter=_names, consume_multiple=False, n_tokens=1, metavar="A,B")
 ]
 Seconds = Annotated[float, Parameter(metavar="SECONDS")]
 Pause = Annotated[float, Parameter(converter=_number(0.01), metavar="SECONDS")]
-ModelName = Annotated[str, Parameter(name=("--model", "--version"))]
-SomeFile = Annotated[Path | None, Parameter(metavar="FILE")]
-
-
 WindowSize = Annotated[int | str | None, Parameter(converter=_window, metavar="N|TIME")]
+_LOG = "Chooses what stderr gets: text, or a JSON object per line (default: text)."
+_SET = "Sets a key, as in training.epochs=3, or the keys of a YAML file, as in @tuned.yaml; it may be repeated."
+_SIZE = "Sets the number of spans, or their time: 30d, 12m; or all (default: window of pipeline.yaml, else all)."
+_SEED = "Sets the random seed (default: the pipeline's)."
+_WAIT = "Says how long to wait while another run of this pipeline goes on (default: not at all)."
+
+
+# --- groups of options
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JsonOption:
-    """The options of every command."""
+    """The option of every command."""
 
-    json: Annotated[bool, _common("print the answer as one JSON document and nothing else")] = False
-    quiet: Annotated[bool, _common("print the answer without progress")] = False
-    verbose: Annotated[bool, _common("print every line of progress, and all about a run")] = False
-    log_format: Annotated[
-        Literal["text", "json"] | None,
-        _common("what stderr gets: text, or a JSON object per line (default: text)"),
-    ] = None
-
-
-_SET = "set a key, as in training.epochs=3, or the keys of a YAML file, as in @tuned.yaml (may be repeated)"
-_SIZE = "the number of spans, or a length of time: 30d, 12m; or all (default: window of pipeline.yaml, else all)"
-_WAIT = "how long to wait while another run of this pipeline goes on (default: not at all)"
+    json: Annotated[bool, _common("Prints the answer as one JSON document and nothing else.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(JsonOption):
-    """Options of a command on a pipeline."""
+    """The options of a command on a pipeline."""
 
     set: Annotated[tuple[str, ...], _common(_SET, metavar="KEY=VALUE")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowOptions(Options):
-    """Options of a command on a window of spans."""
+class ProgressOptions(Options):
+    """The options of a command that reports its progress."""
 
-    window: Annotated[WindowSize, _of_window(_SIZE)] = None
-    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="the last span of the window")] = "latest"
-    seed: Annotated[Whole | None, _of_window("the random seed (default: the pipeline's)")] = None
+    quiet: Annotated[bool, _common("Prints the answer without progress.")] = False
+    verbose: Annotated[bool, _common("Prints every line of progress, and all about a run.")] = False
+    log_format: Annotated[Literal["text", "json"] | None, _common(_LOG)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(WindowOptions):
-    """Options of a command that runs stages."""
+class StageOptions(ProgressOptions):
+    """The options of a command that runs stages."""
 
     wait: Annotated[Seconds, _common(_WAIT)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewestOptions(RunOptions):
-    """Options of a command that chooses the last span itself: --until is refused with a sentence, and no help names it."""
+class SizeOptions(Options):
+    """The options of a command that chooses the last span of its windows itself."""
 
-    until: Annotated[str, Parameter(group="Window", metavar="SPAN", show=False)] = "latest"
-
-
-_LAST_RUNS = "(default: the last run's)"
+    window: Annotated[WindowSize, _of_window(_SIZE)] = None
+    seed: Annotated[Whole | None, _of_window(_SEED)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateOptions(RunOptions):
-    """Options of a command on the candidate of an earlier run, whose window and seed are those of that run."""
+class WindowOptions(SizeOptions):
+    """The options of a command on a window of spans."""
 
-    window: Annotated[WindowSize, _of_window(f"without --to: as --window of headway run {_LAST_RUNS}")] = None
-    until: Annotated[str, _of_window(f"without --to: the last span of the window {_LAST_RUNS}", metavar="SPAN")] = (
+    until: Annotated[str, Parameter(group="Window", metavar="SPAN", help="Names the last span of the window.")] = (
         "latest"
     )
-    seed: Annotated[Whole | None, _of_window(f"without --to: the random seed {_LAST_RUNS}")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(WindowOptions, StageOptions):
+    """The options of a command that runs stages on a window."""
+
+
+# --- what commands do with them
+
+
+def overrides_of(options: Options) -> dict[str, object]:
+    """Returns {key: value} of --set; of a YAML file the keys of its sections, whole, and other keys as they are."""
+    from headway.config import read_value, read_yaml
+
+    overrides: dict[str, object] = {}
+    for item in options.set:
+        key, equals, value = item.partition("=")
+        path = Path(item[1:])
+        if not item.startswith("@"):
+            if not equals or not key:
+                raise ConfigError(
+                    f"{item!r} is not KEY=VALUE", where="--set", fix="for example --set training.epochs=3"
+                )
+            overrides[key] = read_value(value)
+            continue
+        if not path.is_file():
+            fix = "name a YAML file with keys of pipeline.yaml, or write --set KEY=VALUE"
+            raise ConfigError(f"there is no file {path}", where=f"--set {item}", fix=fix)
+        for section, given in read_yaml(path).items():
+            keys = {f"{section}.{name}": setting for name, setting in given.items()} if isinstance(given, dict) else {}
+            overrides |= keys or {section: given}
+    return overrides
+
+
+def load_pipeline(pipeline: str, options: Options) -> "LoadedPipeline":
+    """Returns the pipeline with the overrides of the command line."""
+    from flows.config.pipeline import read_pipeline
+
+    return read_pipeline(Path(pipeline), overrides_of(options))
+
+
+def context_of(
+    pipeline: str, options: Options, *, last: str | None = None, force: bool = False, alias: str | None = None
+) -> "Context":
+    """Returns what a command runs: the pipeline over the window that its options name, else the pipeline's own."""
+    from flows.pipeline.context import Context
+
+    loaded = load_pipeline(pipeline, options)
+    size = options if isinstance(options, SizeOptions) else SizeOptions()
+    until = options.until if isinstance(options, WindowOptions) else "latest"
+    return Context(loaded, loaded.open_store(), size.window, until, size.seed, force, last, alias)
+
+
+def store_of(pipeline: str, options: Options) -> tuple["LoadedPipeline", "Store"]:
+    """Returns the pipeline and its store, which a run has made."""
+    loaded = load_pipeline(pipeline, options)
+    store = loaded.open_store()
+    if not store.exists():
+        raise StoreError("there is no store yet", where=store.name, fix="headway run makes one")
+    return loaded, store
+
+
+def arranged(names: Sequence[str], pipeline: str, default: str = "") -> tuple[list[str], str]:
+    """Returns (names, pipeline): the pipeline may stand before the names of versions or runs, or after them.
+
+    Args:
+        default: of a sole name that is left out.
+
+    Raises:
+        ConfigError: a pipeline stands where one of several names should, and nothing is left over for it.
+    """
+    first = Path(names[0])
+    if names[0].isdecimal() or not (first.is_file() or (first / "pipeline.yaml").is_file()):
+        return list(names), pipeline
+    if len(names) > 1 and pipeline == ".":
+        problem = f"{names[0]} is a pipeline, and {len(names)} versions are needed beside it"
+        raise ConfigError(problem, fix="name them by number, champion, previous or an alias")
+    return [*names[1:], default if pipeline == "." else pipeline], names[0]
+
+
+def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) -> int:
+    """Prints a command's answer: the value (JSON values and models) with --json, else the text; returns the exit code."""
+    if options.json:
+        from pydantic import TypeAdapter
+
+        plain = TypeAdapter(object).dump_python(value, mode="json")
+        print(json.dumps(redacted(plain, secrets_only=True), indent=1))
+    else:
+        print(redact(text))
+    return exit_code
+
+
+@contextlib.contextmanager
+def reporting(options: ProgressOptions) -> Iterator["Reporter"]:
+    """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
+    from flows.progress.reporter import stop_on_signals
+
+    with _reporter(options) as report:
+
+        def say() -> None:
+            report.note("stopping: saving what is done (again to stop at once)")
+
+        with stop_on_signals(report.stop, signal.SIGINT, signal.SIGTERM, say=say):
+            yield report
+
+
+def _reporter(options: ProgressOptions) -> "Reporter":
+    if options.log_format == "json":
+        from flows.progress.json_log import JsonLog
+
+        return JsonLog()
+    from flows.progress.terminal import reporter
+
+    return reporter(quiet=options.json or options.quiet, verbose=options.verbose)
+
+
+def execute(options: StageOptions, context: "Context") -> "RunRecord":
+    """Runs a pipeline, reports its progress, and returns its record."""
+    from flows.pipeline.run import execute as execute_run
+
+    with reporting(options) as report:
+        return execute_run(context, report, wait_seconds=options.wait)
+
+
+def summary_text(record: "RunRecord", context: "Context", *, verbose: bool = False) -> str:
+    """Returns a finished run as text for a terminal."""
+    from flows.tell.summary import summary
+
+    places: list[tuple[str, object]] = []
+    if verbose and record.state == "promoted" and record.version is not None:
+        places.append(("model", context.store.shown(context.registry.version(record.version).saved_model)))
+        places.append(("serving", context.store.shown(context.registry.serving / str(record.serving))))
+    if context.last is not None and record.stages:
+        last = record.step("export") or record.stages[-1]
+        places.append(("output", context.store.shown(context.store.output(last.stage, last.fingerprint))))
+    return summary(record, places, verbose=verbose)

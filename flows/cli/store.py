@@ -1,118 +1,40 @@
-"""The commands on a store: list runs, show one, verify files, remove unused files."""
+"""The commands on a store and its machine: verify, clean, doctor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands import answer, arranged, store_of, with_outputs
-from flows.cli.options import Count, Options, PipelinePath
-from headway.errors import StoreError
-from headway.messages import counted, duration, size, some, when, window_text
+from flows.cli.options import Count, Options, PipelinePath, answer, overrides_of, store_of
+from flows.config.extras import EXTRAS, command, missing
+from headway.errors import ConfigError, StoreError
+from headway.messages import counted, size
+from tfcore.ops.library import SWITCH, enabled, expected
 
 if TYPE_CHECKING:
-    from flows.records import RunRecord
     from headway.storage.store import Store
 
-
-def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options = Options()) -> int:
-    """List runs.
-
-    Args:
-        limit: runs to show.
-    """
-    from flows.records import runs_of
-    from flows.tell.ending import ending_of
-    from flows.tell.rendering.cells import text_table
-
-    _, store = store_of(pipeline, options)
-    records = runs_of(store)[:limit]
-    rows = [
-        {
-            "run": r.run,
-            "pipeline": r.pipeline,
-            "state": ending_of(r).word + (f", v{r.version}" if r.version is not None else ""),
-            "took": duration(r.seconds),
-            "ran": r.begun,
-            "window": window_text(r.spans),
-        }
-        for r in records
-    ]
-    return answer(options, records, text_table(rows) or "no run yet")
-
-
-def show(
-    pipeline: PipelinePath = ".", run: str | None = None, /, *, log: bool = False, options: Options = Options()
-) -> int:
-    """One run; `headway show RUN` is one of the pipeline in this folder, and the two may come in either order.
-
-    Args:
-        run: its name or the beginning of it, or latest (default: the latest that trained).
-        log: what it reported while it ran, line by line with the time in UTC.
-    """
-    from flows.records import find, read_log
-
-    (name,), pipeline = arranged([pipeline], run or ".")
-    loaded, store = store_of(pipeline, options)
-    record = find(store, name or None, pipeline=loaded.pipeline.name)
-    value = with_outputs(record, store)
-    if not log:
-        return answer(options, value, "\n".join(_shown(store, record)))
-    text = read_log(store, record.run)
-    if text is None:
-        fix = f"headway show {record.run} has its record"
-        raise StoreError(f"run {record.run} has no log", where=store.name, fix=fix)
-    # the date stands in the run's name
-    lines = [f"{line[11:19]} {line[25:]}".rstrip() for line in text.splitlines()]
-    return answer(options, value | {"log": text.splitlines()}, "\n".join(lines))
-
-
-def _shown(store: Store, record: RunRecord) -> Iterator[str]:
-    """A run for a person."""
-    from flows.tell.ending import ending_of
-    from flows.tell.rerun_reasons import steps_explained
-    from flows.tell.summary import summary
-
-    word = ending_of(record).word + (f", version {record.version}" if record.version is not None else "")
-    yield f"run {record.run} of {record.pipeline}: {word}, started {when(record.started)} UTC, seed {record.seed}"
-    yield summary(record)
-    yield "made from:"
-    yield f"  {record.file}, with the keys that --json shows"
-    if record.code is not None and (git := record.code.git) is not None:
-        yield f"  commit {git.commit} of {git.branch}" + f", with changes in {some(git.changed, 3)}" * bool(git.changed)
-    yield "stages:"
-    for step in steps_explained(store, record):
-        took = "cached" if step.cached else duration(step.seconds)
-        yield f"  {step.title:<22} {took:>8}  {step.reason}".rstrip()
-        place = store.shown(store.output(step.stage, step.fingerprint))
-        yield f"      {place}" + ("" if step.kept else " (no longer in the store)")
-        sentences = {"train": _training_sentences, "splits": lambda result: result["says"]}.get(step.stage)
-        if sentences is not None and (manifest := store.find(step.stage, step.fingerprint)) is not None:
-            yield from (f"      {sentence}" for sentence in sentences(manifest.result))
-    if record.error:
-        yield f"error: {record.error}"
-
-
-def _training_sentences(result: dict[str, Any]) -> list[str]:
-    """Return a training's start and loss scale as lines of text."""
-    lines = []
-    if begun := result.get("warm_start"):
-        lines.append(begun["says"])
-    if scale := result.get("loss_scale"):
-        lines.append(
-            f"the loss scale ended at {scale['value']:g}; {counted(scale['skipped'], 'step was', 'steps were')} skipped to "
-            "find it"
-        )
-    return lines
+LEAST_FREE_GB = 5.0
+_DEVICES = (
+    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
+    "import tensorflow as tf\n"
+    "print('devices:', ', '.join(d.name for d in tf.config.list_physical_devices()))"
+)
 
 
 def verify(pipeline: PipelinePath = ".", /, *, repair: bool = False, options: Options = Options()) -> int:
-    """Check every byte.
+    """Reads every byte of the store and compares checksums.
 
     Args:
-        repair: remove damaged outputs of steps, so that the next run makes them anew.
+        repair: Removes damaged outputs of steps, so that the next run makes them anew.
     """
     from flows.pipeline.damage import places, remove_outputs
     from headway.registry.registry import Registry, names
@@ -149,12 +71,12 @@ def clean(
     keep_versions: Count | None = None,
     options: Options = Options(),
 ) -> int:
-    """Say how much of a store no kept run and no version needs, by kind (with --verbose each path); with --yes delete it.
+    """Lists by kind what no kept run and no version needs, and deletes it with --yes; --json lists each path.
 
     Args:
-        yes: delete it; without --yes nothing is deleted.
-        keep: how many of the newest runs of each pipeline to keep.
-        keep_versions: also delete old versions: keep the newest N, the last ten champions and those with an alias.
+        yes: Deletes what is listed; without --yes nothing is deleted.
+        keep: Says how many of the newest runs of each pipeline are kept.
+        keep_versions: Deletes old versions too, but for the newest N, the last ten champions and those with an alias.
     """
     from flows.tell.rendering.cells import text_table
     from headway.registry import gc
@@ -170,11 +92,112 @@ def clean(
     ]
     runs = f"the newest {counted(keep, 'run')} of each pipeline" if keep else "the runs that made versions"
     versions = "every version" if keep_versions is None else "the versions that --keep-versions names"
-    lines = [f"{item.path}: {counted(item.bytes, 'byte')}, {item.why}" for item in found.removed if options.verbose]
-    lines += [text_table(rows, whole=("why",)) or "nothing to delete", *found.left]
+    lines = [text_table(rows, whole=("why",)) or "nothing to delete", *found.left]
     lines.append(f"kept: {runs}, what they use, and {versions}")
     if rows and yes:
         lines.append(f"deleted {size(found.bytes)} in {store.name}")
     elif rows:
         lines.append(f"nothing was deleted; with --yes {size(found.bytes)} would be in {store.name}")
     return answer(options, found, "\n".join(lines))
+
+
+def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> int:
+    """Checks the optional packages, TensorFlow's devices, the native op, and whether the disk and the store can be used.
+
+    The exit code is 1 when there is a problem.
+    """
+    findings = examine(Path(pipeline), overrides_of(options))
+    lines = [f"{f.word:<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "") for f in findings]
+    good = all(f.ok for f in findings)
+    if not good:
+        print("headway doctor: there are problems", file=sys.stderr)
+    return answer(options, findings, "\n".join(lines), 0 if good else 1)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was checked, what was found, and the fix."""
+
+    ok: bool
+    what: str
+    found: str
+    fix: str | None = None
+    there: bool = True
+    """False: it is absent, which is not a fault."""
+
+    @property
+    def word(self) -> str:
+        return "PROBLEM" if not self.ok else "ok" if self.there else "absent"
+
+
+def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
+    """Returns what was found where nothing has to be changed for it; `overrides` change keys of the pipeline."""
+    return [*_extras(), _devices(), _op(), *_project(pipeline, overrides)]
+
+
+def _extras() -> Iterator[Finding]:
+    """Yields a finding for each extra; a missing one is not a fault."""
+    for name, extra in EXTRAS.items():
+        there = not missing(name)
+        found = "installed" if there else f"{extra.use}; to have it: {command(name)}"
+        yield Finding(True, f"extra {name}", found, there=there)
+
+
+def _devices() -> Finding:
+    """Returns TensorFlow's devices, from a child process, since TensorFlow stays loaded once it is imported."""
+    done = subprocess.run([sys.executable, "-P", "-c", _DEVICES], capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("devices:")), None)
+    if line is None:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return Finding(False, "tensorflow devices", last[:200], "reinstall tensorflow")
+    return Finding(True, "tensorflow devices", line.removeprefix("devices: "))
+
+
+def _op() -> Finding:
+    """Returns the state of the optional native op; an op that is not built is not a fault."""
+    what = "op pairwise_loss"
+    if not expected().exists():
+        state = "not built: it computes the loss of training.ranking; TensorFlow's own ops do so several times slower; "
+        return Finding(True, what, state + "to build it: python -m tfcore.ops.compile", there=False)
+    return Finding(True, what, "built" if enabled() else f"built, and switched off by {SWITCH}", there=enabled())
+
+
+def _project(pipeline: Path, overrides: Mapping[str, object]) -> Iterator[Finding]:
+    """Yields what was found of a pipeline and its store."""
+    from flows.config.pipeline import read_pipeline
+
+    try:
+        loaded = read_pipeline(pipeline, overrides)
+    except ConfigError as error:
+        if pipeline == Path() and not Path("pipeline.yaml").exists():
+            yield Finding(
+                True, "pipeline", "this folder has no pipeline.yaml; name one to check its store", there=False
+            )
+            return
+        found = f"{error.where}: {error.problem}" if error.where else error.problem
+        yield Finding(False, "pipeline", found, error.fix)
+        return
+    yield Finding(True, "pipeline", str(loaded.file))
+    store = loaded.open_store()
+    try:
+        yield from _store(store)
+    except StoreError as error:
+        yield Finding(False, "store", f"{error.where}: {error.problem}", error.fix)
+
+
+def _store(store: Store) -> Iterator[Finding]:
+    """Yields what was found of a store and the disk of its working copy.
+
+    Raises:
+        StoreError: the bucket refuses it or cannot be reached.
+    """
+    folder = next(folder for folder in (store.root, *store.root.parents) if folder.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    found, fix = f"{free:.0f} GB free at {folder}", None if free >= LEAST_FREE_GB else "make room: headway clean"
+    if not os.access(folder, os.W_OK):
+        found, fix = f"{found}, where this user cannot write", "let this user write there, or name another store"
+    yield Finding(fix is None, "disk", found, fix)
+    if not store.exists():
+        yield Finding(True, "store", f"none yet at {store.name}", there=False)
+        return
+    yield Finding(True, "store", f"{counted(sum(1 for _ in store.all_outputs()), 'output')} at {store.name}")

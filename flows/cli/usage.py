@@ -5,6 +5,7 @@ print(page(application(), "run"))
 Cyclopts' own pages need rich, which takes as long to import as all else that a help page needs.
 """
 
+import inspect
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,8 @@ from cyclopts.argument import Argument
 from headway.errors import ConfigError
 
 _INDENT = 24
+_NARROW = 15
+"""The indent of the list of commands: each has one line of 80 columns."""
 
 
 def page(app: App, command: str = "") -> str:
@@ -23,23 +26,24 @@ def page(app: App, command: str = "") -> str:
     entries: dict[str, list[tuple[str, str]]] = {}
     if command:
         arguments = parameters(app, command)
-        usage, text, end = f"{command} {_positional(arguments)}".rstrip(), app[command].help, ""
+        usage, end = f"{command} {_positional(arguments)}".rstrip(), ""
+        text = (inspect.getdoc(app[command].default_command) or "").partition("\n\nArgs:")[0]
         for argument in arguments:
             entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
     else:
         usage, text, end = "COMMAND", app.help, app.help_epilogue or ""
         for name in commands(app):
             spec = app._get_item(name)
-            entries.setdefault(str(spec.group), []).append((name, str(spec.help).partition("\n")[0]))
+            entries.setdefault(str(spec.group), []).append((name, str(spec.help)))
         entries["Options"] = [
-            ("--help", "also for one command: headway COMMAND --help"),
-            ("--version", "print the version"),
-            ("--install-completion", "let the Tab key complete commands, options and values in this shell"),
+            ("--help", "Describes a command: headway COMMAND --help."),
+            ("--version", "Prints the version."),
+            ("--install-completion", "Lets the Tab key complete commands, options and values in this shell."),
         ]
-    described = [part + "." * (part[-1] != ".") for part in (text[0].upper() + text[1:]).split("\n\n")]
-    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(described, width)]
+    parts = [f"usage: headway {usage}" + " [OPTIONS]" * bool(command), *_wrapped(text.split("\n\n"), width)]
     ordered = sorted(entries, key=lambda group: {"Window": 1, "Common": 2}.get(group, 0))  # shared options come last
-    parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width)) for group in ordered]
+    indent = _INDENT if command else _NARROW
+    parts += [f"{group}:\n" + "\n".join(_lines(entries[group], width, indent)) for group in ordered]
     return "\n\n".join([*parts, *_wrapped([end.replace("\n", " ")] * bool(end), width)])
 
 
@@ -96,7 +100,7 @@ def _says(argument: Argument) -> str:
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
     plain = plain and default != ""
-    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required)
+    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required) + "."
 
 
 def _help(argument: Argument) -> str:
@@ -104,13 +108,13 @@ def _help(argument: Argument) -> str:
     return " ".join((argument.parameter.help or "").split()).removesuffix(".")
 
 
-def _lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+def _lines(rows: Sequence[tuple[str, str]], width: int, indent: int) -> Iterator[str]:
     for name, text in rows:
-        head = f"  {name:<{_INDENT - 4}}  "
-        if len(head) > _INDENT:  # its text begins below
+        head = f"  {name:<{indent - 4}}  "
+        if len(head) > indent:  # its text begins below
             yield head.rstrip()
-            head = " " * _INDENT
-        yield textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+            head = " " * indent
+        yield textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def _wrapped(paragraphs: Sequence[str], width: int) -> list[str]:

@@ -19,6 +19,7 @@ from prefect.states import Completed, Running
 
 from flows.config.pipeline import read_pipeline
 from flows.orchestration import second_half
+from flows.orchestration.deploying.plan import entries
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -136,10 +137,10 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     )
     block.save("ops")
 
-    # the plain form first; then there is nothing left but the alarms
+    # Prefect's own form first; then there is nothing left but the alarms
     plain = tmp_path / "plain"
     plain.mkdir()
-    (plain / "prefect.yaml").write_text(typed("deploy", folder, "--yaml", check=0).stdout)
+    (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": entries(read_pipeline(folder))}))
     command = [sys.executable, "-P", "-m", "flows.launcher", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from flows.cli.data import Rejected, _text
+from flows.cli.data import Rejected, _quarantine_text
 from headway.tabular import quarantine
 
 PIPELINE = """
@@ -80,5 +80,5 @@ def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():
     reason = "holds a list where an object should be, in the line at byte 123,456,789"
     row = {"span": ["a"], "file": ["0.jsonl"], "row": [1], "column": pa.nulls(1, pa.string()), "value": ["v" * 99]}
     table = pa.table(row | {"reason": [reason]})
-    told = _text(Rejected(1, 10, quarantine.reasons(table), table.to_pylist()))
+    told = _quarantine_text(Rejected(1, 10, quarantine.reasons(table), table.to_pylist()))
     assert " ".join(told.split()).endswith(reason) and "v" * 49 not in told  # it may go on below

@@ -101,7 +101,7 @@ def test_a_wrong_option_is_told_the_same_way(churn, typed):
 
 def test_a_json_log_has_the_error_too_and_stdout_the_answer(churn):
     misspelt(churn)
-    command = [sys.executable, "-P", "-m", "flows.cli", "plan", str(churn), "--log-format", "json", "--json"]
+    command = [sys.executable, "-P", "-m", "flows.cli", "run", str(churn), "--log-format", "json", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]

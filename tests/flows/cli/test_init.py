@@ -3,7 +3,6 @@
 import csv
 import importlib
 import inspect
-import io
 import itertools
 import json
 import sys
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from flows.config.pipeline import Pipeline
 from headway.config import load, read_value
-from headway.errors import ConfigError
 from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import WORDS_MODEL, Draft
 from headway.first_pipeline.label_choice import LabelFacts
@@ -80,7 +78,7 @@ def data(tmp_path):
     return tmp_path / "Größe 1.csv"
 
 
-def test_nothing_is_asked_or_overwritten_where_nobody_can_answer(typed, data):
+def test_a_label_that_is_not_known_is_asked_for_and_nothing_is_overwritten(typed, data):
     told = typed("init", data, "--folder", data.parent / "p", check=2).stderr
     assert "which column is to be predicted?" in told and "--label 'wieder'" in told
     (data.parent / "pipeline.yaml").write_text("mine")
@@ -109,22 +107,6 @@ def test_two_commands_bring_a_csv_to_a_promoted_model(typed, data):
     assert json.loads(done.stdout)["state"] == "promoted"
     (proof,) = folder.glob("store/stages/splits/*/splits.json")
     assert json.loads(proof.read_text())["says"][0].startswith("by Tag: train from 2013-01-02 to ")
-
-
-def test_a_terminal_is_asked_until_the_answer_is_a_label(monkeypatch, capsys, data):
-    from flows.cli.init import _label
-    from headway.first_pipeline.draft import look_at
-    from headway.first_pipeline.found_files import found_source
-
-    _, look = look_at(found_source(str(data)))
-    monkeypatch.setattr("sys.stdin", io.StringIO("weider\nGröße (m) > 0\n"))
-    assert _label(None, look, ask=True).columns() == {"Größe (m)"}
-    assert "did you mean 'wieder'?" in capsys.readouterr().err
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
-    assert _label(None, look, ask=True).column == "wieder"
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    with pytest.raises(ConfigError, match="no label was given"):
-        _label(None, look, ask=True)
 
 
 @pytest.mark.slow

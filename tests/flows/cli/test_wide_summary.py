@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flows.cli import commands
+from flows.cli.options import summary_text
 from flows.records import read_record
 from headway.storage.store import Store
 
@@ -17,5 +17,5 @@ def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_repla
     for last, folder in (("export", "export"), ("train", "train")):
         done = stages[: 3 if last == "export" else 1]
         record = {"run": "r", "pipeline": "p", "started": "", "state": "done", "stages": done}
-        text = commands.summary_text(read_record(record), SimpleNamespace(last=last, store=store))
+        text = summary_text(read_record(record), SimpleNamespace(last=last, store=store))
         assert text == str({"output": str(tmp_path / "store" / "stages" / folder / "ab")})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flows.cli.experiments import _tune_text
+from flows.cli.operations import _tune_text
 from flows.pipeline.tune import HoldoutLoss, Trial, Tuning
 from headway.registry.registry import Registry
 from headway.storage.store import Store

@@ -5,7 +5,6 @@ import uuid
 import pytest
 import yaml
 
-from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
 from flows.orchestration.deploying.plan import ENTRYPOINTS, automations, entries, load_flow, queues_of
@@ -84,14 +83,10 @@ def test_without_a_block_nobody_is_told(loaded):
     assert found == []
 
 
-def test_a_secret_is_a_reference_that_the_worker_resolves(loaded, tmp_path, capsys):
+def test_a_secret_is_a_reference_that_the_worker_resolves(loaded):
     found = entries(loaded(secrets={"DB_PASSWORD": "db-password"}))
     for entry in found:
         assert entry["work_pool"]["job_variables"]["env"] == {"DB_PASSWORD": "{{ prefect.blocks.secret.db-password }}"}
-    # prefect deploy would resolve it itself, and keep the value in the deployment
-    assert main(["deploy", str(tmp_path), "--yaml"]) == 2
-    said = capsys.readouterr()
-    assert "secrets: 'prefect deploy' would write the values" in said.err and not said.out
 
 
 def test_a_secret_that_stands_in_the_file_itself_is_refused_and_not_repeated(loaded):

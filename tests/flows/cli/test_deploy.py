@@ -1,10 +1,9 @@
-"""headway deploy without a server: the plain form, and mistakes as sentences."""
+"""headway deploy without a server: mistakes as sentences."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import yaml
 
 from tests.ports import free_port
 
@@ -56,14 +55,6 @@ def test_a_proxy_whose_server_is_away_is_no_wrong_address_and_a_page_is_one(type
             done = typed("deploy", pipeline, check=2)
         server.shutdown()
     assert problem in done.stderr and fix in done.stderr
-
-
-def test_the_plain_form_is_a_prefect_yaml(typed, pipeline):
-    found = yaml.safe_load(typed("deploy", pipeline, "--yaml", "--schedule", "7 * * * *", check=0).stdout)
-    assert found["pull"] == []
-    entry = found["deployments"][0]
-    assert entry["name"] == "churn" and entry["entrypoint"] == "flows.retrain.retrain"
-    assert entry["schedules"][0]["cron"] == "7 * * * *"
 
 
 @pytest.mark.parametrize(
