@@ -57,7 +57,7 @@ def _check_path(pipeline: str) -> None:
         raise ConfigError(f"{pipeline!r} is not a pipeline here", fix=f"a version is named by --to {pipeline}")
 
 
-def said(line: str) -> None:
+def print_note(line: str) -> None:
     """Prints what an MLflow server could not be told."""
     print(line, file=sys.stderr)
 
@@ -145,7 +145,7 @@ def promote(
             problem = "it removes the alias that --alias names, and takes no --to"
             raise ConfigError(problem, where="--remove", fix="--alias NAME --remove")
         loaded, registry = registry_of(pipeline, options)
-        event = remove_alias(loaded, registry, alias, reason=reason, note=said)
+        event = remove_alias(loaded, registry, alias, reason=reason, note=print_note)
         return answer(options, event.model_dump(mode="json"), f"{alias} no longer points at version {event.version}")
     if to is None:
         _check_path(pipeline)
@@ -155,7 +155,7 @@ def promote(
         done = record.state == ("promoted" if alias is None else "named")
         return answer(options, record, summary_text(record, context), 0 if done else 4)
     loaded, registry = registry_of(pipeline, options)
-    event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=said)
+    event = promote_version(loaded, registry, to, alias=alias, reason=reason, force=force, note=print_note)
     if alias is not None:
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
@@ -181,7 +181,7 @@ def rollback(
     from flows.pipeline.promote import roll_back
 
     loaded, registry = registry_of(pipeline, options)
-    event = roll_back(loaded, registry, to, reason=reason, force=force, note=said)
+    event = roll_back(loaded, registry, to, reason=reason, force=force, note=print_note)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
     text += f"; served as {registry.store.shown(registry.serving / str(event.serving))}"
     return answer(options, event.model_dump(mode="json"), text + _against(registry, event))

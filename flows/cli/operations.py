@@ -253,7 +253,7 @@ def _changed(url: str, changes: Mapping[str, Sequence[str]], nothing: str) -> li
 
 
 def _name(pipeline: str) -> str:
-    """A pipeline's name: that in its file, or, as the file may be gone, what was typed."""
+    """Returns a pipeline's name: that in its file, or, as the file may be gone, what was typed."""
     from flows.config.pipeline import read_pipeline
 
     path = Path(pipeline)

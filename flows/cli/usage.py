@@ -21,7 +21,7 @@ _NARROW = 15
 
 
 def page(app: App, command: str = "") -> str:
-    """The help of a command, or of all of them."""
+    """Returns the help of a command, or of all of them."""
     width = min(shutil.get_terminal_size().columns, 120)
     entries: dict[str, list[tuple[str, str]]] = {}
     if command:
@@ -29,7 +29,7 @@ def page(app: App, command: str = "") -> str:
         usage, end = f"{command} {_positional(arguments)}".rstrip(), ""
         text = (inspect.getdoc(app[command].default_command) or "").partition("\n\nArgs:")[0]
         for argument in arguments:
-            entries.setdefault(_group(argument), []).append((_name(argument), _says(argument)))
+            entries.setdefault(_group(argument), []).append((_name(argument), _description(argument)))
     else:
         usage, text, end = "COMMAND", app.help, app.help_epilogue or ""
         for name in commands(app):
@@ -48,30 +48,30 @@ def page(app: App, command: str = "") -> str:
 
 
 def commands(app: App) -> list[str]:
-    """The names of the commands."""
+    """Returns the names of the commands."""
     return [name for name in app if not name.startswith("-")]
 
 
 def parameters(app: App, command: str) -> list[Argument]:
-    """A command's parameters, in the order of the function."""
+    """Returns a command's parameters, in the order of the function."""
     return [argument for argument in app[command].assemble_argument_collection(parse_docstring=True) if argument.show]
 
 
 def usage_error(mistake: CycloptsError, command: str) -> ConfigError:
-    """A usage error in a sentence, with the nearest right word."""
+    """Returns a usage error in a sentence, with the nearest right word."""
     if isinstance(mistake, UnknownCommandError):
         fix = "headway --help lists all; options come after the command, as in headway runs --json"
         return ConfigError(str(mistake), fix=fix)
-    said = str(mistake)
+    problem = str(mistake)
     if isinstance(mistake, UnusedCliTokensError):
-        said = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
+        problem = f"One argument too many: {' '.join(map(repr, mistake.unused_tokens or []))}"
     elif isinstance(mistake, MissingArgumentError) and (argument := mistake.argument) and not _written(mistake):
-        said = f"{_name(argument)} is needed"
-    return ConfigError(said, fix=f"headway {command} --help lists its arguments and options")
+        problem = f"{_name(argument)} is needed"
+    return ConfigError(problem, fix=f"headway {command} --help lists its arguments and options")
 
 
 def _written(mistake: MissingArgumentError) -> bool:
-    """Whether the option that lacks its value was written."""
+    """Returns whether the option that lacks its value was written."""
     return mistake.keyword is not None or bool(mistake.argument and mistake.argument.tokens)
 
 
@@ -96,7 +96,7 @@ def _name(argument: Argument) -> str:
     return argument.name if argument.hint is bool or not argument.name.startswith("-") else f"{argument.name} {metavar}"
 
 
-def _says(argument: Argument) -> str:
+def _description(argument: Argument) -> str:
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
     plain = plain and default != ""
@@ -104,7 +104,7 @@ def _says(argument: Argument) -> str:
 
 
 def _help(argument: Argument) -> str:
-    """A parameter's help: of its type, else of its function's docstring, which is made of whole lines and sentences."""
+    """Returns a parameter's help: of its type, else of its function's docstring."""
     return " ".join((argument.parameter.help or "").split()).removesuffix(".")
 
 
