@@ -67,7 +67,7 @@ LINE = (
 ASIDE = ("flows/pipeline/run.py:_Run._draw", "flows/progress/mlflow_tracking.py", "headway/monitor.py:Monitor")
 NAMES = {*ROW, *STEP, *GATE, *LINE, *ASIDE}
 STAGE = "headway.stages.stage_class:Stage"
-LAUNCHER, FLOW = "flows.launcher", "flows.retrain:retrain"
+LAUNCHER, FLOW = "flows.launcher", "flows.orchestration.flows:retrain"
 
 IMPORT = "<frozen importlib._bootstrap>"
 PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")

@@ -34,10 +34,10 @@ if _FLOW_RUN:
     enlist(os.environ)  # before the long imports: a run that is killed in them is known to be dead
     outlive_reader()
 
-retrain = importlib.import_module("flows.retrain")  # behind the settings that it reads
+flows = importlib.import_module("flows.orchestration.flows")  # behind the settings that it reads
 
 if __name__ == "__main__":
-    assert retrain.retrain.name == "retrain"
+    assert flows.retrain.name == "retrain"
     if _FLOW_RUN:
         from flows.orchestration.prefect_internals import go_on_without_lease
 

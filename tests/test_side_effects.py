@@ -47,8 +47,7 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
-prefects = ("flows.retrain", "flows.launcher", "flows.orchestration.", "flows.tell.artifacts")
-prefects += tuple(f"flows.{flow}_flow" for flow in ("backfill", "predict", "monitor", "stage"))
+prefects = ("flows.launcher", "flows.orchestration.", "flows.tell.artifacts")
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)

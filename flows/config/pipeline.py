@@ -18,22 +18,18 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from beam_jobs.runners.config import RunnerConfig
 from flows.config.production import (
     DATA_QUEUE,
-    PREPARING,
-    TENSORFLOW,
     AlarmsConfig,
     ArrivalConfig,
     PredictionsConfig,
     QueueName,
     ScheduleConfig,
     Secrets,
-    Stage,
     placeholders,
 )
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.config import EvaluationConfig
-from headway.messages import listed
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
 from headway.redaction import remember
@@ -141,7 +137,7 @@ class Pipeline(Frozen):
     alarms: AlarmsConfig = Field(
         default_factory=AlarmsConfig, description="whom the Prefect server notifies, and of what"
     )
-    queues: dict[Stage | Literal["tensorflow"], QueueName] = Field(
+    queues: dict[Literal["tensorflow"], QueueName] = Field(
         default={},
         description="the work queue whose worker trains, and runs every stage after that: {tensorflow: gpu}; none, or data: "
         "where the flow runs. For flows on a Prefect server",
@@ -168,20 +164,6 @@ class Pipeline(Frozen):
     @classmethod
     def _window(cls, value: Any) -> Any:
         return check_window(value)
-
-    @field_validator("queues")
-    @classmethod
-    def _two_halves(cls, value: dict[Any, str]) -> dict[Any, str]:
-        before = [name for name in PREPARING if value.get(name, DATA_QUEUE) != DATA_QUEUE]
-        if before:
-            fix = "leave it out, and write {tensorflow: gpu} for the training and what follows"
-            raise ValueError(f"{before[0]} comes before the training and runs where the flow runs; {fix}")
-        if len(queues := sorted({*value.values()} - {DATA_QUEUE})) > 1:
-            raise ValueError(
-                f"the training and every stage after it run on one queue, not on {listed(queues)}; write "
-                f"{{tensorflow: {value.get('train') or value.get(TENSORFLOW) or queues[0]}}} alone"
-            )
-        return value
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -239,8 +221,7 @@ class Pipeline(Frozen):
     @property
     def train_queue(self) -> str | None:
         """The work queue whose worker trains, and runs every stage after that; None: where the flow runs."""
-        queues: dict[Any, str] = dict(self.queues)
-        named = queues.get("train") or queues.get(TENSORFLOW) or next(iter({*queues.values()} - {DATA_QUEUE}), None)
+        named = self.queues.get("tensorflow")
         return None if named == DATA_QUEUE else named
 
     def label_columns(self) -> frozenset[str]:

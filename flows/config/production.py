@@ -23,14 +23,6 @@ FLOWS = ("retrain", "backfill", "predict", "monitor")
 """The flows that a pipeline has on a server, each a deployment named after the pipeline."""
 Alarm = Literal["failed", "held", "rejected", "late", "drifting"]
 ALARMS: tuple[Alarm, ...] = get_args(Alarm)
-Stage = Literal[
-    "ingest", "statistics", "splits", "validate", "analyse", "transform", "train", "evaluate", "measure", "importance",
-    "gate", "export", "replay",
-]  # fmt: skip
-PREPARING = ("ingest", "statistics", "splits", "validate", "analyse", "transform")
-"""The stages before the training, which run where the flow runs, whatever `queues` says."""
-TENSORFLOW = "tensorflow"
-"""In `queues`: the training and every stage after it."""
 DATA_QUEUE, GPU_QUEUE = "data", "gpu"
 """The work queue of the flows, and that of workers beside a GPU."""
 QueueName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]

@@ -287,10 +287,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
 
 FLOWS = """
 import sys
-from flows.backfill_flow import backfill
-from flows.monitor_flow import monitor
-from flows.predict_flow import predict
-from flows.retrain import retrain
+from flows.orchestration.flows import backfill, monitor, predict, retrain
 
 folder, poor = sys.argv[1], {"training.learning_rate": 1e-9}
 states = [

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.orchestration.flows import ended
 from flows.records import read_record
-from flows.retrain import ended
 from flows.tell.ending import ending_of
 from headway.storage.process_identity import alive
 from tests.ports import free_port

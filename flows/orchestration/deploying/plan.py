@@ -17,7 +17,7 @@ from prefect.events.actions import ActionTypes, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
 from flows.config.pipeline import LoadedPipeline
-from flows.config.production import DATA_QUEUE, ScheduleConfig
+from flows.config.production import DATA_QUEUE, FLOWS, ScheduleConfig
 
 POOL = "headway"
 TAG = "headway"
@@ -25,12 +25,7 @@ SLUG = "headway"
 """The slug of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
 COMMAND = "python -P -m flows.launcher prefect.engine"
 """Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
-ENTRYPOINTS = {
-    "retrain": "flows.retrain.retrain",
-    "backfill": "flows.backfill_flow.backfill",
-    "predict": "flows.predict_flow.predict",
-    "monitor": "flows.monitor_flow.monitor",
-}
+ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
 
 Retrain = ScheduleConfig | Literal[False] | None
 

@@ -104,7 +104,7 @@ def test_python_takes_it_too(call, churn):
 @pytest.fixture
 def flows(monkeypatch):
     """{flow: function}, each without a server around its work."""
-    from flows import backfill_flow, monitor_flow, retrain
+    from flows.orchestration import flows
     from flows.progress.reporter import Reporter
 
     def body(pipeline, work, **more):
@@ -112,9 +112,8 @@ def flows(monkeypatch):
         report.table = lambda *text: None
         return work(read_pipeline(pipeline), report)
 
-    for module in (backfill_flow, monitor_flow, retrain):
-        monkeypatch.setattr(module, "flow_body", body)
-    return SimpleNamespace(retrain=retrain.retrain.fn, backfill=backfill_flow.backfill.fn)
+    monkeypatch.setattr(flows, "flow_body", body)
+    return SimpleNamespace(retrain=flows.retrain.fn, backfill=flows.backfill.fn)
 
 
 @pytest.mark.slow  # imports Prefect

@@ -37,8 +37,8 @@ def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path)
 
 
 def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
-    assert entries(loaded(queues={"train": "gpu"})) == entries(loaded())
-    assert queues_of(loaded(queues={"train": "gpu", "evaluate": "data"})) == ["data", "gpu"]
+    assert entries(loaded(queues={"tensorflow": "gpu"})) == entries(loaded())
+    assert queues_of(loaded(queues={"tensorflow": "gpu"})) == ["data", "gpu"]
 
 
 def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
