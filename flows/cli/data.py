@@ -285,9 +285,8 @@ def _made(context: Context, options: RunOptions) -> Context:
     from flows.pipeline.plan import look_ahead
 
     plan = look_ahead(context)
-    # metrics choose between seeds; of one model they are not needed, and once it is promoted, nobody has measured it alone
-    one = sum(output.stage == "train" for output in plan.outputs) == 1
-    if plan.follows or not all(output.hit or (one and output.stage == "measure") for output in plan.outputs):
+    # metrics are not needed, and once a model is promoted, nobody has measured it alone
+    if plan.follows or not all(output.hit or output.stage == "measure" for output in plan.outputs):
         execute(options, context)
         plan = look_ahead(context)
     return plan

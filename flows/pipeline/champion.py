@@ -4,15 +4,14 @@ judges = judges_of(context)              # the champion, and an early one where 
 facts_of(context, reference)             # what a version published from this run says of itself
 """
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from flows.pipeline.context import Candidate, Context, Judge
+from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
-from headway.evaluation.gate import Champion, Parts, Repeat, trained_on
+from headway.evaluation.gate import Champion, Parts, trained_on
 from headway.evaluation.verdict import Model, Reason, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
@@ -21,10 +20,9 @@ from headway.schema.notes import Note
 from headway.stages.refs import Ref
 from headway.stages.step import Output
 from headway.storage.fingerprint import fingerprint
-from headway.tasks.table import direction, task_of
 from tfcore.evaluation.request import SavedModel
 from tfcore.evaluation.results import Evaluated
-from tfcore.export.request import Exported, ExportRequest
+from tfcore.export.request import Exported
 from tfcore.train.request import TrainRequest
 
 ALREADY = "already champion"
@@ -93,26 +91,12 @@ def saved_model(version: Version) -> SavedModel:
     return SavedModel(path=path, version=version.number, export=version.facts.get("export"))
 
 
-def repeats_of(context: Context, judge: Judge) -> list[tuple[dict[str, object], SavedModel]]:
-    """The champion's other seeds where means are compared, as far as the store has their exports."""
-    if context.pipeline.gate.repeats == 1 or judge.role != "champion":
-        return []
-    store, name, found = context.store, ExportRequest.name, []
-    for repeat in judge.version.facts.get("repeats") or ():
-        if (manifest := store.find(name, repeat["export"])) is not None:
-            path = store.output(name, repeat["export"]) / manifest.result["saved_model"]
-            ref = Ref[Exported](stage=name, fingerprint=repeat["export"], path=path)
-            found.append((repeat, SavedModel(path=ref, version=judge.version.number, export=repeat["export"])))
-    return found
-
-
 def compared_champion(context: Context, judge: Judge) -> Champion:
     """A version as the gate compares it."""
     facts, reason, predictions = judge.version.facts, judge.reason, None
     if (scored := scored_by(context, judge)) is not None:
         reason = scored.value.incompatible
         predictions = None if reason else predictions_of(scored)
-    others = [(facts, context.output(f"{judge.title} seed {facts['seed']}")) for facts, _ in repeats_of(context, judge)]
     return Champion(
         version=judge.version.number,
         model=str(facts.get("train")),
@@ -124,11 +108,6 @@ def compared_champion(context: Context, judge: Judge) -> Champion:
         split=facts.get("split", ""),
         eval=facts.get("eval_parts") or (),
         worth=facts.get("worth"),
-        repeats=tuple(
-            Repeat(seed=int(str(repeat["seed"])), model=str(repeat["train"]), predictions=predictions_of(of))
-            for repeat, of in others
-            if predictions is not None and not of.value.incompatible
-        ),
     )
 
 
@@ -137,32 +116,11 @@ def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
     return scored.ref(scored.value.predictions)
 
 
-def rolled_back(context: Context, trained: Collection[str]) -> str | None:
-    """Which version of these very trainings was rolled back, and why."""
+def rolled_back(context: Context, trained: str) -> str | None:
+    """Which version of this very training was rolled back, and why."""
     reasons = context.registry.rolled_back()
-    numbers = [version.number for version in context.registry.versions() if version.facts.get("train") in trained]
+    numbers = [version.number for version in context.registry.versions() if version.facts.get("train") == trained]
     return next((f"version {number}, {why}" for number, why in reasons.items() if number in numbers), None)
-
-
-def by_quality(context: Context, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The seeds by the primary metric, the worst first; those without a value before all."""
-    metric = primary_metric(context)
-    better = {each.name: each.better for each in task_of(context.label.task).metrics}
-    better |= {each.name: each.better for each in context.loaded.own_metrics}
-    sign = direction(metric, better.get(metric))
-
-    def quality(candidate: Candidate) -> tuple[float, int]:
-        metrics = candidate.scored.value.metrics
-        if metric not in metrics:  # one of evaluation.metrics
-            metrics = context.output(context.titled("measure", candidate.seed)).value.metrics
-        value = metrics.get(metric)
-        return (-math.inf if value is None else sign * value), candidate.seed
-
-    return sorted(candidates, key=quality)
-
-
-def primary_metric(context: Context) -> str:
-    return context.pipeline.gate.primary_metric(context.label.task, ranked=context.pipeline.ndcg_at is not None)
 
 
 def other_rows(context: Context, champion: Version) -> list[Note]:
@@ -178,8 +136,7 @@ def other_rows(context: Context, champion: Version) -> list[Note]:
 def recognise(context: Context) -> None:
     """Take a candidate that is the champion for what it is: there is nothing to promote, but with --force in further formats."""
     champion = context.champion
-    trained = next(output for output in context.outputs if output.stage == TrainRequest.name)
-    if champion is None or trained.fingerprint != champion.facts.get("train"):
+    if champion is None or context.output(TrainRequest.name).fingerprint != champion.facts.get("train"):
         return
     has = (champion.facts.get("replay") or {}).get("formats") or {}
     lacking = [name for name in context.pipeline.export.formats if name not in has]
@@ -232,11 +189,7 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
     assert candidate is not None
     if context.again is not None:
         return {**context.again.facts, "export": export.fingerprint, "signatures": export.get()["signatures"]}
-    rule, chosen, parent = (
-        context.pipeline.evaluation.threshold,
-        found.get("threshold"),
-        context.parents.get(candidate.seed),
-    )
+    rule, chosen, parent = context.pipeline.evaluation.threshold, found.get("threshold"), context.parent
     inherited: dict[str, Any] = {}
     if parent is not None:
         parts = [list(part) for part in trained_parts(parent)]
@@ -253,16 +206,7 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
         "statistics": context.statistics.fingerprint,
         "reference": reference,
         "export": export.fingerprint,
-        "seed": candidate.seed,
-        "repeats": [
-            {
-                "seed": other.seed,
-                "train": other.trained.fingerprint,
-                "export": context.output(context.titled("export", other.seed)).fingerprint,
-            }
-            for other in context.others
-            if verdict is not None and verdict.promote
-        ],
+        "seed": context.chosen_seed,
         "evaluation": candidate.scored.fingerprint,
         "worth": verdict and verdict.worth,
         "data": data_of(context, context.parts["train"]),

@@ -21,7 +21,6 @@ from beam_jobs.splits_request import SplitsRequest
 from flows.config.columns import Columns, resolve
 from flows.config.pipeline import LoadedPipeline, Pipeline
 from flows.config.window import ChosenWindow, choose_window
-from flows.pipeline.config_checks import check_metrics, possible_tasks
 from flows.records import ResolvedSettings, TestMetrics
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
@@ -32,10 +31,11 @@ from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
 from headway.evaluation.verdict import Verdict
+from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
 from headway.registry.standing import Reference
 from headway.schema.calendar_days import Temporal
-from headway.schema.columns import LABEL
+from headway.schema.columns import LABEL, Column
 from headway.schema.notes import Note
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
@@ -46,6 +46,8 @@ from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
+from headway.tabular.expressions import parse
+from headway.tabular.label import LabelConfig
 from headway.tabular.splits import Part, window_splits
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -68,6 +70,12 @@ MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
 """The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions
 keep for it."""
 
+_BY_TYPE: dict[str, tuple[str, ...]] = {
+    "bytes": ("binary", "multiclass"),
+    "float32": ("regression", "binary"),
+    "int64": ("binary", "multiclass", "regression"),
+}
+
 
 class Prepared(Frozen):
     """The window that another run prepared, up to its transform; this one trains on it, and may see no raw files.
@@ -89,9 +97,8 @@ class Prepared(Frozen):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model trained with one seed, and its predictions of the eval rows."""
+    """The trained model, and its predictions of the eval rows."""
 
-    seed: int
     trained: Output[Trained]
     scored: Output[Evaluated]
 
@@ -156,13 +163,11 @@ class Context:
     """What the candidate is compared with; None: there is none, or it is the candidate itself."""
     again: Version | None = field(default=None, init=False)
     """The champion that is the candidate, and is promoted once more."""
-    parents: dict[int, Version | None] = field(default_factory=dict, init=False)
-    """By seed: the version that the training begins with."""
+    parent: Version | None = field(default=None, init=False)
+    """The version that the training begins with."""
     judges: list[Judge] = field(default_factory=list, init=False)
     """The versions that the candidate is compared with."""
     candidate: Candidate | None = field(default=None, init=False)
-    others: list[Candidate] = field(default_factory=list, init=False)
-    """The candidate's other seeds."""
     verdict: Verdict | None = field(default=None, init=False)
     test: TestMetrics | None = field(default=None, init=False)
     """The test split; only of a candidate that passed."""
@@ -203,11 +208,6 @@ class Context:
     @property
     def chosen_seed(self) -> int:
         return self.pipeline.seed if self.seed is None else self.seed
-
-    @property
-    def seeds(self) -> list[int]:
-        """Of the trainings, the run's own first."""
-        return [(self.chosen_seed + n) % 2**31 for n in range(1 if self.trial else self.pipeline.gate.repeats)]
 
     @cached_property
     def code(self) -> dict[str, str]:
@@ -329,12 +329,7 @@ class Context:
     @property
     def export(self) -> Output[Exported]:
         """The candidate's SavedModel."""
-        assert self.candidate is not None
-        return self.output(self.titled(ExportRequest.name, self.candidate.seed))
-
-    def titled(self, stage: str, seed: int) -> str:
-        """The title of a step of one seed, which names the seed unless it is the run's own."""
-        return stage if seed == self.chosen_seed else f"{stage} seed {seed}"
+        return self.output(ExportRequest.name)
 
     def examples(self, split: str) -> tuple[Examples, ...]:
         """The records of a split of the window."""
@@ -495,4 +490,68 @@ def label_facts(label: LabelParameters, statistics: WindowStatistics, column: st
         mean=label.mean,
         median=None if task_of(label.task).has_classes else median,
         quantiles=label.quantiles,
+    )
+
+
+def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    """Return the tasks that the pipeline and the label's type allow, before any row is read."""
+    if task != "auto":
+        return (task,)
+    if (
+        label.expression is not None
+        and parse(label.expression).decides
+        and label.columns() <= {c.name for c in columns}
+    ):
+        return ("binary",)
+    try:
+        return _BY_TYPE[label.stored(columns).type]
+    except HeadwayError:  # what is wrong with the label is ingest's to say
+        return _BY_TYPE["int64"]
+
+
+def check_metrics(loaded: LoadedPipeline, tasks: Sequence[str]) -> None:
+    """ConfigError when a metric that evaluation or the gate names exists for none of these tasks.
+
+    Several tasks are several possibilities: the names have to fit one of them together.
+    """
+    pipeline, ranked = loaded.pipeline, loaded.pipeline.ndcg_at is not None
+    items = pipeline.evaluation.item is not None
+    if ranked and all(task_of(task).wide for task in tasks):
+        raise ConfigError(
+            f"ndcg_at needs an order, and the predictions of a {tasks[0]} task have none",
+            where=f"{loaded.file}: evaluation.ndcg_at",
+            fix="leave it out",
+        )
+    if pipeline.evaluation.threshold is not None and "binary" not in tasks:
+        raise ConfigError(
+            f"a threshold decides between two classes, and the task is {' or '.join(tasks)}",
+            where=f"{loaded.file}: evaluation.threshold",
+            fix="leave it out",
+        )
+    problems: list[ConfigError] = []
+    for task in tasks:
+        try:
+            pipeline.gate.check(
+                task,
+                ranked=ranked,
+                items=items,
+                retrieval=pipeline.ranks_index,
+                own=loaded.own_metrics,
+                where=f"{loaded.file}: gate",
+            )
+        except ConfigError as error:
+            problems.append(error)
+    if len(problems) < len(tasks):
+        return
+    if len({str(problem) for problem in problems}) == 1:
+        raise problems[0]
+    ranking = (*(RANKED if ranked else ()), *((COVERAGE,) if ranked and items else ()))
+    either = " or ".join(f"{task} ({', '.join((*task_of(task).metric_names, *ranking))})" for task in tasks)
+    gate = pipeline.gate
+    named = sorted({*gate.thresholds, *(gate.tolerance or {})} | ({gate.primary} if gate.primary else set()))
+    raise ConfigError(
+        f"the metrics {', '.join(named)} do not all exist for any one task that this label can have",
+        where=f"{loaded.file}: gate",
+        fix=f"the label's task is {either}; gate.tolerance compares "
+        + "; ".join(f"{task}: {', '.join((*task_of(task).compared, *ranking))}" for task in tasks),
     )

@@ -70,8 +70,7 @@ DAG: dict[str, tuple[Line, ...]] = {
     ),
     "train": (Line(TrainRequest, steps.train, recognise),),
     "evaluate": (
-        Line(EvaluateRequest, steps.evaluate),
-        Line(MeasureRequest, steps.measure_seeds, steps.choose_candidate),
+        Line(EvaluateRequest, steps.evaluate, steps.take_candidate),
         Line(ImportanceRequest, steps.importance, when=_asks_importance),
         Line(EvaluateRequest, steps.evaluate_champions),
         Line(MeasureRequest, steps.measure),

@@ -10,13 +10,12 @@ the step is run again. Nothing here knows Prefect; a Prefect task calls the same
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from flows.pipeline.damage import NEVER, damaged_inputs
-from flows.pipeline.step_places import name_steps, naming_steps
 from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
@@ -28,6 +27,8 @@ from tfcore.runtime.tensorflow_process import Child
 
 Damaged = dict[tuple[str, str], tuple[Path, str]]
 """{(stage, fingerprint): (file, problem)}"""
+Titles = Mapping[tuple[str, str], str]
+"""{(stage, fingerprint): title} of a run's steps."""
 WAVE_BYTES, WAVE_STEPS = 2 << 30, 400
 """At most so many bytes from outside of the store, and so many steps, run as one; a step that reads more runs alone."""
 
@@ -226,3 +227,40 @@ def explain(store: Store, step: Step) -> Difference:
         return Difference(kind="damaged", new=reason)
     nearest = store.nearest(step.stage.name, step.key, but=("trial",))  # a run is no variant of a study's trial
     return (first_difference(nearest.key, step.key) if nearest else None) or NEVER_RUN
+
+
+@contextlib.contextmanager
+def naming_steps(store: Store, titles: Titles, running: str) -> Iterator[None]:
+    """Name the steps in a HeadwayError that the block raises, where it names their folders: fingerprints tell a person nothing.
+
+    Args:
+        running: the title of the step that runs in the block, whose folder is not in its place yet.
+    """
+    try:
+        yield
+    except HeadwayError as error:
+        name_steps(error, store, titles, running)
+        raise
+
+
+def name_steps(error: HeadwayError, store: Store, titles: Titles, running: str) -> None:
+    """Name the step in an error whose place is in the store, and say how to find its folder."""
+    place = error.where
+    if place is None or not Path(place).is_relative_to(store.root):
+        return
+    find = None
+    match Path(place).relative_to(store.root).parts:
+        case (store.checkpoints.name, _, *file):
+            title = whole = f"the checkpoints of {running}"
+        case (store.stages.name, store.staging.name, _, *file):
+            title, whole = running, f"the output of {running}"
+        case (store.stages.name, stage, name, *file):
+            title = titles.get((stage, name), stage)
+            whole, find = f"the output of {title}", "headway show latest prints its folder"
+        case _:
+            return
+    error.where = f"{'/'.join(file)} of {title}" if file else whole
+    error.problem = error.problem.replace(place, error.where)
+    error.args = (error.problem, *error.args[1:])
+    if find is not None:
+        error.fix = f"{error.fix}; {find}" if error.fix else find

@@ -235,4 +235,4 @@ class _Check:
         thresholds = {name: b for name, b in self._pipeline.gate.thresholds.items() if name not in RETRIEVAL}
         if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")
-        return self._pipeline.gate.model_copy(update={"baseline": False, "repeats": 1, "thresholds": thresholds})
+        return self._pipeline.gate.model_copy(update={"baseline": False, "thresholds": thresholds})

@@ -14,14 +14,13 @@ from flows.config.columns import new_columns
 from flows.pipeline import champion as champions
 from flows.pipeline.champion import judges_of, predictions_of
 from flows.pipeline.column_table import column_table
-from flows.pipeline.config_checks import check_metrics
-from flows.pipeline.context import Candidate, Context
+from flows.pipeline.context import Candidate, Context, check_metrics
 from flows.pipeline.warm_start import parent_of
 from flows.records import TestMetrics
 from headway.errors import DataError
 from headway.evaluation.checks.small_steps import Measured as StepMeasured
 from headway.evaluation.gate import Candidate as JudgedCandidate
-from headway.evaluation.gate import GateRequest, Repeat
+from headway.evaluation.gate import GateRequest
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.messages import counted, metrics_line
@@ -41,7 +40,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.export.replay.replay_stage import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
-from tfcore.train.request import Latest, Trained, TrainRequest
+from tfcore.train.request import Latest, TrainRequest
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
 
@@ -256,22 +255,11 @@ def resolve_settings(context: Context) -> None:
 
 
 def train(context: Context) -> Steps:
-    """One step for each seed; of those of a champion that would be trained again, one tells that it is the same."""
-    asked = {seed: _train_request(context, seed) for seed in context.seeds}
-    context.notes = [*context.notes, *dict.fromkeys(note for _, notes in asked.values() for note in notes)]
-    made = context.champion and context.champion.facts.get("train")
-    same = [] if context.force else [seed for seed, (request, _) in asked.items() if request.fingerprint == made]
-    for seed in same[:1] or asked:
-        yield Step(asked[seed][0], context.titled("train", seed))
-
-
-def _train_request(context: Context, seed: int) -> tuple[TrainRequest, list[Note]]:
-    """The request of one seed, and notes; the version that it begins with is kept in the context."""
     store, files, trial = context.store, context.loaded.user_files, context.trial
     request = TrainRequest(
         model=context.model,
         training=context.training,
-        seed=seed,
+        seed=context.chosen_seed,
         code=context.code,
         transform=context.fitted,
         examples=context.examples("train"),
@@ -284,29 +272,27 @@ def _train_request(context: Context, seed: int) -> tuple[TrainRequest, list[Note
     )
     parent, note = parent_of(context, request)
     if parent is not None:
+        context.parent = parent.version
         request = request.model_copy(update={"warm_start": parent.warm_start(context)})
-    context.parents[seed] = parent.version if parent is not None else None
+    if note is not None:
+        context.notes.append(Note(text=note))
     name = request.fingerprint
     summaries = None if trial else store.summaries / context.pipeline.name / name
-    kept = {"checkpoints": store.checkpoints / name, "summaries": summaries}
-    return request.model_copy(update=kept), [Note(text=note)] if note else []
-
-
-def _trained(context: Context) -> dict[int, Output[Trained]]:
-    """By seed."""
-    titles = {seed: context.titled("train", seed) for seed in context.seeds}
-    return {seed: context.output(title) for seed, title in titles.items() if context.has(title)}
+    yield Step(request.model_copy(update={"checkpoints": store.checkpoints / name, "summaries": summaries}))
 
 
 def evaluate(context: Context) -> Steps:
-    """The predictions of the eval rows by each seed's model, from which all is computed."""
-    trained = _trained(context)
-    for seed, out in trained.items():
-        request = _evaluate_request(context, _trained_model(context, out, seed))
-        # the TensorFlow process has nothing else to do while the predictions are measured
-        ahead = len(trained) == 1 and context.last in (None, "export")
-        runtime: dict[str, object] = {"then": _unmeasured_export(context, out, seed)} if ahead else {}
-        yield Step(request, context.titled("evaluate", seed), runtime)
+    """The predictions of the eval rows by the trained model, from which all is computed."""
+    request = _evaluate_request(context, _trained_model(context))
+    # the TensorFlow process has nothing else to do while the predictions are measured
+    ahead = context.last in (None, "export")
+    yield Step(request, runtime={"then": _unmeasured_export(context)} if ahead else {})
+
+
+def take_candidate(context: Context) -> None:
+    context.candidate = Candidate(context.output(TrainRequest.name), context.output(EvaluateRequest.name))
+    if context.champion is not None:
+        context.notes += champions.other_rows(context, context.champion)
 
 
 def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split: str = "eval") -> EvaluateRequest:
@@ -329,72 +315,39 @@ def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split:
     )
 
 
-def _trained_model(context: Context, trained: Output[Trained], seed: int) -> TrainedModel:
+def _trained_model(context: Context) -> TrainedModel:
     files = context.loaded.user_files
     return TrainedModel(
-        path=trained.ref(),
+        path=context.output(TrainRequest.name).ref(),
         config=context.model,
-        seed=seed,
+        seed=context.chosen_seed,
         module=files.get("model.name"),
         preprocess=files.get("preprocess"),
     )
 
 
-def _candidates(context: Context) -> list[Candidate]:
-    """In the order of the seeds."""
-    return [
-        Candidate(seed, out, context.output(context.titled("evaluate", seed)))
-        for seed, out in _trained(context).items()
-    ]
-
-
-def measure_seeds(context: Context) -> Steps:
-    """Of several seeds, where the metric that chooses between them is one of the user's own."""
-    candidates = _candidates(context)
-    if len(candidates) == 1:
-        return
-    metric = champions.primary_metric(context)
-    for each in candidates:
-        if metric not in each.scored.value.metrics:
-            yield Step(_measure_request(context, each.scored, {}), context.titled("measure", each.seed))
-
-
-def choose_candidate(context: Context) -> None:
-    """The best would owe its place to the eval rows, and the first may be an outlier that its mean does not show: the median by
-    the primary metric is exported, of two the lower."""
-    candidates = _candidates(context)
-    if len(candidates) > 1:
-        candidates = champions.by_quality(context, candidates)
-    context.candidate = candidates.pop((len(candidates) - 1) // 2)
-    context.others = sorted(candidates, key=lambda other: other.seed)
-    if context.champion is not None:
-        context.notes += champions.other_rows(context, context.champion)
-
-
 def importance(context: Context) -> Steps:
     """How much each column matters to the trained model."""
-    candidate, rows = _candidate(context), context.pipeline.evaluation.importance
+    rows = context.pipeline.evaluation.importance
     assert rows is not None
     request = ImportanceRequest(
         rows=rows,
         group=context.stored_group,
-        seed=candidate.seed,
+        seed=context.chosen_seed,
         code=context.code,
         transform=context.fitted,
-        model=_trained_model(context, candidate.trained, candidate.seed),
+        model=_trained_model(context),
         examples=context.examples("eval"),
     )
     yield Step(request)
 
 
 def evaluate_champions(context: Context) -> Steps:
-    """The predictions of the eval rows by the versions that the candidate is compared with, and by the champion's other seeds."""
+    """The predictions of the eval rows by the versions that the candidate is compared with."""
     context.judges = judges_of(context)
     for judge in context.judges:
         if judge.reason is None:
             yield Step(_evaluate_request(context, champions.saved_model(judge.version)), judge.title)
-            for facts, model in champions.repeats_of(context, judge):
-                yield Step(_evaluate_request(context, model), f"{judge.title} seed {facts['seed']}")
 
 
 def measure(context: Context) -> Steps:
@@ -479,14 +432,8 @@ def gate(context: Context) -> Steps:
         candidate=JudgedCandidate(
             model=candidate.trained.fingerprint,
             predictions=predictions_of(scored),
-            seed=candidate.seed,
-            repeats=tuple(
-                Repeat(seed=each.seed, model=each.trained.fingerprint, predictions=predictions_of(each.scored))
-                for each in context.others
-            ),
-            rolled_back=champions.rolled_back(
-                context, {each.trained.fingerprint for each in (candidate, *context.others)}
-            ),
+            seed=context.chosen_seed,
+            rolled_back=champions.rolled_back(context, candidate.trained.fingerprint),
             train=context.parts["train"],
             data=champions.data_of(context, context.parts["train"]),
         ),
@@ -514,9 +461,7 @@ def evaluate_test(context: Context) -> Steps:
     """Scores the test split with a candidate that passed: reported, and never used to decide."""
     tested = any(part.result["splits"][part.split]["rows"] for part in context.examples("test"))
     if _verdict(context).promote and tested:
-        candidate = _candidate(context)
-        model = _trained_model(context, candidate.trained, candidate.seed)
-        yield Step(_evaluate_request(context, model, "test"), "evaluate test")
+        yield Step(_evaluate_request(context, _trained_model(context), "test"), "evaluate test")
 
 
 def measure_test(context: Context) -> Steps:
@@ -536,38 +481,34 @@ def note_test(context: Context) -> None:
 
 
 def export(context: Context) -> Steps:
-    """The candidate; with a promotion its other seeds too: later candidates are compared with the mean of all."""
-    pipeline, verdict, candidate = context.pipeline, _verdict(context), _candidate(context)
-    for each in (candidate, *(context.others if verdict.promote else ())):
-        found = (context.measured if each is candidate else each.scored).get()
-        card = CardFacts(
-            model=pipeline.name,
-            label=pipeline.label.column or pipeline.label.expression or "",
-            spans=context.spans,
-            train_rows=context.statistics.value.rows.get("train"),
-            eval_rows=found.get("rows"),
-            seed=each.seed,
-            metrics=found.get("metrics") or {},
-            intervals=found.get("intervals") or {},
-            threshold=found.get("threshold"),
-            verdict=verdict.brief,
-        )
-        request = _unmeasured_export(context, each.trained, each.seed).model_copy(update={"card": card})
-        yield Step(request, context.titled("export", each.seed))
+    pipeline, measured = context.pipeline, context.measured.get()
+    card = CardFacts(
+        model=pipeline.name,
+        label=pipeline.label.column or pipeline.label.expression or "",
+        spans=context.spans,
+        train_rows=context.statistics.value.rows.get("train"),
+        eval_rows=measured.get("rows"),
+        seed=context.chosen_seed,
+        metrics=measured.get("metrics") or {},
+        intervals=measured.get("intervals") or {},
+        threshold=measured.get("threshold"),
+        verdict=_verdict(context).brief,
+    )
+    yield Step(_unmeasured_export(context).model_copy(update={"card": card}))
 
 
-def _unmeasured_export(context: Context, trained: Output[Trained], seed: int) -> ExportRequest:
+def _unmeasured_export(context: Context) -> ExportRequest:
     """Return the request of the export of a model of which nothing else is known yet."""
     files = context.loaded.user_files
     return ExportRequest(
         formats=context.pipeline.export.formats,
         code=context.code,
-        trained=trained.ref(),
+        trained=context.output(TrainRequest.name).ref(),
         transform=context.fitted,
         model=context.model,
         module=files.get("model.name"),
         preprocess=files.get("preprocess"),
-        seed=seed,
+        seed=context.chosen_seed,
     )
 
 

@@ -2,7 +2,6 @@
 
     differences = paired(rows, champion, metrics=(AUC, LOSS), samples=200)
     differences["auc"].difference, differences["auc"].standard_error         # candidate - champion
-    paired_means(seeds, champion_seeds, metrics=(AUC, LOSS))                 # of the means over trainings with other seeds
 
 From `LINEAR_UNITS` rows on, the standard error follows from the metric's derivative by the weight of each row
 (`Metric.influence`), where it has one: it is what the replicates come to, without their noise of 5%.
@@ -43,9 +42,7 @@ class Difference:
     difference: float | None
     standard_error: float | None
     freedom: float = math.inf
-    """Degrees of freedom of the standard error: of few groups, or few seeds, it is itself uncertain."""
-    seed_deviation: float | None = None
-    """The standard deviation of the metric between seeds; None where each side has one."""
+    """Degrees of freedom of the standard error: of few groups it is itself uncertain."""
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
         """The two-sided interval around the difference: normal, or Student's t for few groups."""
@@ -127,37 +124,13 @@ def paired(
         champion: predictions of the same rows.
         check: called now and then; may raise to stop.
     """
-    return paired_means((rows,), (rows.predicted(champion),), metrics=metrics, samples=samples, seed=seed, check=check)
-
-
-def paired_means(
-    ours: Sequence[Rows],
-    theirs: Sequence[Rows],
-    *,
-    metrics: Sequence[Metric],
-    samples: int = 200,
-    seed: int = 0,
-    check: Callable[[], None] = lambda: None,
-) -> dict[str, Difference]:
-    """The difference of the mean of each metric over several trainings, by name: n of the candidate, m of the champion.
-
-    The variance is that of the rows (each replicate draws the same rows for all models) plus that of the seeds,
-    s^2 (1/n + 1/m), s being the standard deviation within the sides together; a side with one seed is taken to vary as the
-    other does. With one model on both sides only the rows vary. The degrees of freedom are Satterthwaite's ("An approximate
-    distribution of estimates of variance components", 1946).
-
-    Args:
-        ours, theirs: the same rows with the predictions of each training.
-    """
-    models = (*ours, *theirs)
-    n, found = len(ours), {}
-    shares = [1 / n] * n + [-1 / len(theirs)] * len(theirs)
-    errors = _errors(metrics, models, shares, samples=samples, seed=seed, check=check)
-    for metric, error in zip(metrics, errors, strict=True):
-        values = [metric.on(each) for each in models]
-        rows = _difference(metric.name, (_mean(values[:n]), _mean(values[n:])), error, effective_groups(ours[0]))
-        found[metric.name] = _with_seeds(rows, values[:n], values[n:])
-    return found
+    models = (rows, rows.predicted(champion))
+    errors = _errors(metrics, models, (1.0, -1.0), samples=samples, seed=seed, check=check)
+    units = effective_groups(rows)
+    return {
+        metric.name: _difference(metric.name, (metric.on(models[0]), metric.on(models[1])), error, units)
+        for metric, error in zip(metrics, errors, strict=True)
+    }
 
 
 def _errors(
@@ -213,28 +186,6 @@ def _linear_error(
     scores = np.random.Generator(np.random.Philox(key=seed)).standard_normal((20 * samples, len(weights)))
     drawn = np.concatenate(parts) + scores * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return float((np.abs(drawn) @ weights).std(ddof=1))
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if len(known) == len(values) else None
-
-
-def _with_seeds(rows: Difference, ours: Sequence[float | None], theirs: Sequence[float | None]) -> Difference:
-    """The difference with the variance of the seeds added to that of the rows."""
-    freedom = len(ours) + len(theirs) - 2
-    if not freedom or rows.difference is None or rows.standard_error is None:
-        return rows
-    squares = sum(float(np.var(np.asarray(side, np.float64))) * len(side) for side in (ours, theirs))
-    variance = squares / freedom * (1 / len(ours) + 1 / len(theirs))
-    both = rows.standard_error**2 + variance
-    parts = variance**2 / freedom + rows.standard_error**4 / rows.freedom
-    return replace(
-        rows,
-        standard_error=math.sqrt(both),
-        freedom=both**2 / parts if parts else rows.freedom,
-        seed_deviation=math.sqrt(squares / freedom),
-    )
 
 
 def single(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.bootstrap import Difference, paired_means
+from headway.evaluation.bootstrap import Difference, paired
 from headway.evaluation.clusters import NOWHERE, ClusterSources, drawn_together
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
@@ -88,7 +88,6 @@ class Compared:
             interval=self.interval,
             confidence=confidence,
             error=measured.standard_error,
-            seed_deviation=measured.seed_deviation,
             better=self.metric.better,
             allowed=self.margin.value,
             limit=self.margin.of,
@@ -135,8 +134,6 @@ class Comparison:
     confidence: float
     clusters: str | None = None
     """What rows are drawn by, where it is not one by one."""
-    seeds: tuple[int, int] = (1, 1)
-    """How many trainings of the candidate and of the champion the metrics are means of."""
 
     def of(self, metric: str) -> Compared:
         """The comparison by one metric over all rows."""
@@ -157,7 +154,6 @@ class Comparison:
     def notes(self, champion: str) -> list[str]:
         """What the comparison rests on, and what the slices came to."""
         notes = [self.clusters] if self.clusters else []
-        notes += [self._seeds(champion)] if self.seeds != (1, 1) else []
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
@@ -169,19 +165,6 @@ class Comparison:
                 "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
             )
         return notes
-
-    def _seeds(self, champion: str) -> str:
-        """What was averaged, and how much it varies."""
-        ours, theirs = self.seeds
-        spread = [
-            f"{c.measured.metric} {number(c.measured.seed_deviation)}"
-            for c in self.overall
-            if c.measured.seed_deviation is not None
-        ]
-        text = f"metrics compared are means over {counted(ours, 'seed')} of the candidate and {theirs} of {champion}"
-        if theirs == 1:
-            text += ", which is taken to vary as much as the candidate"
-        return text + (f"; standard deviation between seeds, in the intervals: {', '.join(spread)}" if spread else "")
 
 
 def allowing(comparison: Comparison, lucky: Mapping[str, float], config: GateConfig, whose: str) -> Comparison:
@@ -219,15 +202,12 @@ def compare(
     slices: Sequence[str] = (),
     group: str | None = None,
     clusters: ClusterSources = NOWHERE,
-    repeats: tuple[Sequence[pa.Table], Sequence[pa.Table]] = ((), ()),
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
     """Every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
-        repeats: predictions of further trainings of the candidate and of the champion, which differ by their seed; the means
-            of the metrics are compared.
         metrics: by name.
         tolerances: by metric; these are compared.
         group: the column whose equal values are a group, and drawn together.
@@ -239,14 +219,13 @@ def compare(
     rows, drawn = drawn_together(clusters, candidate, rows, theirs, metrics.get("loss"), group=group)
     compared = [metrics[name] for name in tolerances]
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
-    more, their_more = ([rows_of(table, task).prediction for table in side] for side in repeats)
 
     def test(at: Any, metrics: Sequence[Metric], column: str | None, value: str | None) -> list[Compared]:
         some_rows = rows.at(at)
         before = some_rows.predicted(theirs[at])
-        differences = paired_means(
-            [some_rows, *(some_rows.predicted(other[at]) for other in more)],
-            [before, *(some_rows.predicted(other[at]) for other in their_more)],
+        differences = paired(
+            some_rows,
+            theirs[at],
             metrics=metrics,
             samples=config.bootstrap,
             seed=seed,
@@ -292,7 +271,6 @@ def compare(
         left_out=tuple(left_out),
         confidence=config.confidence,
         clusters=drawn,
-        seeds=(1 + len(more), 1 + len(their_more)),
     )
 
 

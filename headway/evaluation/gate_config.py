@@ -113,13 +113,6 @@ class GateConfig(Frozen):
         default=0.95, gt=0.5, lt=1.0, description="confidence level of the intervals around differences"
     )
     bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
-    repeats: int = Field(
-        default=1,
-        ge=1,
-        le=20,
-        description="train this many seeds and compare the means of their metrics; the median one is exported. Take 3 or "
-        "more: 1 or 2 say little about the variance of seeds",
-    )
     prediction_drift: float | None = Field(
         default=None,
         ge=0,

@@ -67,8 +67,6 @@ class Check(Result):
     """Of the interval."""
     error: float | None = None
     """The standard error of the change."""
-    seed_deviation: float | None = None
-    """The standard deviation of the metric between seeds; None where each side has one."""
     better: Better | None = None
     """Which values of the metric are better."""
     allowed: float | None = None
@@ -167,14 +165,6 @@ class Model(Result):
         return f"version {self.version}"
 
 
-class Seed(Result):
-    """A training of the candidate with another seed."""
-
-    seed: int
-    model: str
-    metrics: Metrics = Field(default={})
-
-
 class LeftOut(Result):
     """A slice, or values of one, that were not compared."""
 
@@ -227,7 +217,6 @@ class Verdict(Result):
     metrics: ModelMetrics = ModelMetrics()
     left_out: tuple[LeftOut, ...] = ()
     seed: int | None = None
-    seeds: tuple[Seed, ...] = ()
     worth: Worth | None = None
     """The candidate's metrics with their errors, by which it is held against itself later."""
     settings: dict[str, Any] = Field(default={})
@@ -275,7 +264,7 @@ class Verdict(Result):
         """What the record of a run keeps: without the slices that passed, and without what only later gates read."""
         checks = tuple(check for check in self.checks if check.slice is None or not check.passed)
         return self.model_copy(
-            update={"checks": checks, "left_out": (), "seeds": (), "worth": None, "settings": {}},
+            update={"checks": checks, "left_out": (), "worth": None, "settings": {}},
         )
 
 

@@ -6,7 +6,6 @@ from headway.evaluation.gate.gate_request import (
     Champion,
     GateRequest,
     Parts,
-    Repeat,
     newer,
     trained_on,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "Champion",
     "GateRequest",
     "Parts",
-    "Repeat",
     "newer",
     "trained_on",
 ]

@@ -7,14 +7,12 @@ compared.judge(champion)                          # adds its checks and reasons 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from headway.evaluation.checks.champion_decay import decayed, fallen
 from headway.evaluation.checks.prediction_drift import prediction_drift
 from headway.evaluation.checks.small_steps import Levels, Measured, differences, of_champion
 from headway.evaluation.comparison import Comparison, allowing, compare, told
 from headway.evaluation.gate.findings import BY_FORCE, Findings
-from headway.evaluation.gate.gate_request import Champion, Repeat, newer, trained_on
+from headway.evaluation.gate.gate_request import Champion, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate_checks import unusable
 from headway.evaluation.slices import parts_of
@@ -50,7 +48,7 @@ class AgainstChampion:
         if why is not None:
             self._unjudged(*why)
             return
-        compared = self._compare(champion, self.request.slices, self.models.repeats(champion.repeats))
+        compared = self._compare(champion, self.request.slices)
         reference = self._reference()
         levels = self._levels(compared, reference)
         compared = self._allowing(compared, levels, self.request.place, name)
@@ -183,9 +181,7 @@ class AgainstChampion:
                     check = findings.looked(decline.check(version, test.metric.better))
                     findings.block("reject", decline.summary(version), decline.detail, check=check)
 
-    def _compare(
-        self, champion: Champion, slices: tuple[str, ...], seeds: Sequence[tuple[Repeat, pa.Table]] = ()
-    ) -> Comparison:
+    def _compare(self, champion: Champion, slices: tuple[str, ...]) -> Comparison:
         models, theirs = self.models, self.models.of(champion)
         assert champion.predictions is not None
         models.check_same(theirs, f"version {champion.version}'s", champion.predictions)
@@ -197,7 +193,6 @@ class AgainstChampion:
             "seed": self.request.seed,
             "monitor": models.monitor,
         }
-        repeats = [table for _, table in models.seeds], [table for _, table in seeds]
         return compare(
             models.task,
             models.candidate,
@@ -205,7 +200,6 @@ class AgainstChampion:
             metrics=models.judging,
             tolerances=self.tolerances,
             label=self.request.label,
-            repeats=repeats,
             **shared,
         )
 

@@ -18,32 +18,22 @@ from headway.messages import some
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key, plain
 
-VERSION = 11
+VERSION = 12
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
 
 
-class Repeat(Frozen):
-    """A training that differs from another by its seed alone."""
-
-    seed: int
-    model: str = Field(description="the fingerprint of its training")
-    predictions: Ref[Any] = Field(description="Parquet file over the same evaluation rows")
-
-
 class Candidate(Frozen):
     model: str = Field(description="what identifies the model: the fingerprint of its training")
     predictions: Ref[Any] = Field(description="Parquet file over the evaluation rows")
-    seed: int | None = Field(default=None, description="of its training, where others were trained beside it")
-    repeats: tuple[Repeat, ...] = Field(default=(), description="the other seeds")
+    seed: int | None = Field(default=None, description="of its training")
     rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
 
     def as_key(self) -> object:
-        repeats = [repeat.predictions for repeat in self.repeats]
-        return {"train": self.model, "candidate": self.predictions, "repeats": repeats}
+        return {"train": self.model, "candidate": self.predictions}
 
 
 class Champion(Frozen):
@@ -51,7 +41,6 @@ class Champion(Frozen):
     model: str
     predictions: Ref[Any] | None = Field(default=None, description="Parquet file over the same evaluation rows")
     scored: str | None = Field(default=None, description="the fingerprint of its evaluation, or why there is none")
-    repeats: tuple[Repeat, ...] = Field(default=(), description="its other seeds, as far as the store has their models")
     incompatible: str | None = Field(default=None, description="why it cannot score these rows")
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")
@@ -68,8 +57,7 @@ class Champion(Frozen):
         return self
 
     def as_key(self) -> object:
-        repeats = [repeat.predictions for repeat in self.repeats]
-        return {"version": self.version, "scored": self.scored, "worth": self.worth, "repeats": repeats}
+        return {"version": self.version, "scored": self.scored, "worth": self.worth}
 
 
 class GateRequest(OfPredictions[Verdict]):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headway.evaluation.baseline import constant, constant_predictions
 from headway.evaluation.checks.champion_decay import Worth, worth
 from headway.evaluation.clusters import drawn_together
-from headway.evaluation.gate.gate_request import Champion, GateRequest, Repeat
+from headway.evaluation.gate.gate_request import Champion, GateRequest
 from headway.evaluation.gate_checks import OF_ROWS, check_same_rows, read_predictions, rows_by_value
 from headway.evaluation.metrics import measured, metrics_of, rows_of
 from headway.metrics.base import Floats, Metric, Rows
@@ -39,7 +39,6 @@ class ScoredModels:
         self.candidate = self.table(request.candidate.predictions)
         self._rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
         self._last: tuple[pa.Table, Rows] | None = None
-        self.seeds = self.repeats(request.candidate.repeats)
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
         """The predictions in a file, read once."""
@@ -59,13 +58,6 @@ class ScoredModels:
         assert champion.predictions is not None
         self._last = None
         return self.table(champion.predictions)
-
-    def repeats(self, repeats: Sequence[Repeat]) -> list[tuple[Repeat, pa.Table]]:
-        """The predictions of trainings with other seeds."""
-        tables = [(repeat, self.table(repeat.predictions)) for repeat in repeats]
-        for repeat, table in tables:
-            self.check_same(table, f"seed {repeat.seed}'s", repeat.predictions)
-        return tables
 
     def check_same(self, table: pa.Table, whose: str, predictions: Ref[Any]) -> None:
         check_same_rows(self.candidate, table, whose, str(predictions.path))

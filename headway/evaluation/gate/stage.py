@@ -38,7 +38,7 @@ from headway.evaluation.gate.gate_request import Champion, GateRequest
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate.thresholds import check_thresholds, note_met
 from headway.evaluation.gate_checks import sample_of, unusable, without_value
-from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Seed, Verdict
+from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Verdict
 from headway.messages import number
 from headway.metrics.base import Floats, Metric
 from headway.monitor import Monitor
@@ -94,10 +94,6 @@ class _Decision:
         broken = unusable(models.candidate)
         if broken:
             findings.refuse("usable predictions", f"the candidate gives {broken}")
-        for repeat, table in models.seeds:
-            if useless := unusable(table):
-                findings.refuse("usable predictions", f"seed {repeat.seed} of the candidate gives {useless}")
-                broken = broken or useless
         thresholds = check_thresholds(self.config, models, self.values, findings)
         baselines = self._baselines()
         if not broken:
@@ -106,8 +102,6 @@ class _Decision:
             self._constant()
             self._others()
         note_met(thresholds, findings)
-        if models.seeds:
-            findings.note(self._exported())
         if (rows := sample_of(models.candidate)) is not None:
             findings.note(f"judged on a random sample of {len(models.candidate):,} of {rows:,} rows")
         if champion is None:
@@ -222,14 +216,6 @@ class _Decision:
         others = "".join(f", {who} {number(value)}" for who, value in known)
         return f"{name} is {number(self.values[name])}{which}{others}"
 
-    def _exported(self) -> str:
-        values = [self.values[self.primary]]
-        values += [self.models.measured(table)[self.primary] for _, table in self.models.seeds]
-        known = sorted(value for value in values if value is not None)
-        spread = f", which is {number(known[0])} to {number(known[-1])}" if known else ""
-        exported = f"seed {self.request.candidate.seed} is exported, the median of {len(values)} by {self.primary}"
-        return exported + spread
-
     def _verdict(
         self, verdict: str, promote: bool, reasons: tuple[Reason, ...], baselines: dict[str, Metrics]
     ) -> Verdict:
@@ -260,10 +246,6 @@ class _Decision:
             ),
             left_out=self.earlier.left_out,
             seed=request.candidate.seed,
-            seeds=tuple(
-                Seed(seed=repeat.seed, model=repeat.model, metrics=models.measured(table))
-                for repeat, table in models.seeds
-            ),
             worth=None if unusable(models.candidate) else models.worth(models.candidate, compared),
             settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         )

@@ -122,7 +122,6 @@ GateConfig.reference_champions | gate | gate.reference_champions: ? | 3 | 4
 GateConfig.slice_min_rows | gate | gate.slice_min_rows: ? | 3 | 4
 GateConfig.confidence | measure | gate.confidence: ? | 0.8 | 0.9
 GateConfig.bootstrap | gate | gate.bootstrap: ? | 60 | 70
-GateConfig.repeats | train | gate.repeats: ? | 1 | 2
 GateConfig.prediction_drift | gate | gate.prediction_drift: ? | null | 0.1
 GateConfig.hold | gate | gate.hold: ? | true | false
 GateConfig.shadow | gate | gate.shadow: ? | true | false

@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.pipeline.config_checks import check_metrics, possible_tasks
-from flows.pipeline.context import label_facts
+from flows.pipeline.context import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
 from headway.messages import metrics_line
 from headway.schema.columns import Column

@@ -274,43 +274,6 @@ def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_wit
     assert done.verdict.verdict == "already champion" and "export" not in titles and done.notes == []
 
 
-def test_repeats_compare_means_and_export_the_median_seed(run, monkeypatch):
-    shares = {0: 0.10, 1: 0.13, 2: 0.11}
-    first, titles, registry = run("2024-01", shares, gate__repeats=3)
-    assert [title for title in titles if title.startswith("train")] == ["train", "train seed 1", "train seed 2"]
-    assert titles[-5:] == ["measure test", "export seed 2", "export", "export seed 1", "replay"]
-    facts = registry.champion().facts
-    assert facts["seed"] == 2 and facts["metrics"]["accuracy"] == 0.89
-    assert [repeat["seed"] for repeat in facts["repeats"]] == [0, 1] and len(first.verdict.seeds) == 2
-
-    # the store has no output of these made-up exports: the champion is compared by its exported seed alone
-    second, titles, _ = run("2024-02", {0: 0.12, 1: 0.10, 2: 0.11}, gate__repeats=3)
-    [accuracy] = second.verdict.compared()
-    assert accuracy.value == pytest.approx(0.89) and accuracy.before == pytest.approx(0.89)
-    assert accuracy.seed_deviation == pytest.approx(0.01) and accuracy.interval[0] < -0.03
-    said = "means over 3 seeds of the candidate and 1 of version 1, which is taken to vary as much as the candidate"
-    assert any(said in reason for reason in second.verdict.sentences)
-
-    # any of the champion's seeds is the champion: nothing else is trained
-    again, titles, _ = run("2024-02", shares, gate__repeats=1, seed=second.facts["seed"])
-    assert again.verdict.verdict == "already champion" and "evaluate" not in titles
-
-
-def test_the_champions_other_seeds_are_scored_where_the_store_has_them(run, monkeypatch):
-    run("2024-01", {0: 0.10, 1: 0.12}, gate__repeats=2)
-    kept = type("Kept", (), {"result": {"saved_model": "saved_model"}})
-    monkeypatch.setattr("headway.storage.store.Store.find", lambda self, stage, fingerprint: kept)
-    second, titles, _ = run("2024-02", {0: 0.11, 1: 0.11}, gate__repeats=2)
-    assert "evaluate champion 1" in titles and "evaluate champion 1 seed 0" in titles
-    [accuracy] = second.verdict.compared()
-    assert accuracy.before == pytest.approx(0.89) and accuracy.change == pytest.approx(0)
-    assert any("2 seeds of the candidate and 2 of version 1;" in reason for reason in second.verdict.sentences)
-    # without repeats the two models alone are compared
-    third, titles, _ = run("2024-02", 0.11, seed=9)
-    assert "evaluate champion 1 seed 0" not in titles
-    assert third.verdict.compared()[0].seed_deviation is None
-
-
 def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     run("2024-01", 0.10)
     assert run("2024-02", 0.10)[0].verdict.alarms == ()

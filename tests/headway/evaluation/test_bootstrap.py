@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from headway.evaluation import bootstrap
-from headway.evaluation.bootstrap import Difference, _poisson, paired_means, resampling_units, tail
+from headway.evaluation.bootstrap import Difference, _poisson, resampling_units, tail
 from headway.evaluation.metrics import measure
 from headway.metrics.classification import PositivesAmongNegatives, auc
 from headway.metrics.ranking import NO_GROUP
-from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import paired_arrays
 
 
@@ -147,47 +146,6 @@ def test_a_million_rows_stay_quick():
     found = paired_arrays("binary", label, a, b, metrics=("auc", "loss"), samples=20)
     assert found["auc"].standard_error < 0.001
     assert time.process_time() - started < 10, "20 resamples of a million rows take well under a second of CPU here"
-
-
-def means(ours, theirs, label, **options):
-    rows = task_of("regression").rows(label, ours[0])
-    sides = ([rows.predicted(np.asarray(p)) for p in side] for side in (ours, theirs))
-    return paired_means(*sides, metrics=(task_of("regression").metric("rmse"),), **options)["rmse"]
-
-
-def test_the_means_of_seeds_are_compared_with_their_variance_in_the_interval():
-    r = np.random.default_rng(0)
-    label = r.normal(size=4000)
-    base = label + r.normal(size=4000)
-    models = [base + noise for noise in (0.0, 0.1, 0.2, 0.3)]
-    alone = means(models[:1], models[1:2], label)
-    assert alone.seed_deviation is None and alone.freedom == np.inf
-    both = means(models[:3], models[3:], label)
-    values = [np.sqrt(np.mean((p - label) ** 2)) for p in models]
-    assert both.difference == pytest.approx(np.mean(values[:3]) - values[3])
-    assert both.seed_deviation == pytest.approx(np.std(values[:3], ddof=1))
-    seeds = both.seed_deviation**2 * (1 + 1 / 3)
-    assert both.standard_error**2 > seeds and 2 <= both.freedom < 4000
-    # the same seed twice adds nothing
-    same = means([models[0]] * 3, [models[1]], label)
-    assert same.seed_deviation == 0 and same.standard_error == pytest.approx(alone.standard_error)
-    assert same.freedom == np.inf
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("champions", [1, 3])
-def test_recipes_that_are_equal_but_for_their_seeds_are_rarely_called_worse(champions):
-    """What a seed does is larger here than what the rows do; compared model with model, half of them are called different."""
-    blocked = single = 0
-    for seed in range(200):
-        r = np.random.default_rng(seed)
-        label = r.normal(size=1500)
-        base = label + r.normal(size=1500)
-        models = [base + 0.3 * r.normal() for _ in range(3 + champions)]
-        found = means(models[:3], models[3:], label, samples=60, seed=seed)
-        blocked += found.probability_above(0.0) < 0.025
-        single += means(models[:1], models[3:4], label, samples=60, seed=seed).probability_above(0.0) < 0.025
-    assert blocked / 200 <= 0.05 and single / 200 > 0.25
 
 
 @pytest.mark.parametrize("grouped", [False, True])

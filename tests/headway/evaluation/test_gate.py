@@ -199,18 +199,6 @@ def test_predictions_that_are_not_numbers_are_rejected(files):
     assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
 
 
-def test_a_seed_that_gives_no_numbers_rejects_the_candidate(files):
-    seeds = [
-        {"seed": 8, "model": "m", "predictions": files["same"]},
-        {"seed": 9, "model": "n", "predictions": files["nan"]},
-    ]
-    found = decide(request(files, candidate_facts={"repeats": seeds}))
-    assert found.verdict == "reject" and found.sentences[0].startswith("seed 9 of the candidate gives 3 of 12,000")
-    found = decide(request(files, candidate_facts={"repeats": seeds[:1]}))
-    assert found.verdict == "promote" and [seed.seed for seed in found.seeds] == [8]
-    assert "means over 2 seeds of the candidate and 1 of version 3" in " | ".join(found.sentences)
-
-
 def test_predictions_that_are_distributed_otherwise_are_said_and_stopped_at_the_limit(files):
     wide = {"tolerance": {"auc": 0.2}}
     found = decide(request(files, "worse", config=wide))

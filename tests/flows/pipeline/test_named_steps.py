@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from flows.pipeline.engine import Engine
-from flows.pipeline.step_places import naming_steps
+from flows.pipeline.engine import Engine, naming_steps
 from flows.progress.reporter import Reporter
 from headway.config import Result
 from headway.errors import DataError
