@@ -49,7 +49,6 @@ def test_a_backfill_may_ingest_alone_and_one_span(typed, churn):
         (["--from", "2024-01", "--to", "2024-01"], "none of 1 window has enough spans"),
         (["--from", "2024-01", "--upto", "train", "--promote"], "has nothing to promote"),
         (["--from", "2024-01", "--parallel", "0"], "--parallel"),
-        (["--from", "2024-01", "--until", "2024-02"], "--from and --to name them"),
         ([], "--from SPAN is needed"),
     ],
 )
