@@ -1,37 +1,34 @@
-"""Headway from Python; `import headway` hands it out.
+"""`import headway` hands out `open`, for a pipeline, and `fit`, for one table. They do what the commands do, with the same
+functions, in the same store and with the same errors.
 
-    import headway
+>>> import pyarrow.parquet
+>>> import headway
 
-    pipeline = headway.open("flights")                    # a folder with pipeline.yaml, or the file
-    run = pipeline.run(window=9, until="2013-09")         # ingest to promotion; finished work is not repeated
-    run.verdict.reasons; run.metrics["auc"]
-    run.statistics.to_frame()
-    run.model.predict(rows)                               # rows in memory: a table, a frame, columns by name
-
-    with headway.fit(rows, label="arr_delay > 15") as model:    # no pipeline yet: one is drafted for the rows
-        model.run.metrics["auc"], model.predict(others)
-
-Each call is what the command of that name calls (`headway --help`): the same functions, the same store, the same errors. In a
-notebook, what a call returns shows itself.
+>>> pipeline = headway.open("examples/flights")
+>>> run = pipeline.run(window=9, until="2013-09", progress=False)  # finished work is not repeated
+>>> print(f"version {run.version}: auc {run.metrics['auc']:.2f}")
+version 1: auc 0.92
+>>> rows = pyarrow.parquet.read_table("examples/flights/data/2013-10.parquet")
+>>> print(pipeline.predict(rows).column_names)
+['prediction']
+>>> print([step.step for step in pipeline.plan(window=10, until="2013-10").steps if not step.cached][:2])
+['ingest 2013-10', 'statistics']
 """
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.past_run import Run, Version
 from flows.pipeline.context import Context
 from flows.progress import terminal
 from flows.progress.reporter import Reporter, stop_on_signals
-from flows.records import LATEST, RunRecord, find, runs_of
-from flows.tell.comparison.shown import Comparison
-from flows.tell.rendering.tables import Table
-from headway.errors import ConfigError, StoreError
+from flows.records import runs_of
+from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.registry.versions import SAVED_MODEL
@@ -39,86 +36,55 @@ from headway.registry.versions import SAVED_MODEL
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Comparison", "Pipeline", "Run", "Table", "TableModel", "Version", "fit", "open"]
+    from flows.pipeline.plan import Plan
 
-ASKED = "asked for from Python"
+__all__ = ["open", "Pipeline", "Run", "Version", "fit", "TableModel"]
+
 _FITTED = "# Written by headway.fit; what is not here has its default.\n"
-Progress = bool | Callable[[str], None]
-"""True: bars on a terminal, else lines, on stderr; False: nothing; a function: it gets each line."""
 
 
-class _Calls(terminal.Lines):
-    """Gives each line to a function."""
-
-    def __init__(self, take: Callable[[str], None]):
-        super().__init__()
-        self._take = take
-
-    def note(self, line: str) -> None:
-        self._take(self.told(line))
-
-
-@contextlib.contextmanager
-def reporting(progress: Progress) -> Iterator[Reporter]:
-    """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
-    made = _Calls(progress) if callable(progress) else terminal.reporter(quiet=not progress)
-    with made as report, stop_on_signals(report.stop, signal.SIGINT):
-        yield report
-
-
-def open(pipeline: str | Path = ".", *, set: Mapping[str, object] | None = None) -> "Pipeline":
-    """Open a pipeline.
+def open(path: str | Path = ".", *, set: Mapping[str, object] | None = None) -> "Pipeline":
+    """Opens a pipeline; its file is read once.
 
     Args:
-        pipeline: pipeline.yaml, or its folder.
-        set: keys with values in place of the file's, such as {"training.epochs": 3}.
+        path: the pipeline.yaml, or its folder.
+        set: keys with values in place of the file's, as `--set` has them: `{"training.epochs": 3}`.
 
     Raises:
         ConfigError: there is no such file, or it has a mistake.
     """
-    return Pipeline(read_pipeline(Path(pipeline), set))
+    return Pipeline(read_pipeline(Path(path), set))
 
 
 class Pipeline:
-    """A pipeline.yaml with its store; `headway.open` makes it. The file is read once: open it again after a change.
+    """A pipeline.yaml with its store; `headway.open` makes it.
 
-    The window of a call is `window` spans (or a time, such as "30d", or "all") up to the span `until`; by default `window` of
-    pipeline.yaml, else all spans.
+    A call works on a window: `window` spans, or a time such as "30d", or "all", up to the span `until`. Without `window` it is
+    that of pipeline.yaml, else all spans.
+
+    Attributes:
+        name: the name that pipeline.yaml gives it.
+        file: the absolute path of pipeline.yaml.
     """
 
     def __init__(self, loaded: LoadedPipeline):
-        self._loaded = loaded
-        self._store = loaded.open_store()
+        self._loaded, self._store = loaded, loaded.open_store()
+        self._registry = Registry(self._store, loaded.pipeline.name)
+        self.name, self.file = loaded.pipeline.name, loaded.file
 
-    @property
-    def name(self) -> str:
-        return self._loaded.pipeline.name
+    def plan(self, *, window: int | str | None = None, until: str = "latest", seed: int | None = None) -> "Plan":
+        """Says what a run would do, and why. Nothing is run or written.
 
-    @property
-    def file(self) -> Path:
-        return self._loaded.file
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Every key with its value, defaults among them."""
-        return self._loaded.pipeline.model_dump(mode="json")
-
-    # --- run
-
-    def plan(self, *, window: int | str | None = None, until: str = "latest", seed: int | None = None) -> Table:
-        """What a run would do, and why: a row per step that is known already. Runs nothing.
+        Returns:
+            The plan: `spans` of the window; `steps`, of each its title `step`, whether its output is there (`cached`), and else
+            the `reason` why it would run, in words; `later`, the stages that depend on the verdict.
 
         Raises:
-            ConfigError, DataError: as a run would.
+            ConfigError, DataError: a run would fail with it, too.
         """
         from flows.pipeline.plan import plan_run
-        from headway.messages import window_text
 
-        found = plan_run(self._context(window, until, seed))
-        rows = [{"step": step.step, "runs": not step.cached, "why": step.reason} for step in found.steps]
-        later = f"; then, depending on the verdict: {', '.join(found.later)}" if found.later else ""
-        about = f" ({found.window_says})" if found.window_says else ""
-        return Table(f"{self.name}: {window_text(found.spans)}{about}{later}", rows)
+        return plan_run(self._context(window, until, seed))
 
     def run(
         self,
@@ -127,217 +93,126 @@ class Pipeline:
         until: str = "latest",
         seed: int | None = None,
         last: str | None = None,
-        force: bool = False,
-        alias: str | None = None,
-        wait: float = 0.0,
-        progress: Progress = True,
+        progress: bool = True,
     ) -> Run:
-        """Bring the pipeline from raw files to a promoted model; finished work is not repeated. Ctrl-C keeps what is done.
+        """Goes from raw files to a promoted model; finished work is not repeated. Training is in a process of its own.
+
+        Ctrl-C, or the stop button of a notebook, ends it in order: finished work is kept. A second one ends it at once.
 
         Args:
-            last: the stage to stop after, as `headway run --to` names it; nothing is promoted then. None: all the way.
-            force: promote whatever the gate says.
-            alias: point this alias at a candidate that passes, in place of the champion.
-            wait: how many seconds to wait for another run of this pipeline.
+            seed: in place of pipeline.yaml's.
+            last: the stage to end with, as `headway run --to` names it; nothing is promoted then. None: all the way.
+            progress: whether progress is shown on stderr.
 
         Returns:
             The run, whatever the gate said of its candidate.
 
         Raises:
-            ConfigError, DataError, StoreError, Locked, Cancelled: as `headway run` says it; the run is recorded as failed.
+            ConfigError, DataError, StoreError: a mistake in the config, the data or the store; the run is recorded as failed.
+            Locked: another run of this pipeline goes on.
+            Overtaken: somebody else promoted while it ran.
+            Cancelled: it was stopped.
         """
         from flows.pipeline.run import execute
 
-        context = self._context(window, until, seed, last=last, force=force, alias=alias)
-        with reporting(progress) as report:
-            return self._as_run(execute(context, report, wait_seconds=wait))
+        context = self._context(window, until, seed, last=last)
+        with _reporting(progress) as report:
+            return Run(self._store, execute(context, report))
 
-    def tune(
-        self,
-        *,
-        trials: int | None = None,
-        timeout: float | None = None,
-        window: int | str | None = None,
-        until: str = "latest",
-        progress: Progress = True,
+    def predict(self, rows: Any, *, model: str | int = "champion") -> "pa.Table":
+        """Predicts rows in memory. TensorFlow is loaded into this process; the predictions are those of files, bit for bit.
+
+        Args:
+            rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings, with the columns
+                that the model takes; others are ignored.
+            model: a version's number, "champion", "previous", an alias, or the folder of a SavedModel.
+
+        Returns:
+            A row for each, in their order: `prediction` (float32: a probability, a class, or a value in the label's unit), and
+            of several classes `probabilities`, which add up to 1.
+
+        Raises:
+            DataError: a column is missing, or a row cannot be predicted; the message has the first such row.
+            StoreError: there is no such version.
+        """
+        from flows.pipeline.predict import predict_rows
+
+        return predict_rows(self._loaded, rows, model=str(model), monitor=Monitor())
+
+    def predict_files(
+        self, files: str | Path, output: str | Path, *, model: str | int = "champion", progress: bool = True
     ) -> dict[str, Any]:
-        """Try settings, judged on a holdout of the train rows; the result as `headway tune --json` prints it."""
-        from flows.pipeline.tune import tune
+        """Predicts files into a folder, as `headway predict` does.
 
-        with reporting(progress) as report:
-            found = tune(self._context(window, until, None), report, trials=trials, timeout=timeout)
-        return found.model_dump(mode="json")
+        Args:
+            files: their path, in which `*` stands for any name; they have the format of the pipeline's own.
+            output: the folder, also one of a bucket.
+            model: as `predict` takes it.
 
-    def predict(
-        self,
-        input: str | Path,
-        output: str | Path,
-        *,
-        model: str | int = "champion",
-        columns: Sequence[str] | None = None,
-        format: str | None = None,
-        write: Literal["parquet", "jsonl"] = "parquet",
-        progress: Progress = True,
-    ) -> dict[str, Any]:
-        """Predict files into a folder, as `headway predict` does; `Version.predict` predicts rows in memory."""
+        Returns:
+            What `headway predict --json` prints, such as the `counts` of rows and the files of the predictions, `parts`.
+
+        Raises:
+            DataError: a column is missing, or more rows cannot be predicted than `validation.max_quarantined` allows.
+            StoreError: there is no such version.
+        """
         from flows.pipeline.predict import predict
 
-        with reporting(progress) as report:
-            return predict(
-                self._loaded,
-                model=str(model),
-                input=str(input),
-                output=str(output),
-                monitor=report.monitor("predict"),
-                format=format,
-                columns=columns,
-                write=write,
-            )
+        with _reporting(progress) as report:
+            monitor = report.monitor("predict")
+            return predict(self._loaded, model=str(model), input=str(files), output=str(output), monitor=monitor)
 
-    # --- look
-
-    def runs(self, limit: int = 20) -> list[Run]:
-        """The runs of this pipeline, newest first."""
-        records = [record for record in runs_of(self._store) if record.pipeline == self.name]
-        return [self._as_run(record) for record in records[:limit]]
-
-    def last_run(self, name: str = LATEST) -> Run:
-        """The newest run, or the run whose name begins so.
-
-        Raises:
-            StoreError: there is none.
-        """
-        return self._as_run(find(self._store, name, pipeline=self.name))
-
-    # --- versions
-
-    @property
-    def champion(self) -> Version | None:
-        """The version in production; None: nothing was promoted yet."""
-        found = self._registry.champion()
-        return None if found is None else self._version(found.number)
+    def runs(self) -> list[Run]:
+        """The runs of this pipeline, the newest first."""
+        return [Run(self._store, record) for record in runs_of(self._store) if record.pipeline == self.name]
 
     def versions(self) -> list[Version]:
-        """The versions in the registry, oldest first."""
-        return [self._version(version.number) for version in self._registry.versions()]
+        """The versions of the model, the oldest first; empty before the first promotion."""
+        return [Version(self._loaded, self._registry, version.number) for version in self._registry.versions()]
 
-    def version(self, name: str | int) -> Version:
-        """A version by its number, champion, previous or an alias.
+    def version(self, name: str | int = "champion") -> Version:
+        """One version of the model, by its number, "champion", "previous" or an alias.
 
         Raises:
             StoreError: there is none.
         """
-        return self._version(self._registry.number(str(name)))
-
-    def promote(
-        self, version: str | int, *, alias: str | None = None, reason: str = ASKED, force: bool = False
-    ) -> Version:
-        """Make a version the champion, or point an alias at it.
-
-        Args:
-            version: its number, previous or an alias.
-            force: even if it was rolled back, or somebody promoted meanwhile.
-
-        Raises:
-            StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
-        """
-        from flows.pipeline.promote import promote_version
-
-        event = promote_version(
-            self._loaded, self._registry, str(version), alias=alias, reason=reason, force=force, note=print
-        )
-        return self._version(event.version)
-
-    def rollback(self, to: str | int | None = None, *, reason: str = ASKED, force: bool = False) -> Version:
-        """Make the champion before the champion again, or the version `to`.
-
-        Raises:
-            StoreError: there is none, or the champion changed meanwhile.
-        """
-        from flows.pipeline.promote import roll_back
-
-        name = None if to is None else str(to)
-        event = roll_back(self._loaded, self._registry, name, reason=reason, force=force, note=print)
-        return self._version(event.version)
-
-    def compare(self, first: str | int, second: str | int) -> Comparison:
-        """Two versions, or two runs, side by side.
-
-        Args:
-            first, second: a version's number, champion, previous or an alias, or a run's name.
-
-        Raises:
-            StoreError: no version or run has this name.
-            ConfigError: both are the same one.
-        """
-        from flows.tell.comparison.compared import compare
-
-        return Comparison(compare(self._registry, str(first), str(second)))
-
-    # --- keep in order
-
-    def clean(self, *, yes: bool = False, keep: int = 20, keep_versions: int | None = None) -> Table:
-        """What of the store no kept run and no version needs; deleted only with `yes`."""
-        from headway.messages import size
-        from headway.registry import gc
-
-        found = gc.clean(self._existing_store(), keep, keep_versions, dry_run=not yes)
-        rows = [{"path": str(item.path), "bytes": item.bytes, "why": item.why} for item in found.removed]
-        return Table(f"{size(found.bytes)} {'deleted' if yes else 'could be deleted'}", rows)
+        return Version(self._loaded, self._registry, self._registry.number(str(name)))
 
     def __repr__(self) -> str:
-        return f"<Pipeline {self.name}: {self._place()}>"
-
-    def _repr_html_(self) -> str:
-        champion, runs = self.champion, self.runs(5)
-        table = Table("", [{"run": run.name, "state": run.ending.label, "window": run.window} for run in runs])
-        about = f"champion: {escape(repr(champion)) if champion else 'none yet'}"
-        return f"<b>{escape(self.name)}</b> <code>{escape(self._place())}</code><br>{about}" + (
-            table._repr_html_() if table else ""
-        )
-
-    def _place(self) -> str:
-        """The file, as one would type it from here."""
         here = Path.cwd()
-        return str(self.file.relative_to(here) if self.file.is_relative_to(here) else self.file)
-
-    @property
-    def _registry(self) -> Registry:
-        return Registry(self._store, self.name)
-
-    def _version(self, number: int) -> Version:
-        return Version(self._loaded, self._registry, number)
-
-    def _as_run(self, record: RunRecord) -> Run:
-        return Run(self._loaded, self._store, record)
+        return f"<Pipeline {self.name}: {self.file.relative_to(here) if self.file.is_relative_to(here) else self.file}>"
 
     def _context(self, window: int | str | None, until: str, seed: int | None, **more: Any) -> Context:
         return Context(self._loaded, self._store, window, until, seed, **more)
 
-    def _existing_store(self) -> Any:
-        if not self._store.exists():
-            raise StoreError("there is no store yet", where=self._store.name, fix="Pipeline.run makes one")
-        return self._store
 
-
-def fit(
-    rows: Any, *, label: str, store: str | Path | None = None, progress: Progress = True, **keys: Any
-) -> "TableModel":
-    """Train a model of one table: the table becomes the only span of a store, and the ordinary pipeline runs on it.
-
-    The pipeline is the one that `headway init` drafts for the rows, with `keys` in place of its own.
+def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bool = True, **keys: Any) -> "TableModel":
+    """Trains a model of one table: the table becomes the only span of a store, and the ordinary pipeline runs on it. The
+    pipeline is the one that `headway init` drafts for the rows, with `keys` in place of its own.
 
     Args:
-        rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings.
-        label: a column, or an expression such as "arr_delay > 15".
+        table: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings.
+        label: a column, or an expression such as `"arr_delay > 15"`.
         store: the folder that keeps pipeline.yaml, the rows and the store, for `headway.open`; None: a temporary one.
-        keys: top-level keys of pipeline.yaml, such as training={"steps": 200} and columns={"*": "auto", "fare": "ignore"}.
+        progress: whether progress is shown on stderr.
+        keys: top-level keys of pipeline.yaml, such as `training={"steps": 200}` and `split={"eval": 0.3}`.
 
     Returns:
         The run, whatever the gate said of its candidate, and what predicts with the model that it trained.
 
     Raises:
         ConfigError, DataError: a key is wrong, or the rows cannot be learned from.
+
+    >>> import numpy as np
+
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"distance": rng.normal(1000, 400, 2000), "carrier": rng.choice(["AA", "UA", "DL"], 2000)}
+    >>> rows["late"] = (rows["distance"] / 400 + 3 * (rows["carrier"] == "UA") + rng.normal(size=2000) > 4).astype(int)
+    >>> with headway.fit(rows, label="late", training={"steps": 200}, progress=False) as model:
+    ...     print(model.run.state, f"{model.run.metrics['auc']:.1f}")
+    ...     print(model.predict({"distance": [500.0, None], "carrier": ["UA", "AA"]}).num_rows)
+    promoted 0.9
+    2
     """
     import pyarrow.parquet as pq
     import yaml
@@ -349,20 +224,20 @@ def fit(
     from headway.first_pipeline.label_choice import label_of
     from headway.first_pipeline.yaml_text import pipeline_text
 
-    table = as_table(rows).replace_schema_metadata()  # the same rows from pandas and from Arrow are the same file
+    rows = as_table(table).replace_schema_metadata()  # the same rows from pandas and from Arrow are the same file
     temporary = TemporaryDirectory(prefix="headway-fit-") if store is None else None
     folder = Path(temporary.name if temporary else str(store)).resolve()
     file = folder / "pipeline.yaml"
     if file.exists() and not file.read_text(encoding="utf-8").startswith(_FITTED):
         raise ConfigError("there is another pipeline already", where=str(file), fix="give store= a folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, folder / "rows.parquet")
+    pq.write_table(rows, folder / "rows.parquet")
     source, look = look_at(found_source(str(folder / "rows.parquet")))
     draft = draft_of(source, look, label_of(label, look.names), name="table")
     config = read_value(pipeline_text(draft, path="rows.parquet")) | keys
     file.write_text(_FITTED + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     pipeline = open(file)
-    with reporting(progress) as report:
+    with _reporting(progress) as report:
         for doubt in draft.doubts:
             report.note(doubt)
     run = exported = pipeline.run(progress=progress)
@@ -372,25 +247,23 @@ def fit(
 
 
 class TableModel:
-    """The model of one table; `headway.fit` makes it.
+    """The model of one table; `headway.fit` makes it. At the end of a `with` block it is closed.
 
     Attributes:
         pipeline: the pipeline that was drafted for the table.
-        run: the run that trained it: its verdict, metrics and report.
-        saved_model: the folder of the SavedModel, of a candidate that the gate rejected too.
+        run: the run that trained it.
+        saved_model: the folder of the SavedModel, of a candidate that the gate rejected, too.
     """
 
     def __init__(self, pipeline: Pipeline, run: Run, saved_model: Path, temporary: "TemporaryDirectory[str] | None"):
         self.pipeline, self.run, self.saved_model, self._temporary = pipeline, run, saved_model, temporary
 
     def predict(self, rows: Any) -> "pa.Table":
-        """Predict rows in memory, as `Version.predict` does: an Arrow table with a row for each, in their order."""
-        from flows.pipeline.predict import predict_rows
-
-        return predict_rows(self.pipeline._loaded, rows, model=str(self.saved_model), monitor=Monitor())
+        """Predicts rows in memory, as `Pipeline.predict` does, with its errors: a row for each, in their order."""
+        return self.pipeline.predict(rows, model=str(self.saved_model))
 
     def close(self) -> None:
-        """Delete a temporary store; one that `store` named stays."""
+        """Deletes a temporary store; one that `store` named stays."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -399,3 +272,10 @@ class TableModel:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _reporting(progress: bool) -> Iterator[Reporter]:
+    """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
+    with terminal.reporter(quiet=not progress) as report, stop_on_signals(report.stop, signal.SIGINT):
+        yield report

@@ -21,7 +21,6 @@ EXTRAS = {
     "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
     "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),
     "tensorboard": Extra(("tensorboard",), "looking at training summaries and profiles"),
-    "notebook": Extra(("pandas", "ipykernel", "matplotlib"), "notebooks, to_frame() of tables, figures of your own"),
 }
 
 

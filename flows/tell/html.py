@@ -1,4 +1,4 @@
-"""Parts as HTML: a page that stands alone, and a fragment for a notebook.
+"""Parts as HTML: a page that stands alone.
 
 html = document(title=..., pipeline=..., about=..., ending=ending, parts=parts)     # one file, nothing from elsewhere
 """
@@ -36,9 +36,3 @@ def document(
     template = environment().get_template("report.html")
     html = template.render(page=page, style=style(), drawn=drawn, script=text, digest=digest)
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character
-
-
-def fragment(ending: Ending, parts: Sequence[Part]) -> str:
-    """Parts as HTML for a notebook, which has a style sheet of its own."""
-    html = environment().get_template("fragment.html").render(ending=ending, parts=parts)
-    return redact(html)

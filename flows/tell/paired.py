@@ -15,7 +15,6 @@ from typing import Literal
 from flows.records import RunRecord, record_of
 from flows.tell.figures.drawing import BAD, FIRST, GOOD, one_line
 from flows.tell.figures.strips import Mark, interval_strips
-from flows.tell.metric_tables import metric_table, values_of
 from flows.tell.rendering.parts import Table
 from headway.errors import HeadwayError
 from headway.evaluation.slices import named
@@ -162,12 +161,6 @@ def _checks(store: Store, version: Version, against: int) -> list[Check]:
         return verdict.compared()
     early = verdict.reference is not None and verdict.reference.version == against
     return verdict.compared(EARLY_CHAMPION) if early else []
-
-
-def own_table(version: Version) -> Table:
-    """The metrics of a version."""
-    title = f"Version {version.number} on {rows_in_words(eval_spans(version))}"
-    return metric_table(values_of(dict(metrics_of(version))), title=title, task=version.facts.get("task"))
 
 
 def own_levels(version: Version) -> str:

@@ -8,7 +8,6 @@ A reason has a summary, which a headline can use, and a detail with the numbers;
 check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
 """
 
-from html import escape
 from typing import Any, Self
 
 from pydantic import Field, computed_field
@@ -226,9 +225,6 @@ class Verdict(Result):
 
     def __repr__(self) -> str:
         return f"<Verdict {self.verdict}: {'; '.join(self.sentences)}>"
-
-    def _repr_html_(self) -> str:
-        return f"<b>{escape(self.verdict)}</b><ul>{''.join(f'<li>{escape(text)}</li>' for text in self.sentences)}</ul>"
 
     @property
     def sentences(self) -> list[str]:

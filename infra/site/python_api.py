@@ -1,24 +1,22 @@
-"""The reference of the Python API, from the sources' signatures and docstrings; nothing is imported, TensorFlow neither.
+"""The references of the Python API, from the sources' signatures and docstrings; nothing is imported, TensorFlow neither.
+
+    python infra/site/python_api.py        # writes docs/python.md, whose programs the tests run
 
 Griffe reads Google's form of docstrings: Args, Returns, Raises.
 """
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from typing import Any
 
 import griffe
 
 ROOT = Path(__file__).resolve().parents[2]
+DOOR, MARK = ROOT / "docs" / "python.md", "<!-- made from the docstrings by infra/site/python_api.py -->\n"
+"""The page of what `import headway` offers; below the mark it is made from the code."""
 MODULES = {
-    "headway": (
-        "flows.api",
-        "flows.past_run",
-        "flows.tell.comparison.shown",
-        "flows.tell.rendering.tables",
-        "headway.errors",
-    ),
     "tfcore": ("tfcore",),
     "tfcore.graph": tuple(
         f"tfcore.graph.{name}"
@@ -27,7 +25,26 @@ MODULES = {
     "tfcore.testing": ("tfcore.testing",),
     "beam_jobs.transforms": ("beam_jobs.transforms",),
 }
-"""What a person imports, and the modules whose `__all__` it is."""
+"""What a person imports of the libraries, and the modules whose `__all__` it is."""
+
+
+def door() -> str:
+    """The text of docs/python.md: its head as it is, then the functions and classes of `import headway`, and the errors."""
+    loader = griffe.GriffeLoader(search_paths=[ROOT], docstring_parser="google")
+    api, errors = loader.load("flows.api"), loader.load("headway.errors")
+    loader.load("flows.past_run")
+    public = {name: api[name].final_target if api[name].is_alias else api[name] for name in api.exports}
+    parts = [_module_text(api)]
+    for name, entry in public.items():
+        shown = f"headway.{name}" if entry.is_function else name
+        parts.append(f"## {shown}\n{_entry(entry, f'headway.{name}')}")
+    named = " ".join(parts)
+    kinds = [errors[name] for name in _public(errors) if name == "HeadwayError" or name in named]
+    rows = [f"| `{kind.name}` | {_line(kind.docstring.value.splitlines()[0])} |" for kind in kinds]
+    head = "## Errors\nAll are in `headway.errors`, are `HeadwayError`s, and have `.problem`, `.where` and `.fix`."
+    parts.append("\n".join([head, "", "| error | what is wrong |", "| --- | --- |", *rows]))
+    above, mark, _ = DOOR.read_text(encoding="utf-8").partition(MARK)
+    return f"{above}{mark}\n" + "\n\n".join(parts) + "\n"
 
 
 def page() -> str:
@@ -45,12 +62,8 @@ def page() -> str:
                 entry = entry.final_target if entry.is_alias else entry
                 if entry.path not in seen and (entry.is_function or entry.is_class):
                     seen.add(entry.path)
-                    parts.append(_entry(entry, f"{path if title == 'tfcore.graph' else _shown(title, entry)}.{name}"))
+                    parts.append(_entry(entry, f"{path if title == 'tfcore.graph' else title}.{name}", heading=True))
     return "\n\n".join(part for part in parts if part)
-
-
-def _shown(title: str, entry: Any) -> str:
-    return "headway.errors" if entry.path.startswith("headway.errors") else title
 
 
 def _public(module: Any) -> list[str]:
@@ -59,13 +72,12 @@ def _public(module: Any) -> list[str]:
     return exported or [name for name, member in own.items() if member.is_class]
 
 
-def _entry(entry: Any, name: str) -> str:
+def _entry(entry: Any, name: str, *, heading: bool = False) -> str:
+    head = f"#### {name}\n\n" if heading else ""
     if entry.is_function:
-        return f"#### {name}\n\n{_signature(entry, name)}\n\n{_docstring(entry)}"
-    own = (
-        None if name.startswith("headway.") and "errors" not in name else entry.members.get("__init__")
-    )  # open() makes them
-    parts = [f"#### {name}\n\n{_signature(own, name) if own is not None else ''}\n\n{_docstring(entry)}"]
+        return f"{head}{_signature(entry, name)}\n\n{_docstring(entry)}"
+    own = None if name.startswith("headway.") else entry.members.get("__init__")  # nobody makes those of headway
+    parts = [f"{head}{_signature(own, name)}\n\n{_docstring(entry)}" if own is not None else head + _docstring(entry)]
     for member_name, member in entry.members.items():
         if member_name.startswith("_") or member.is_alias or not member.docstring:
             continue
@@ -96,7 +108,7 @@ def _signature(function: Any, name: str) -> str:
     line = f"{name}({', '.join(words)}){returns}"
     if len(line) > 100:
         line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){returns}"
-    return f"```python\n{line}\n```"
+    return f"```text\n{line}\n```"
 
 
 def _module_text(module: Any) -> str:
@@ -107,7 +119,9 @@ def _docstring(entry: Any) -> str:
     if not entry.docstring:
         return ""
     parts = []
-    for section in entry.docstring.parse("google", warnings=False):
+    for section in entry.docstring.parse(
+        "google", warnings=False, returns_multiple_items=False, returns_named_value=False
+    ):
         match section.kind.value:
             case "text":
                 parts.append(_markdown(section.value))
@@ -135,11 +149,19 @@ def _line(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """A docstring as Markdown: what is indented is code."""
+    """A docstring as Markdown: what is indented is code, and an example of doctest is a program and what it prints."""
     parts = []
     for paragraph in text.strip().split("\n\n"):
         lines = paragraph.split("\n")
-        if all(line.startswith("    ") for line in lines if line):
+        if paragraph.startswith(">>>"):
+            between = "\n"  # a blank line of the docstring is one of the program
+            for example in doctest.DocTestParser().get_examples(paragraph):
+                goes_on = parts and parts[-1].startswith("```python")
+                above = f"{parts.pop()[:-3]}{between}" if goes_on else "```python\n"
+                parts.append(f"{above}{example.source}```")
+                parts += [f"```text\n{example.want}```"] if example.want else []
+                between = ""
+        elif all(line.startswith("    ") for line in lines if line):
             code = "\n".join(line[4:] for line in lines)
             if parts and parts[-1].endswith("\n```"):
                 parts[-1] = f"{parts[-1][:-4]}\n\n{code}\n```"
@@ -156,3 +178,7 @@ def _plain(text: str) -> str:
     return "`".join(
         part if i % 2 else "".join(f"\\{c}" if c in "*_[]<>{}$#" else c for c in part) for i, part in enumerate(parts)
     )
+
+
+if __name__ == "__main__":
+    DOOR.write_text(door(), encoding="utf-8")

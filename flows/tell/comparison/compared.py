@@ -15,7 +15,7 @@ from flows.records import Code
 from flows.tell.comparison.same_rows import SameRows, on_the_same_rows
 from flows.tell.comparison.sides import Settings, Side, named_side
 from flows.tell.ending import Ending, Tone
-from flows.tell.paired import UNCLEAR, Outcome, change_text, outcome_of
+from flows.tell.paired import UNCLEAR, change_text, outcome_of
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.verdict import Check
@@ -100,11 +100,6 @@ class Compared(Frozen):
             each.check(name, better if name == primary else None)
             for name, each in sorted(found.items(), key=lambda item: item[0] != primary)
         ]
-
-    @property
-    def outcome(self) -> Outcome:
-        """B against A by the metric that decides; empty: not to be told."""
-        return next((outcome_of(check) for check in self.apart if check.metric == self.primary[0]), "")
 
     @property
     def ending(self) -> Ending:

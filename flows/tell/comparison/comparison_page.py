@@ -1,8 +1,7 @@
 """Two models beside each other: what each is, their metrics on the rows that both scored, and what differs, as parts and as
 one HTML file, drawn as the report of a run is.
 
-    for part in parts_of(comparison, drawn=False):
-        print(text(part))
+    print(told(comparison))
     place = write(comparison)                # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
 """
 
@@ -19,6 +18,7 @@ from flows.tell.figures.drawing import FIRST, SECOND, one_line
 from flows.tell.html import document
 from flows.tell.paired import rows_in_words
 from flows.tell.rendering.parts import Part, Table
+from flows.tell.rendering.text import fitted, text
 from flows.tell.sections.curves import Training, trained_by, trainings
 from flows.tell.sections.window.column_figures import MOST_DRAWN, by_weight, column_panels, split_statistics
 from flows.tell.sections.window.column_words import column_name, usual_values
@@ -46,6 +46,12 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
         _training(a, b) if drawn else None,
     ]
     return [part for part in found if part is not None]
+
+
+def told(comparison: Compared) -> str:
+    """The comparison as text for a terminal: what it says first, its concerns, and its parts without figures."""
+    first = [fitted("", each) for each in (comparison.ending.headline, *comparison.ending.concerns)]
+    return "\n\n".join([*first, *map(text, parts_of(comparison, drawn=False))])
 
 
 def write(comparison: Compared) -> Path:

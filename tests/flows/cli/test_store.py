@@ -48,7 +48,7 @@ def say(capsys, *arguments):
 
 
 def test_show_says_why_each_step_ran_who_made_what_was_reused_and_where_it_lies(project, capsys):
-    run = headway.open(project).last_run()
+    run, _ = headway.open(project).runs()
     code, text = say(capsys, "show", project)
     assert code == 0 and "run 20240501-110000-bb of p" in text
     told = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
@@ -59,7 +59,7 @@ def test_show_says_why_each_step_ran_who_made_what_was_reused_and_where_it_lies(
 
 
 def test_the_json_of_a_run_names_the_folder_of_each_output(project, capsys):
-    newest, older = (headway.open(project).last_run(name) for name in ("20240501-11", "20240501-10"))
+    newest, older = headway.open(project).runs()
     code, text = say(capsys, "show", project, "20240501-10", "--json")
     outputs = json.loads(text)["outputs"]
     assert code == 0 and outputs == {step: str(older.output(step)) for step in ("ingest a", "train")}

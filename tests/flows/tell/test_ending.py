@@ -1,4 +1,4 @@
-"""How a run ended is the same wherever it is told: terminal, Markdown, report, notebook and log."""
+"""How a run ended is the same wherever it is told: terminal, Markdown, report and log."""
 
 import html
 import json
@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.past_run import Run
 from flows.progress.json_log import JsonLog
 from flows.records import RunRecord, read_record
 from flows.tell.ending import ending_of, ending_part
@@ -94,7 +93,6 @@ def told(record, folder):
         "terminal": " ".join(summary(record, verbose=False).split()),
         "markdown": " ".join(markdown(ending_part(ending_of(record))).replace("\\|", "|").split()),
         "report": plain(page(Material(store, record))),
-        "notebook": plain(Run(None, store, record)._repr_html_()),
     }
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from flows.tell.comparison.compared import change_of, compare
 from flows.tell.comparison.comparison_page import page, write
-from flows.tell.comparison.shown import Comparison
 from headway.registry.gc import COMPARED_SECONDS, collect
 from headway.registry.registry import Registry
 from tests.flows.tell.recorded import HOSTILE, LEVELS, recorded
@@ -122,17 +121,6 @@ def test_the_same_two_have_one_page_which_is_collected_when_it_is_old(tmp_path, 
     now = registry.store.clock()
     monkeypatch.setattr(type(registry.store), "clock", lambda self: now + COMPARED_SECONDS + 60)
     assert path in [item.path for item in collect(registry.store, keep_runs=9)]
-
-
-def test_from_python_a_comparison_is_a_sentence_tables_and_a_page(tmp_path):
-    shown = Comparison(compare(two_runs(tmp_path), A, B))
-    assert shown.outcome == "worse" and shown.summary in shown._repr_html_() and shown.summary in str(shown)
-    auc = next(row for row in shown.metrics if row["metric"] == "auc")
-    assert auc["low"] < auc["difference"] < auc["high"] < 0
-    assert auc["difference"] == pytest.approx(auc[f"run {B}"] - auc[f"run {A}"])
-    assert {row["key"]: row[f"run {B}"] for row in shown.settings} == {"training.steps": 360}
-    assert {row["slice"] for row in shown.slices} == {"city", "rooms"}
-    assert shown.report.is_file()
 
 
 def _stage(registry, run, title):
