@@ -282,7 +282,7 @@ def export_rows(
 
 def _made(context: Context, options: RunOptions) -> Context:
     """Returns the outputs of the window; a run makes those that are not there, and what is there needs none."""
-    from flows.pipeline.plan import look_ahead
+    from flows.pipeline.engine import look_ahead
 
     plan = look_ahead(context)
     # metrics are not needed, and once a model is promoted, nobody has measured it alone

@@ -15,6 +15,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from flows.pipeline.context import Context
+from flows.pipeline.dag import walk
 from flows.pipeline.damage import NEVER, damaged_inputs
 from flows.progress.reporter import Reporter
 from headway.errors import HeadwayError, StoreError
@@ -70,7 +72,7 @@ class Engine:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
             self.store.prefetch(stage, [step.fingerprint for step in steps])
-        outputs = [step.find(self.store) for step in steps]
+        outputs = [find(self.store, step) for step in steps]
         for output in filter(None, outputs):
             self._on_output(output)
         missing = [step for step, output in zip(steps, outputs, strict=True) if output is None]
@@ -193,13 +195,26 @@ class Planner:
         self.store = store
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        return [step.find(self.store) or self._missed(step) for step in steps]
+        return [find(self.store, step) or self._missed(step) for step in steps]
 
     def _missed(self, step: Step) -> Output[Any]:
         path = self.store.output(step.stage.name, step.fingerprint)
         # what a damaged output says is what it will say again
         manifest = self.store.manifest(path)
         return step.output(path, manifest.result if manifest else None, why=explain(self.store, step))
+
+
+def look_ahead(context: Context) -> Context:
+    """Walk over the DAG as far as the store has outputs: the context of a run that finds all of them."""
+    found = context.fresh()
+    found.freezes = False
+    return walk(found, Planner(context.store))
+
+
+def find(store: Store, step: Step) -> Output[Any] | None:
+    """The whole output of a step that the store has."""
+    manifest = store.find(step.stage.name, step.fingerprint)
+    return None if manifest is None else step.stored(store.output(step.stage.name, step.fingerprint), manifest)
 
 
 def run_stage(

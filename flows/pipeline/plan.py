@@ -6,8 +6,7 @@ plan(context).steps[0].reason      # "training.steps in the config: 100 -> 200",
 from pydantic import computed_field
 
 from flows.pipeline.context import Context
-from flows.pipeline.dag import walk
-from flows.pipeline.engine import Planner
+from flows.pipeline.engine import look_ahead
 from flows.records import ResolvedSettings
 from flows.tell.rerun_reasons import in_words
 from headway.config import Frozen
@@ -72,10 +71,3 @@ def plan_run(context: Context) -> Plan:
         training=found.settings,
         verdict=found.verdict.verdict if found.verdict else None,
     )
-
-
-def look_ahead(context: Context) -> Context:
-    """Walk over the DAG as far as the store has outputs: the context of a run that finds all of them."""
-    found = context.fresh()
-    found.freezes = False
-    return walk(found, Planner(context.store))

@@ -22,7 +22,7 @@ from beam_jobs.ingest.request import IngestRequest
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context, Prepared
 from flows.pipeline.dag import trains
-from flows.pipeline.plan import look_ahead
+from flows.pipeline.engine import look_ahead
 from flows.pipeline.provenance import modules_of
 from flows.records import RunRecord
 from headway.errors import ConfigError, HeadwayError, StoreError

@@ -178,7 +178,7 @@ def _schema(context: Context) -> dict[str, str] | None:
 def _spans(context: Context) -> list[dict[str, Any]]:
     found = []
     for span, output in context.ingested.items():
-        manifest = context.store.find(output.stage, output.fingerprint)
+        manifest = context.store.manifest(output.path)
         shards = [entry for entry in manifest.files if entry.path.endswith(".tfrecord")] if manifest else []
         found.append(
             {

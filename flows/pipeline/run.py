@@ -18,8 +18,7 @@ from beam_jobs.runners.beam_import import begin_import
 from flows.pipeline.champion import ALREADY
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor, needs_tensorflow, stages_of, trains, walk
-from flows.pipeline.engine import Engine
-from flows.pipeline.plan import look_ahead
+from flows.pipeline.engine import Engine, look_ahead
 from flows.pipeline.provenance import changes_since, code_of, lineage_of
 from flows.progress import mlflow_tracking
 from flows.progress.log_file import logged

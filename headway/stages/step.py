@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from headway.stages.refs import Ref, Unknown
 from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import Difference, fingerprint
+from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -44,9 +45,9 @@ class Step:
     def fingerprint(self) -> str:
         return fingerprint(self.key)
 
-    def find(self, store: Store) -> "Output[Any] | None":
-        """The whole output that the store has."""
-        return find_output(store, self.stage.name, self.fingerprint, self.title, self.stage.answers())
+    def stored(self, path: Path, manifest: Manifest) -> "Output[Any]":
+        """The output that the store has."""
+        return stored_output(path, manifest, self.title, self.stage.answers())
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
         """The output of a step that did not find one."""
@@ -118,7 +119,19 @@ def find_output(
     store: Store, stage: str, fingerprint: str, title: str, answers: type[Answer] | None = None
 ) -> Output[Answer] | None:
     """The whole output of a step that the store has."""
-    if (manifest := store.find(stage, fingerprint)) is None:
-        return None
-    path = store.output(stage, fingerprint)
-    return Output(title, stage, fingerprint, path, manifest.result, True, bytes=manifest.size, answers=answers)
+    manifest = store.find(stage, fingerprint)
+    return None if manifest is None else stored_output(store.output(stage, fingerprint), manifest, title, answers)
+
+
+def stored_output(path: Path, manifest: Manifest, title: str, answers: type[Answer] | None = None) -> Output[Answer]:
+    """The output of a step by its manifest."""
+    return Output(
+        title,
+        manifest.stage,
+        manifest.fingerprint,
+        path,
+        manifest.result,
+        hit=True,
+        bytes=manifest.size,
+        answers=answers,
+    )

@@ -12,7 +12,7 @@ from flows.config.pipeline import read_pipeline
 from flows.pipeline import prepared
 from flows.pipeline.context import Context
 from flows.pipeline.dag import trains
-from flows.pipeline.plan import look_ahead
+from flows.pipeline.engine import look_ahead
 from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
 from flows.pipeline.run import execute
 from flows.progress.reporter import Reporter
