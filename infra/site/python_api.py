@@ -1,13 +1,12 @@
 """The references of the Python API, from the sources' signatures and docstrings; nothing is imported, TensorFlow neither.
 
     python infra/site/python_api.py        # writes docs/python.md, whose programs the tests run
-
-Griffe reads Google's form of docstrings: Args, Returns, Raises.
 """
 
 from __future__ import annotations
 
 import doctest
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -90,25 +89,8 @@ def _entry(entry: Any, name: str, *, heading: bool = False) -> str:
 
 
 def _signature(function: Any, name: str) -> str:
-    """A function's signature as Python writes it, one parameter a line where it is long."""
-    words, keyword_only = [], False
-    for parameter in function.parameters:
-        if parameter.name in ("self", "cls"):
-            continue
-        kind = parameter.kind.name
-        if kind == "keyword_only" and not keyword_only and not any(word.startswith("*") for word in words):
-            words.append("*")
-        keyword_only |= kind == "keyword_only"
-        star = {"var_positional": "*", "var_keyword": "**"}.get(kind, "")
-        word = f"{star}{parameter.name}" + (f": {parameter.annotation}" if parameter.annotation is not None else "")
-        if parameter.default is not None and not star:
-            word += f" = {parameter.default}" if parameter.annotation is not None else f"={parameter.default}"
-        words.append(word)
-    returns = f" -> {function.returns}" if function.returns is not None and function.name != "__init__" else ""
-    line = f"{name}({', '.join(words)}){returns}"
-    if len(line) > 100:
-        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){returns}"
-    return f"```text\n{line}\n```"
+    line = function.signature(return_type=function.name != "__init__", name=name)
+    return f"```text\n{textwrap.fill(line, 100, subsequent_indent='    ', break_long_words=False, break_on_hyphens=False)}\n```"
 
 
 def _module_text(module: Any) -> str:
@@ -126,16 +108,9 @@ def _docstring(entry: Any) -> str:
             case "text":
                 parts.append(_markdown(section.value))
             case "parameters" | "raises" | "returns" | "attributes" as kind:
-                title = {
-                    "parameters": "Arguments",
-                    "raises": "Raises",
-                    "returns": "Returns",
-                    "attributes": "Attributes",
-                }
+                title = "Arguments" if kind == "parameters" else kind.capitalize()
                 rows = [f"- {_head(item, kind)}{_line(item.description)}" for item in section.value]
-                parts.append(f"**{title[kind]}**\n\n" + "\n".join(rows))
-            case "admonition":
-                parts.append(f"**{section.title}** {_line(section.value.description)}")
+                parts.append(f"**{title}**\n\n" + "\n".join(rows))
     return "\n\n".join(parts)
 
 
