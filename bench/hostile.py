@@ -83,7 +83,10 @@ ATTACKS = {
         0.5, lambda: NULLABLE + b"{" + b",".join(b'"k%d":1' % i for i in range(1_000_000)) + b"}]}", ("413",)
     ),
     "a text of 28 MiB": Attack(
-        0.5, lambda: NULLABLE + b'{"hour":7,"carrier":"' + b"x" * (28 * MIB) + b'"}]}', ("200",)
+        0.5, lambda: NULLABLE + b'{"hour":7,"carrier":"' + b"x" * (28 * MIB) + b'"}]}', ("413",)
+    ),
+    "a text of 15 MiB": Attack(
+        0.5, lambda: NULLABLE + b'{"hour":7,"carrier":"' + b"x" * (15 * MIB) + b'"}]}', ("200",)
     ),
     "a text of 20 MiB, one letter an emoji": Attack(
         0.5, lambda: NULLABLE + b'{"hour":7,"carrier":"' + b"x" * (20 * MIB) + "\N{FIRE}".encode() + b'"}]}', ("413",)

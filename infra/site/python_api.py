@@ -1,6 +1,6 @@
 """The references of the Python API, from the sources' signatures and docstrings; nothing is imported, TensorFlow neither.
 
-    python infra/site/python_api.py        # writes docs/python.md, whose programs the tests run
+python infra/site/python_api.py        # writes docs/python.md, whose programs the tests run
 """
 
 from __future__ import annotations

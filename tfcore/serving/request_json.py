@@ -27,6 +27,7 @@ from headway.messages import counted, short
 from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column, suggest
 from headway.schema.tensor_name import LENGTH, PRESENT
+from headway.sources.config import MAX_CELL_BYTES
 from tfcore.export.signatures import NULLABLE, Signature, Tensor
 
 MOST_ROWS = 16_384
@@ -278,6 +279,9 @@ def _filled(values: list[Any], mask: NDArray[np.bool_], one: _Input, where: Call
         at = next(at for at, value in enumerate(values) if not _converts(value, one.dtype))
         row, *inner = np.argwhere(mask)[at].tolist()
         place, quotes = where(row) + "".join(f"[{number}]" for number in inner), isinstance(values[at], str)
+        if quotes and len(values[at]) > MAX_CELL_BYTES:
+            fix = "send a shorter text: ingest rejects such a value, too"
+            raise RequestError(f"is a text of {len(values[at]):,} letters", status=413, where=place, fix=fix) from None
         fix = f"send {one.words}" + (", without quotes" if quotes and one.dtype != "string" else "")
         raise RequestError(f"is {_shown(values[at])}, not {one.words}", where=place, fix=fix) from None
     return array
@@ -288,6 +292,8 @@ def _converted(values: list[Any], dtype: str) -> Array:
     if not {*map(type, values)} <= _TYPES[dtype]:
         raise ValueError
     if dtype == "string":
+        if max(map(len, values), default=0) > MAX_CELL_BYTES:  # TensorFlow would copy it several times
+            raise OverflowError
         return np.fromiter((v if isinstance(v, bytes) else v.encode() for v in values), object, len(values))
     array = np.array(values, np.float64 if dtype == "float32" else dtype)
     with np.errstate(over="ignore"):

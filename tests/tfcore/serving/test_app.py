@@ -256,6 +256,14 @@ def test_a_mistake_of_the_client_is_told_with_its_reason(served_once):
         assert words in answer["error"], answer
 
 
+def test_a_text_that_ingest_would_reject_for_its_length_is_refused(served_once, monkeypatch):
+    monkeypatch.setattr("tfcore.serving.request_json.MAX_CELL_BYTES", 100)
+    bodies = [{"instances": [ROW, ROW | {"carrier": "x" * letters}]} for letters in (100, 101)]
+    (fits, _), (status, answer) = asked(served_once, *((f"{MODEL}:predict", body) for body in bodies))
+    assert (fits, status) == (200, 413)
+    assert "instances[1].carrier: is a text of 101 letters; send a shorter text" in answer["error"]
+
+
 def test_of_many_clients_at_once_each_gets_the_answer_to_its_own_rows(served_once, direct):
     rows = many(40)
     expected = direct("serving_default", **tensors(rows))["probability"]
