@@ -76,8 +76,8 @@ class Pipeline:
         """Says what a run would do, and why. Nothing is run or written.
 
         Returns:
-            The plan: `spans` of the window; `steps`, of each its title `step`, whether its output is there (`cached`), and else
-            the `reason` why it would run, in words; `later`, the stages that depend on the verdict.
+            The plan, which has the `spans` of the window; `steps`, of each its title `step`, whether its output is there
+            (`cached`), and else the `reason` why it would run, in words; `later`, the stages that depend on the verdict.
 
         Raises:
             ConfigError, DataError: a run would fail with it, too.
@@ -128,8 +128,8 @@ class Pipeline:
             model: a version's number, "champion", "previous", an alias, or the folder of a SavedModel.
 
         Returns:
-            A row for each, in their order: `prediction` (float32: a probability, a class, or a value in the label's unit), and
-            of several classes `probabilities`, which add up to 1.
+            A table with a row for each, in their order, and the columns `prediction` (float32, a probability, a class or a
+            value in the label's unit), and of several classes `probabilities`, which add up to 1.
 
         Raises:
             DataError: a column is missing, or a row cannot be predicted; the message has the first such row.

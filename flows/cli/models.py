@@ -217,7 +217,7 @@ def compare(
     """
     from flows.records import runs_of
     from flows.tell.comparison.compared import compare as compared
-    from flows.tell.comparison.comparison_page import told, write
+    from flows.tell.comparison.comparison_page import describe, write
     from flows.tell.report_page import place_of
 
     names, pipeline = arranged([name for name in (first, second) if name] or [""], pipeline)
@@ -236,7 +236,7 @@ def compare(
         page = place_of(found.store, write(found))
     except (OSError, StoreError) as error:  # who may only read the store is told what the two are worth
         print(redact(f"the page of this comparison was not written: {error}"), file=sys.stderr)
-    text = "\n".join([told(found), *([f"\npage: {page}"] if page else [])])
+    text = "\n".join([describe(found), *([f"\npage: {page}"] if page else [])])
     return answer(options, found.value | {"page": page}, text)
 
 

@@ -12,7 +12,7 @@ from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.gate import Champion, Parts, trained_on
-from headway.evaluation.verdict import Model, Reason, Verdict
+from headway.evaluation.verdict import ALREADY, Model, Reason, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.registry.standing import Reference, reference_of, standing_of
@@ -24,8 +24,6 @@ from tfcore.evaluation.request import SavedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.request import Exported
 from tfcore.train.request import TrainRequest
-
-ALREADY = "already champion"
 
 
 def judges_of(context: Context) -> list[Judge]:
@@ -136,7 +134,11 @@ def other_rows(context: Context, champion: Version) -> list[Note]:
 def recognise(context: Context) -> None:
     """Take a candidate that is the champion for what it is: there is nothing to promote, but with --force in further formats."""
     champion = context.champion
-    if champion is None or context.output(TrainRequest.name).fingerprint != champion.facts.get("train"):
+    if (
+        champion is None
+        or context.last == "train"
+        or context.output(TrainRequest.name).fingerprint != champion.facts.get("train")
+    ):
         return
     has = (champion.facts.get("replay") or {}).get("formats") or {}
     lacking = [name for name in context.pipeline.export.formats if name not in has]

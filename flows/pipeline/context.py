@@ -117,7 +117,7 @@ class Judge:
 
     @property
     def title(self) -> str:
-        """Of the step that scores it."""
+        """The title of the step that scores it."""
         return f"evaluate {self.role} {self.version.number}"
 
 
@@ -219,7 +219,7 @@ class Context:
 
     @cached_property
     def spans(self) -> tuple[str, ...]:
-        """Those of the window, in their order.
+        """The spans of the window, in their order.
 
         Raises:
             ConfigError: there are none, or too few.

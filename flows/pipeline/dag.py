@@ -17,6 +17,7 @@ from flows.pipeline import steps
 from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
 from flows.pipeline.warm_start import check_parent
+from headway.errors import ConfigError
 from headway.evaluation.gate.gate_request import GateRequest
 from headway.evaluation.results.request import MeasureRequest
 from headway.stages.refs import Unknown
@@ -53,10 +54,6 @@ def _asks_importance(context: Context) -> bool:
     return context.pipeline.evaluation.importance is not None
 
 
-def _has_test(context: Context) -> bool:
-    return bool(context.parts.get("test"))
-
-
 DAG: dict[str, tuple[Line, ...]] = {
     "ingest": (Line(IngestRequest, steps.ingest),),
     "statistics": (Line(StatisticsRequest, steps.statistics, steps.complete_schema),),
@@ -77,8 +74,8 @@ DAG: dict[str, tuple[Line, ...]] = {
     ),
     "gate": (
         Line(GateRequest, steps.gate, steps.take_verdict),
-        Line(EvaluateRequest, steps.evaluate_test, when=_has_test),
-        Line(MeasureRequest, steps.measure_test, steps.note_test, when=_has_test),
+        Line(EvaluateRequest, steps.evaluate_test),
+        Line(MeasureRequest, steps.measure_test, steps.note_test),
     ),
     "export": (
         Line(ExportRequest, steps.export),
@@ -102,6 +99,8 @@ def walk(context: Context, executor: Executor) -> Context:
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
+    if context.last not in (None, *DAG):
+        raise ConfigError(f"{context.last!r} is no stage that a run can end with", fix=f"take one of {', '.join(DAG)}")
     if context.last in (None, "export"):
         context.pipeline.export.check_installed(str(context.loaded.file))
     context.begin()
@@ -109,7 +108,9 @@ def walk(context: Context, executor: Executor) -> Context:
         for phase, lines in DAG.items():
             for line in lines:
                 if line.when(context):
-                    context.add(executor.call_many(made) if (made := [*line.steps(context)]) else [])
+                    made = [*line.steps(context)]
+                    for steps_at_once in [made] if line.stage.runs_many and made else [[step] for step in made]:
+                        context.add(executor.call_many(steps_at_once))
                     line.then(context)
                 if context.over:
                     return context
@@ -121,7 +122,7 @@ def walk(context: Context, executor: Executor) -> Context:
         if TrainRequest.name in context.follows:
             check_parent(context)
         if context.last is None:
-            tested = ["evaluate test", "measure test"] if _has_test(context) else []
+            tested = ["evaluate test", "measure test"] if context.parts.get("test") else []
             context.later = [*tested, ExportRequest.name, ReplayRequest.name, "promote"]
     return context
 

@@ -9,6 +9,7 @@ with labels, the champion predicts it and is held against what it was worth at i
 (`headway.evaluation.checks.champion_decay`).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -66,7 +67,7 @@ class Monitoring(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def alarms(self) -> list[str]:
-        """Sentences."""
+        """The same as sentences."""
         return [f"{each.span}: {text}" for each in self.spans for text in each.alarms]
 
     @property
@@ -180,7 +181,11 @@ class _Check:
         verdict = decide(self._gate_request(scored, transform, window.group))
         missed = {check.key for check in verdict.checks if check.name == THRESHOLD and not check.passed}
         broken = [reason for reason in verdict.reasons if reason.check in missed]
-        metrics = {name: value for name, value in verdict.metrics.candidate.items() if value is not None}
+        metrics = {
+            name: value
+            for name, value in verdict.metrics.candidate.items()
+            if value is not None and math.isfinite(value)
+        }
         self._report.note(f"  champion on {check.span:<10} {metrics_line(metrics)}")
         decay = tuple(map(str, [*verdict.alarms, *broken]))
         return check.model_copy(update={"scored": scored.value.rows, "metrics": metrics, "decay": decay})

@@ -45,7 +45,7 @@ _SAME_COMMIT = "bring the pipeline's folder on both machines to the same commit"
 
 
 class _Left(Prepared):
-    """The file."""
+    """What the file has."""
 
     tools: dict[str, str]
     modules: dict[str, str]

@@ -93,9 +93,6 @@ def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reas
 def last_candidate(context: Context) -> Context:
     """The run that promotes the candidate of the pipeline's last whole run, whatever the gate said of it; it trains nothing.
 
-    Args:
-        context: each of window, last span and seed that it names counts; else that of the last run does.
-
     Raises:
         StoreError: there is no such run, or its model is the champion already.
         ConfigError: the config, the code or the data have changed since, so that this would be another model.
@@ -109,13 +106,8 @@ def last_candidate(context: Context) -> Context:
     if run.state in (State.PROMOTED, State.ALREADY):
         problem = f"no candidate waits: the last run, {run.run}, ended with {run.state}"
         raise StoreError(problem, where=context.store.name, fix="--to names a version; headway models lists them")
-    as_then = (context.window, context.until, context.seed) == (None, "latest", None)
-    until = context.until
-    if until == "latest" and context.loaded.pipeline.source.has_spans:
-        until = run.spans[-1]
-    window = (run.window or ALL) if context.window is None else context.window
-    seed = run.seed if context.seed is None else context.seed
-    spec = replace(context, force=True, window=window, until=until, seed=seed)
+    until = run.spans[-1] if context.loaded.pipeline.source.has_spans else "latest"
+    spec = replace(context, force=True, window=run.window or ALL, until=until, seed=run.seed)
     steps = plan_run(spec).steps
     trainings = [step for step in steps if step.stage == "train"]
     judged = {step.fingerprint for step in run.stages if step.stage == "train"}
@@ -124,13 +116,13 @@ def last_candidate(context: Context) -> Context:
         missing = next((step for step in steps if not step.cached), None)
         why = "" if missing is None else missing.reason
         otherwise = f"{'train' if missing is None else missing.step} would run again{why and f' ({why})'}"
-    elif as_then and not judged.issuperset(step.fingerprint for step in trainings):  # it was trained before that run
+    elif not judged.issuperset(step.fingerprint for step in trainings):  # it was trained before that run
         otherwise = "the settings, the code or the data are those of another training"
     if otherwise is not None:
         raise ConfigError(
             f"{otherwise}, so this would promote another model than the one that the gate judged",
             where=f"run {run.run} ({window_text(run.spans)})",
-            fix="type --set and --window as that run had them; or headway run judges a new candidate, and headway run --force "
+            fix="type --set as that run had it; or headway run judges a new candidate, and headway run --force "
             "promotes it whatever the gate says",
         )
     return spec

@@ -15,7 +15,6 @@ from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import
-from flows.pipeline.champion import ALREADY
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor, needs_tensorflow, stages_of, trains, walk
 from flows.pipeline.engine import Engine, look_ahead
@@ -34,6 +33,7 @@ from flows.records import (
     with_its_last_steps,
 )
 from headway.errors import Cancelled, HeadwayError, Overtaken
+from headway.evaluation.verdict import ALREADY
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
 from headway.registry.gc import running

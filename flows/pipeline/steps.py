@@ -77,6 +77,7 @@ def ingest_requests(context: Context) -> dict[str, IngestRequest]:
 
 
 def statistics(context: Context) -> Steps:
+    """Merges the statistics of the window's spans, by split."""
     ingested = context.ingested
 
     def part(span: str, split: str) -> Part:
@@ -92,7 +93,7 @@ def statistics(context: Context) -> Steps:
 
 def complete_schema(context: Context) -> None:
     """The first time the schema is completed with what the window's statistics show."""
-    if context.columns.inferred and context.freezes:
+    if context.columns.inferred and context.freezes and context.last != "statistics":
         folder = context.store.local(context.statistics.path)
         splits = [SplitStatistics.load(folder / split) for split in context.statistics.value.rows]
         context.columns = context.columns.completed(splits)
@@ -110,6 +111,7 @@ def splits(context: Context) -> Steps:
 
 
 def validate(context: Context) -> Steps:
+    """Holds the window against its schema, and against the champion's window."""
     loaded, pipeline, columns, ingested = context.loaded, context.pipeline, context.columns, context.ingested
     features = tuple(column for column in columns.read if column.is_feature)
     serving = loaded.serving_file
@@ -211,6 +213,7 @@ def _refuse_errors(context: Context) -> None:
 
 
 def transform(context: Context) -> Steps:
+    """Fits the transform on the train rows."""
     _refuse_errors(context)
     pipeline, columns = context.pipeline, context.columns
     read = tuple(c for c in columns.read if c.name in columns.stored)
@@ -255,6 +258,7 @@ def resolve_settings(context: Context) -> None:
 
 
 def train(context: Context) -> Steps:
+    """Trains the model."""
     store, files, trial = context.store, context.loaded.user_files, context.trial
     request = TrainRequest(
         model=context.model,
@@ -290,6 +294,7 @@ def evaluate(context: Context) -> Steps:
 
 
 def take_candidate(context: Context) -> None:
+    """Takes the trained model as the candidate."""
     context.candidate = Candidate(context.output(TrainRequest.name), context.output(EvaluateRequest.name))
     if context.champion is not None:
         context.notes += champions.other_rows(context, context.champion)
@@ -408,7 +413,7 @@ def _measure_request(
 
 
 def gate(context: Context) -> Steps:
-    """None where the candidate is the champion."""
+    """Judges the candidate; there is nothing to judge where it is the champion."""
     if context.verdict is not None:
         return
     pipeline, training, candidate = context.pipeline, context.training, _candidate(context)
@@ -432,7 +437,6 @@ def gate(context: Context) -> Steps:
         candidate=JudgedCandidate(
             model=candidate.trained.fingerprint,
             predictions=predictions_of(scored),
-            seed=context.chosen_seed,
             rolled_back=champions.rolled_back(context, candidate.trained.fingerprint),
             train=context.parts["train"],
             data=champions.data_of(context, context.parts["train"]),
@@ -459,12 +463,14 @@ def take_verdict(context: Context) -> None:
 
 def evaluate_test(context: Context) -> Steps:
     """Scores the test split with a candidate that passed: reported, and never used to decide."""
-    tested = any(part.result["splits"][part.split]["rows"] for part in context.examples("test"))
-    if _verdict(context).promote and tested:
+    if not _verdict(context).promote or not context.parts.get("test"):
+        return
+    if any(part.result["splits"][part.split]["rows"] for part in context.examples("test")):
         yield Step(_evaluate_request(context, _trained_model(context), "test"), "evaluate test")
 
 
 def measure_test(context: Context) -> Steps:
+    """Measures what was predicted of the test split, at the threshold of the eval rows."""
     if context.has("evaluate test"):
         threshold = context.measured.value.threshold
         scored = context.output("evaluate test")
@@ -481,6 +487,7 @@ def note_test(context: Context) -> None:
 
 
 def export(context: Context) -> Steps:
+    """Writes the SavedModel with its model card."""
     pipeline, measured = context.pipeline, context.measured.get()
     card = CardFacts(
         model=pipeline.name,
@@ -513,6 +520,7 @@ def _unmeasured_export(context: Context) -> ExportRequest:
 
 
 def replay(context: Context) -> Steps:
+    """Predicts the eval rows with the export, in a process that has only TensorFlow."""
     config, label, exported = context.pipeline.export, context.label, context.export.value
     request = ReplayRequest(
         limits=config.limits,

@@ -69,7 +69,7 @@ class Trial(HoldoutLoss):
 
     @property
     def order(self) -> tuple[bool, float, int]:
-        """Best first."""
+        """The key by which trials are sorted, the best first."""
         return self.loss is None, self.loss or 0.0, self.number
 
 

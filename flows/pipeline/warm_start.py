@@ -22,6 +22,8 @@ WHERE = "training.warm_start"
 
 @dataclass(frozen=True)
 class Parent:
+    """The version that a training begins with."""
+
     version: Version
     train: str
     """The fingerprint of its training."""

@@ -20,19 +20,17 @@ def document(
     ending: Ending,
     parts: Sequence[Part],
     facts: Sequence[tuple[str, str]] = (),
-    plain: bool = False,
 ) -> str:
     """The HTML of a page that stands alone, without secrets.
 
     Args:
         about: such as "run 20261123-000714-4081".
         facts: figures below the ending: (name, value).
-        plain: without a script.
     """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
     page |= {"facts": facts}
-    text, digest = ("", "") if plain else script()
+    text, digest = script()
     template = environment().get_template("report.html")
     html = template.render(page=page, style=style(), drawn=drawn, script=text, digest=digest)
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character

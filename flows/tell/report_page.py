@@ -24,9 +24,9 @@ from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 
 
-def path_of(store: Store, run: str, *, plain: bool = False) -> Path:
-    """The report of a run in the store, beside the run's record; `plain`: the one without the script, a file of its own."""
-    return store.runs_folder / f"{run}{'.plain' * plain}.html"
+def path_of(store: Store, run: str) -> Path:
+    """The report of a run in the store, beside the run's record."""
+    return store.runs_folder / f"{run}.html"
 
 
 def place_of(store: Store, path: Path) -> str:
@@ -46,33 +46,22 @@ def on_this_disk(store: Store, path: Path) -> Path:
     return path
 
 
-def write(
-    store: Store,
-    record: RunRecord,
-    files: Mapping[str, Any] | None = None,
-    *,
-    plain: bool = False,
-) -> str:
+def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
     """Draw a run's report and put it beside the run's record.
 
     Args:
         files: {span: raw files}, where they are known.
-        plain: without the script, which sorts and filters tables.
 
     Returns:
         Its place, as `place_of` says.
     """
-    path = path_of(store, record.run, plain=plain)
-    store.replace(path, page(Material(store, record, files), plain=plain))
+    path = path_of(store, record.run)
+    store.replace(path, page(Material(store, record, files)))
     return place_of(store, path)
 
 
-def page(material: Material, *, plain: bool = False) -> str:
-    """The report of a run, without secrets.
-
-    Args:
-        plain: as `write` has it.
-    """
+def page(material: Material) -> str:
+    """The report of a run, without secrets."""
     record, ending = material.record, ending_of(material.record)
     parts = [
         evaluation(material),
@@ -92,7 +81,6 @@ def page(material: Material, *, plain: bool = False) -> str:
         ending=ending,
         parts=[part for part in parts if part is not None],
         facts=_facts(material),
-        plain=plain,
     )
 
 

@@ -215,7 +215,6 @@ class Verdict(Result):
     """The early champion that it was also compared with."""
     metrics: ModelMetrics = ModelMetrics()
     left_out: tuple[LeftOut, ...] = ()
-    seed: int | None = None
     worth: Worth | None = None
     """The candidate's metrics with their errors, by which it is held against itself later."""
     settings: dict[str, Any] = Field(default={})

@@ -131,9 +131,7 @@ def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -
     garbage += _checkpoints(store)
     why = f"older than the newest {counted(keep_runs, 'run')} of its pipeline"
     present = set(store.children(store.runs_folder))
-    files = [
-        f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html", "plain.html", "progress", "prepared")
-    ]
+    files = [f"{name}.{kind}" for name in dropped for kind in ("json", "log", "html", "progress", "prepared")]
     records = [store.runs_folder / file for file in files if file in present]
     garbage += [Garbage(path, store.size(path), why) for path in records]
     return [*garbage, *_comparisons(store, present)]

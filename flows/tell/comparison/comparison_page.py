@@ -48,7 +48,7 @@ def parts_of(comparison: Compared, *, drawn: bool) -> list[Part]:
     return [part for part in found if part is not None]
 
 
-def told(comparison: Compared) -> str:
+def describe(comparison: Compared) -> str:
     """The comparison as text for a terminal: what it says first, its concerns, and its parts without figures."""
     first = [fitted("", each) for each in (comparison.ending.headline, *comparison.ending.concerns)]
     return "\n\n".join([*first, *map(text, parts_of(comparison, drawn=False))])
@@ -217,7 +217,7 @@ def _train_columns(a: Side, b: Side, sentences: Sequence[str]) -> Part:
 
 
 def _training(a: Side, b: Side) -> Part | None:
-    """The part on the trainings, of several seeds the first; None where the store has neither any more."""
+    """The part on the trainings; None where the store has neither any more."""
     found = [Training(of.label, of.material, title) for of in (a, b) for title in trained_by(of.material)[:1]]
     if not found:
         return None

@@ -62,7 +62,7 @@ class Training:
 
 
 def trained_by(material: Material) -> list[str]:
-    """The titles of the trainings of a run: one, or one of each seed."""
+    """The titles of the trainings of a run."""
     return [title for title, output in material.outputs.items() if output.stage == "train"]
 
 

@@ -27,7 +27,6 @@ Parts = tuple[tuple[str, str], ...]
 class Candidate(Frozen):
     model: str = Field(description="what identifies the model: the fingerprint of its training")
     predictions: Ref[Any] = Field(description="Parquet file over the evaluation rows")
-    seed: int | None = Field(default=None, description="of its training")
     rolled_back: str | None = Field(default=None, description="set when this model was rolled back: which version, why")
     train: Parts = Field(default=(), description="what it was trained on")
     data: dict[str, str] = Field(default={}, description="digest of the raw files of each span that it was trained on")

@@ -245,7 +245,6 @@ class _Decision:
                 baselines=baselines,
             ),
             left_out=self.earlier.left_out,
-            seed=request.candidate.seed,
             worth=None if unusable(models.candidate) else models.worth(models.candidate, compared),
             settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         )

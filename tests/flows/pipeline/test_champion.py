@@ -14,6 +14,14 @@ from headway.stages.step import Output
 F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json"), "value": 0.31}
 
 
+def test_a_run_that_ends_with_the_training_says_nothing_of_the_champion():
+    context = Context(SimpleNamespace(pipeline=pipeline_with(None)), None, last="train")
+    context.champion = Version(number=4, path=Path(), created="", facts={"train": "t"})
+    context.add([Output("train", "train", "t", Path(), {}, hit=True)])
+    recognise(context)
+    assert context.verdict is None and context.champion is not None
+
+
 def pipeline_with(rule):
     return SimpleNamespace(evaluation=EvaluationConfig(threshold=rule), export=SimpleNamespace(formats=()))
 

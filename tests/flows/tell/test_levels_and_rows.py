@@ -11,7 +11,7 @@ import pytest
 from flows.config.pipeline import read_pipeline
 from flows.records import record_of, records
 from flows.tell.comparison.compared import compare
-from flows.tell.comparison.comparison_page import page, told
+from flows.tell.comparison.comparison_page import describe, page
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
 from flows.tell.paired import paired
@@ -164,7 +164,7 @@ def test_comparisons_summaries_and_artifacts(registry, spans_of):
     for pair in itertools.combinations("123", 2):
         found = compare(registry, *pair)
         check(f"page of {pair}", page(found), "html", spans_of)
-        check(f"text of {pair}", told(found), "text", spans_of)
+        check(f"text of {pair}", describe(found), "text", spans_of)
         assert json.dumps(found.value)
     for record in records(store):
         check(f"summary of {record.run}", summary(record), "part", spans_of)

@@ -26,13 +26,6 @@ def test_the_policy_of_a_page_allows_its_own_script_by_hash_and_no_other(tmp_pat
     assert not re.search(r"fetch|XMLHttp|innerHTML|eval|import\(|src\b", inside)
 
 
-def test_a_plain_page_has_no_script_and_the_same_content(tmp_path):
-    material = Material(*recorded(tmp_path))
-    whole, plain = (re.sub(r"Drawn by.*", "", page(material, plain=plain)) for plain in (False, True))
-    assert "<script" not in plain and "script-src" not in plain
-    assert plain == re.sub(r"; script-src '[^']+'|<script>.*?</script>", "", whole, flags=re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     return write(*recorded(tmp_path_factory.mktemp("script") / "store", wide=100, rows=300))
