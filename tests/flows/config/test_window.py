@@ -90,7 +90,7 @@ def test_every_command_takes_the_window_of_the_pipeline_unless_one_is_named(comm
     assert typed() == MONTHS
 
 
-@pytest.mark.parametrize("call", ["run", "plan", "tune"])
+@pytest.mark.parametrize("call", ["run", "plan"])
 def test_python_takes_it_too(call, churn):
     def called(**parameters):
         return _spans(getattr(from_python.open(folder), call), **parameters)
