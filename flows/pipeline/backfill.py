@@ -71,7 +71,7 @@ class BackfillWindow(Frozen):
 
 
 class Backfill(Frozen):
-    """What a backfill came to."""
+    """The windows of a backfill, with what each came to."""
 
     pipeline: str
     first: str

@@ -274,7 +274,7 @@ class Context:
         """The same, if the records have it."""
         return self.group if self.group in self.columns.stored else None
 
-    @property
+    @cached_property
     def split_digest(self) -> str:
         """A digest of the settings that assign rows to splits; if it differs, so do the eval rows."""
         hashed = {column.name: f"{column.type}{list(column.shape) or ''}" for column in self.columns.hashed}
@@ -295,9 +295,28 @@ class Context:
     def has(self, title: str) -> bool:
         return title in self._titles
 
-    @property
+    @cached_property
+    def ingest_requests(self) -> dict[str, IngestRequest]:
+        """The request of each span's ingest, by span."""
+        pipeline, columns = self.pipeline, self.columns
+        return {
+            span: IngestRequest(
+                span=span,
+                files=self.files(span),
+                source=pipeline.source,
+                read=columns.read,
+                stored=columns.stored,
+                label=pipeline.label,
+                split=pipeline.split,
+                hashed=columns.hashed,
+                by_place=columns.by_place,
+            )
+            for span in self.spans
+        }
+
+    @cached_property
     def ingested(self) -> dict[str, Output[Ingested]]:
-        """By span, in the window's order."""
+        """The outputs of ingest by span, in the window's order."""
         return {span: self.output(f"{IngestRequest.name} {span}") for span in self.spans}
 
     @property
@@ -323,7 +342,7 @@ class Context:
 
     @property
     def evaluation(self) -> Measured | None:
-        """What was measured; None where it has not run."""
+        """The candidate's metrics on the eval rows; None where they were not measured."""
         return self.measured.value if self.candidate and self.has(MeasureRequest.name) else None
 
     @property

@@ -109,8 +109,8 @@ def walk(context: Context, executor: Executor) -> Context:
             for line in lines:
                 if line.when(context):
                     made = [*line.steps(context)]
-                    for steps_at_once in [made] if line.stage.runs_many and made else [[step] for step in made]:
-                        context.add(executor.call_many(steps_at_once))
+                    for together in [made] if line.stage.runs_many else [[step] for step in made]:
+                        context.add(executor.call_many(together))
                     line.then(context)
                 if context.over:
                     return context
@@ -140,5 +140,5 @@ def needs_tensorflow(stages: Sequence[str]) -> bool:
 
 
 def trains(plan: Context) -> bool:
-    """Whether a step of a plan needs TensorFlow."""
+    """Says whether a step of a plan needs TensorFlow."""
     return needs_tensorflow([output.stage for output in plan.outputs if not output.hit] + plan.follows)

@@ -37,7 +37,7 @@ class PlannedStep(Frozen):
 
 
 class Plan(Frozen):
-    """What a run would do."""
+    """The steps that a run would do, as far as they are known before it."""
 
     pipeline: str
     window: int | str | None

@@ -260,7 +260,7 @@ class SpanPrediction(Frozen):
 
 
 class SpanPredictions(Frozen):
-    """What predicting the spans that have landed came to."""
+    """The spans that were predicted, and how many had been before."""
 
     pipeline: str
     spans: tuple[SpanPrediction, ...]

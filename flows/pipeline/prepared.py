@@ -45,7 +45,7 @@ _SAME_COMMIT = "bring the pipeline's folder on both machines to the same commit"
 
 
 class _Left(Prepared):
-    """What the file has."""
+    """The window that a run has prepared, with the code and the config that it was prepared by."""
 
     tools: dict[str, str]
     modules: dict[str, str]

@@ -30,7 +30,6 @@ def promote_version(
     alias: str | None = None,
     reason: str,
     force: bool = False,
-    seen: int | None = None,
     note: Note,
 ) -> Event:
     """Make a version the champion, or point an alias at it.
@@ -39,14 +38,13 @@ def promote_version(
         loaded: names the MLflow server that is told; None: none is.
         version: its number, previous or an alias.
         force: even if it was rolled back, or somebody promoted meanwhile.
-        seen: the champion that was decided against, `NOBODY` for none; None: the one of now.
         note: takes what could not be told to an MLflow server.
 
     Raises:
         StoreError: there is no such version, it was rolled back, or the champion changed meanwhile.
     """
     if alias is None:
-        against = _against(registry, force, seen)
+        against = _against(registry, force)
         event = registry.promote(registry.number(version), reason=reason, force=force, against=against)
     else:
         stood = None if force else registry.alias(alias) or NOBODY
@@ -62,25 +60,24 @@ def roll_back(
     *,
     reason: str,
     force: bool = False,
-    seen: int | None = None,
     note: Note,
 ) -> Event:
     """Make the champion before the champion again, or a version.
 
     Args:
-        loaded, seen: as of `promote_version`.
+        loaded: as of `promote_version`.
 
     Raises:
         StoreError: there is none, or the champion changed meanwhile.
     """
     number = None if version is None else registry.number(version)
-    event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force, seen))
+    event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force))
     follow(loaded, registry, note=note)
     return event
 
 
-def _against(registry: Registry, force: bool, seen: int | None) -> int | None:
-    return seen if seen is not None else None if force else registry.decided_against()
+def _against(registry: Registry, force: bool) -> int | None:
+    return None if force else registry.decided_against()
 
 
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:

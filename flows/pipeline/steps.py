@@ -8,7 +8,7 @@ them in order.
 
 from collections.abc import Iterator
 
-from beam_jobs.ingest.request import NOTES, IngestRequest
+from beam_jobs.ingest.request import NOTES
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from flows.config.columns import new_columns
 from flows.pipeline import champion as champions
@@ -53,27 +53,8 @@ Steps = Iterator[Step]
 def ingest(context: Context) -> Steps:
     """One step for each span."""
     runtime: dict[str, object] = {"runner": context.pipeline.runner}
-    for span, request in ingest_requests(context).items():
+    for span, request in context.ingest_requests.items():
         yield Step(request, f"{request.name} {span}", runtime)
-
-
-def ingest_requests(context: Context) -> dict[str, IngestRequest]:
-    """The request of each span's ingest, by span."""
-    pipeline, columns = context.pipeline, context.columns
-    return {
-        span: IngestRequest(
-            span=span,
-            files=context.files(span),
-            source=pipeline.source,
-            read=columns.read,
-            stored=columns.stored,
-            label=pipeline.label,
-            split=pipeline.split,
-            hashed=columns.hashed,
-            by_place=columns.by_place,
-        )
-        for span in context.spans
-    }
 
 
 def statistics(context: Context) -> Steps:
@@ -101,7 +82,7 @@ def complete_schema(context: Context) -> None:
 
 def splits(context: Context) -> Steps:
     """The proof that the window's splits keep keys, rows and times apart."""
-    requests = ingest_requests(context)
+    requests = context.ingest_requests
     request = SplitsRequest(
         split=context.pipeline.split,
         parts={name: parts for name, parts in context.parts.items() if parts},
@@ -190,7 +171,7 @@ def freeze_schema(context: Context) -> None:
 
 
 def analyse(context: Context) -> Steps:
-    """What a preprocess function derives."""
+    """Learns what a preprocess function needs to know of the train rows."""
     _refuse_errors(context)
     config, file = context.pipeline.preprocess, context.loaded.user_files.get("preprocess")
     assert config is not None and file is not None

@@ -74,7 +74,7 @@ class Trial(HoldoutLoss):
 
 
 class Tuning(Frozen):
-    """What a study has found."""
+    """The result of a study: its trials, and the best settings."""
 
     pipeline: str
     study: str
