@@ -12,7 +12,7 @@ from flows.tell.paired import judged_spans, rows_in_words, spans_in
 from flows.tell.rendering.parts import Chart, Part
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.confusion import confusion_tables, decided_by, weighted
-from flows.tell.sections.slice_harm import slices
+from flows.tell.sections.slices import slices
 from flows.tell.sections.thresholds import thresholds
 from flows.tell.sections.what_matters import dependence, importance
 from flows.tell.sections.worst_rows import worst_rows

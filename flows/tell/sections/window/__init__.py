@@ -1,1 +1,1 @@
-"""The data of a run in its report: rows and findings, the columns, their way through the spans, what goes together."""
+"""The data of a run in its report: rows and findings, the columns, their drift through the spans."""

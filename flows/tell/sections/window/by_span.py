@@ -1,13 +1,12 @@
-"""How columns change from span to span: missing values, and drift from the whole window, by what ingest counted."""
+"""How columns drift from span to span: the distance of each span from the whole window, by what ingest counted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from flows.tell.figures.column_charts import distance
 from flows.tell.material import Material
 from flows.tell.rendering.tables import Table
 from flows.tell.sections.window.column_figures import Statistics, loaded
 from flows.tell.sections.window.column_words import column_names
-from headway.messages import some
 from headway.stages.ingested import Ingested
 from headway.stages.step import Output
 
@@ -15,70 +14,38 @@ MOST_SPANS, MOST_COLUMNS = 12, 12
 """The last spans, and the columns that matter most."""
 
 
-class BySpan:
-    """The columns in each of the last spans.
+def drift_by_span(material: Material, names: Sequence[str], window: Statistics) -> Iterator[Table]:
+    """The table of the last spans; none of a single one.
 
     Args:
         names: of the columns, those that matter most first.
         window: their statistics of all spans together.
     """
-
-    def __init__(self, material: Material, names: Sequence[str], window: Statistics):
-        self._window, self._names = window, [name for name in names[:MOST_COLUMNS] if name in window]
-        spans, apart = list(material.ingested().items())[-MOST_SPANS:], _without_train_rows(material)
-        spans = [(f"{span} ({apart[of.fingerprint]})" if of.fingerprint in apart else span, of) for span, of in spans]
-        self._rows = "the train rows" + ", and of the rows of spans that have none" * any(
-            of.fingerprint in apart for _, of in spans
-        )
-        self._called = column_names(self._names)
-        known = {span: _statistics(material, output, self._names) for span, output in spans} if len(spans) > 1 else {}
-        self._spans = {span: of for span, of in known.items() if of}
-
-    def sentences(self) -> list[str]:
-        """Which columns began or ended within these spans."""
-        said = []
-        for name in self._names:
-            full = [span for span, of in self._spans.items() if name in of and of[name].missing < of[name].rows]
-            empty = [span for span in self._spans if span not in full]
-            if full and empty:
-                said.append(f"{self._called[name]} has no values in {some(empty, 3)}.")
-        return said
-
-    def tables(self) -> Iterator[Table]:
-        """Missing values of the columns that have some, and drift, by span; none of a single span."""
-        if len(self._spans) < 2:
-            return
-        missing = {
-            name: [of[name].missing / max(of[name].rows, 1) if name in of else 1.0 for of in self._spans.values()]
-            for name in self._names
-        }
-        some_missing = {name: shares for name, shares in missing.items() if max(shares) > 0}
-        if some_missing:
-            yield self._table("Missing values by span", some_missing, f"Shares of {self._rows}.", share=True)
-        drift = {
-            name: [distance(of.get(name), self._window[name]) for of in self._spans.values()] for name in self._names
-        }
-        known = {name: values for name, values in drift.items() if any(value is not None for value in values)}
-        if known:
-            note = f"The distance of {self._rows} to the train rows of all spans together: in bits from 0 to 1, of text the "
-            note += "greatest change of a value's share."
-            yield self._table("Drift by span", known, note, share=False)
-
-    def _table(self, title: str, values: Mapping[str, Sequence[float | None]], note: str, *, share: bool) -> Table:
-        rows, shades = list[dict[str, str]](), list[dict[str, float]]()
-        for name, of in values.items():
-            cells = dict(zip(self._spans, of, strict=True))
-            rows.append({"column": self._called[name]} | {s: _said(value, share) for s, value in cells.items()})
-            shades.append({span: min(value or 0.0, 1.0) for span, value in cells.items()})
-        return Table(title, rows, note, shades=shades)
+    names = [name for name in names[:MOST_COLUMNS] if name in window]
+    outputs, apart = list(material.ingested().items())[-MOST_SPANS:], _without_train_rows(material)
+    if len(outputs) < 2:
+        return
+    spans = dict[str, Statistics]()
+    for span, output in outputs:
+        title = f"{span} ({apart[output.fingerprint]})" if output.fingerprint in apart else span
+        if found := _statistics(material, output, names):
+            spans[title] = found
+    drift = {name: {span: distance(of.get(name), window[name]) for span, of in spans.items()} for name in names}
+    known = {name: of for name, of in drift.items() if any(value is not None for value in of.values())}
+    if len(spans) < 2 or not known:
+        return
+    called = column_names(known)
+    rows = [{"column": called[name]} | {span: _text(value) for span, value in of.items()} for name, of in known.items()]
+    shades = [{span: min(value or 0.0, 1.0) for span, value in of.items()} for of in known.values()]
+    rows_are = "the train rows" + ", and of the rows of spans that have none" * any(
+        output.fingerprint in apart for _, output in outputs
+    )
+    note = f"The distance of {rows_are} to the train rows of all spans together: in bits from 0 to 1, of text the "
+    yield Table("Drift by span", rows, note + "greatest change of a value's share.", shades=shades)
 
 
-def _said(value: float | None, share: bool) -> str:
-    if value is None:
-        return ""
-    if share:
-        return "0%" if not value else f"{value:.1%}" if value >= 0.001 else "<0.1%"
-    return f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
 
 
 def _without_train_rows(material: Material) -> dict[str, str]:

@@ -21,7 +21,6 @@ from flows.tell.sections.window.column_words import (
     tick,
     usual_values,
 )
-from flows.tell.sections.window.correlations import correlations
 from headway.errors import HeadwayError
 from headway.messages import counted, some
 from headway.schema.calendar_days import Temporal
@@ -83,7 +82,6 @@ class Columns:
         if self._theirs:
             note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
         yield Table("Columns of the train rows", [self._row(name) for name in self.drawn], note)
-        yield from correlations(self._material.file("statistics", "train"), self.drawn, len(self._summaries))
         if rest := self._order[MOST_DRAWN:]:
             rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
             note = f"{len(rest) - _MOST_LISTED:,} more: headway run --to statistics" if len(rest) > _MOST_LISTED else ""

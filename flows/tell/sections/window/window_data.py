@@ -8,7 +8,7 @@ from flows.tell.figures.drawing import one_line
 from flows.tell.material import Material
 from flows.tell.rendering.parts import Finding, Part
 from flows.tell.rendering.tables import Table
-from flows.tell.sections.window.by_span import BySpan
+from flows.tell.sections.window.by_span import drift_by_span
 from flows.tell.sections.window.column_figures import Columns
 from headway.messages import capital, counted, sentence, some, window_text
 from headway.sources.discovery.spans import ONE_SPAN
@@ -33,11 +33,11 @@ def data(material: Material) -> Part | None:
     if material.validated is not None and not validated.anomalies:
         sentences.append("Validation found nothing wrong.")
     columns = Columns(material)
-    by_span = BySpan(material, columns.drawn, columns.train)
-    sentences += [*columns.sentences(), *by_span.sentences()]
+    sentences += columns.sentences()
     spans = [{"span": span, **of} for span, of in counts.items()]
     tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
-    tables += [*splits_table(validated), *columns.tables(), *by_span.tables(), *_rejected(material)]
+    drift = drift_by_span(material, columns.drawn, columns.train)
+    tables += [*splits_table(validated), *columns.tables(), *drift, *_rejected(material)]
     return Part("Data", sentences, tables=tables, findings=findings_of(validated), panels=list(columns.panels()))
 
 

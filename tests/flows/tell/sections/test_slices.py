@@ -1,6 +1,6 @@
 """The tables on slices, from what evaluation measured."""
 
-from flows.tell.sections.slice_harm import slices
+from flows.tell.sections.slices import slices
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.verdict import Check, Verdict
 
@@ -25,4 +25,17 @@ def test_each_slice_has_its_change_from_the_champion():
     check = Check(**known, change=-0.02, interval=(-0.03, -0.01), better="higher", outcome="cannot tell")
     verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(check,))
     (table,) = slices(Measured.model_validate(measured), verdict)
-    assert table[0]["auc against version 3"] == "-0.02, worse, perhaps within the limit"
+    assert table[0]["against version 3"] == "-0.02, worse, perhaps within the limit"
+
+
+def test_the_worst_slice_by_the_metric_that_decides_comes_first():
+    values = {
+        value: {"rows": 40, "metrics": {"auc": auc, "loss": auc - 0.5}} for value, auc in (("a", 0.9), ("b", 0.6))
+    }
+    measured = {"task": "binary", "rows": 100, "metrics": {"loss": 0.5, "auc": 0.8}, "by_slice": {"city": values}}
+    verdict = Verdict(verdict="promote", promote=True, primary="auc", better="higher")
+    order = {
+        metric: [row["slice"] for row in next(slices(Measured.model_validate(measured), of))]
+        for metric, of in (("auc", verdict), ("loss", None))
+    }
+    assert order == {"auc": ["city=b", "city=a"], "loss": ["city=a", "city=b"]}
