@@ -64,7 +64,7 @@ LINE = (
     "headway/registry/registry.py:Registry.promote",
     "flows/records.py:RunRecord.save",
 )
-ASIDE = ("flows/pipeline/run.py:_Run._draw", "flows/progress/mlflow_tracking.py", "headway/monitor.py:Monitor")
+ASIDE = ("flows/pipeline/run.py:_Run._draw", "flows/pipeline/mlflow_tracking.py", "headway/monitor.py:Monitor")
 NAMES = {*ROW, *STEP, *GATE, *LINE, *ASIDE}
 STAGE = "headway.stages.stage_class:Stage"
 LAUNCHER, FLOW = "flows.launcher", "flows.orchestration.flows:retrain"

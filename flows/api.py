@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.past_run import Run, Version
+from flows.pipeline import terminal
 from flows.pipeline.context import Context
-from flows.progress import terminal
-from flows.progress.reporter import Reporter, stop_on_signals
+from flows.pipeline.listeners import Reporter, stop_on_signals
 from flows.records import runs_of
 from headway.errors import ConfigError
 from headway.monitor import Monitor
@@ -158,8 +158,7 @@ class Pipeline:
         """
         from flows.pipeline.predict import predict
 
-        with _reporting(progress) as report:
-            monitor = report.monitor("predict")
+        with _reporting(progress) as report, report.step("predict") as monitor:
             return predict(self._loaded, model=str(model), input=str(files), output=str(output), monitor=monitor)
 
     def runs(self) -> list[Run]:

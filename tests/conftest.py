@@ -59,7 +59,7 @@ LONG = [
     "tfcore/export/test_saved_model.py",
     "flows/pipeline/test_waves.py",
     "beam_jobs/ingest/test_stage.py",
-    "flows/progress/test_json_log.py",
+    "flows/pipeline/test_json_log.py",
     "beam_jobs/test_leakage_check.py",
     "flows/test_fit.py",
     "tfcore/augment/test_rows.py",
@@ -92,7 +92,7 @@ LONG = [
     "tfcore/train/test_staged.py",
     "tfcore/evaluation/test_importance.py",
     "flows/test_predict_and_monitor.py",
-    "flows/progress/test_terminal.py",
+    "flows/pipeline/test_terminal.py",
     "headway/sources/formats/test_csv.py",
     "docs/test_snippets.py",
     "headway/storage/test_object_store.py",
@@ -114,7 +114,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/progress", "flows/tell"]
+QUICK = ["headway", "flows/config", "flows/tell"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY, _FOUND = {"tensorflow", "apache_beam", "prefect"}, set()

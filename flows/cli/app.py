@@ -129,7 +129,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         quiet_libraries()
     app = application()
     if wants_json_log(own_tokens):
-        from flows.progress.json_log import log_as_json
+        from flows.pipeline.json_log import log_as_json
 
         log_as_json(quiet="--quiet" in own_tokens)
     try:
@@ -169,7 +169,7 @@ def _complain(tokens: Sequence[str], command: str, error: HeadwayError) -> int:
     """Prints an error: as the answer with --json, else on stderr; a log of JSON lines has it in any case."""
     said = f"headway {command}".rstrip() + f": {error}"
     if wants_json_log(tokens):
-        from flows.progress.json_log import LOGGER
+        from flows.pipeline.json_log import LOGGER
 
         LOGGER.error("%s", said, extra={"status": "failed"})
     if "--json" in tokens[1:]:  # before the command it is no option

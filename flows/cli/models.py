@@ -286,13 +286,13 @@ def predict(
     from flows.pipeline.predict import predict as run
 
     loaded = load_pipeline(pipeline, options)
-    with reporting(options) as report:
+    with reporting(options) as report, report.step("predict") as monitor:
         result = run(
             loaded,
             model=model,
             input=input,
             output=output,
-            monitor=report.monitor("predict"),
+            monitor=monitor,
             format=format,
             columns=columns,
             write=write,

@@ -12,6 +12,7 @@ import json
 import math
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +25,7 @@ from headway.redaction import redact, redacted
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
     from flows.pipeline.context import Context
-    from flows.progress.reporter import Reporter
+    from flows.pipeline.listeners import Reporter
     from flows.records import RunRecord
     from headway.storage.store import Store
 
@@ -235,7 +236,7 @@ def answer(options: JsonOption, value: object, text: str, exit_code: int = 0) ->
 @contextlib.contextmanager
 def reporting(options: ProgressOptions) -> Iterator["Reporter"]:
     """Reports progress while the block runs; Ctrl-C and SIGTERM ask its steps to stop."""
-    from flows.progress.reporter import stop_on_signals
+    from flows.pipeline.listeners import stop_on_signals
 
     with _reporter(options) as report:
 
@@ -246,12 +247,13 @@ def reporting(options: ProgressOptions) -> Iterator["Reporter"]:
             yield report
 
 
-def _reporter(options: ProgressOptions) -> "Reporter":
+def _reporter(options: ProgressOptions) -> AbstractContextManager["Reporter"]:
     if options.log_format == "json":
-        from flows.progress.json_log import JsonLog
+        from flows.pipeline.json_log import JsonLog
+        from flows.pipeline.listeners import Reporter
 
-        return JsonLog()
-    from flows.progress.terminal import reporter
+        return contextlib.nullcontext(Reporter([JsonLog()]))
+    from flows.pipeline.terminal import reporter
 
     return reporter(quiet=options.json or options.quiet, verbose=options.verbose)
 

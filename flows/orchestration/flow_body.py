@@ -4,7 +4,7 @@
     def retrain(pipeline, ...):
         return flow_body(pipeline, work, set=set, about="2013-01 to 2013-06")
 
-    def work(loaded, report) -> Ending: ...
+    def work(loaded, log) -> Ending: ...
 
 How a flow run ends:
 
@@ -35,7 +35,7 @@ from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.config.production import Alarm
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, say_once
-from flows.progress.reporter import stop_on_signals
+from flows.pipeline.listeners import stop_on_signals
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.redaction import protect, redact, scrub
 
@@ -81,7 +81,7 @@ def flow_body(
     protect()
     say_once()
     stops = StopRequests(str(flow_run.id))
-    report: RunLog | None = None
+    log: RunLog | None = None
     name = Path(pipeline).stem
     try:
         signals = stop_on_signals(stops.stop, signal.SIGTERM, signal.SIGINT, same_seconds=SAME_STOP_SECONDS)
@@ -91,12 +91,12 @@ def flow_body(
             with contextlib.suppress(HeadwayError):  # the work says it
                 name = f"{name} {about(loaded)}".strip()
             _rename(name)
-            report = RunLog(stops, pipeline=loaded.pipeline.name)
-            ending = work(loaded, report)
+            log = RunLog(stops, pipeline=loaded.pipeline.name)
+            ending = work(loaded, log)
     except Exception as error:
         stops.wait_for_server()  # an outage must not cost the name and the state
-        if report is not None:
-            report.catch_up()
+        if log is not None:
+            log.catch_up()
         if not isinstance(error, HeadwayError):
             _rename(f"{name}: failed")
             raise scrub(error) from None  # Prefect puts its words into the flow run's state
@@ -104,7 +104,7 @@ def flow_body(
         get_run_logger().error("%s", error)
         return unhappy(error, stops.why)
     stops.wait_for_server()
-    report.catch_up()
+    log.catch_up()
     message = redact(ending.message)
     _rename(f"{name}: {ending.word}")
     get_run_logger().info("%s", message)

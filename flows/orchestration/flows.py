@@ -72,14 +72,14 @@ def retrain(
         place = f" on {loaded.pipeline.train_queue}" if prepared else ""
         return window_text(spec(loaded).spans) + place
 
-    def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
+    def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
         context, queue = spec(loaded), loaded.pipeline.train_queue
-        run = functools.partial(execute, wrap=functools.partial(Tasks, report=report), wait_seconds=wait)
+        run = functools.partial(execute, wrap=functools.partial(Tasks, report=log.report), wait_seconds=wait)
         if queue is not None and prepared is None and needs_training(context):
-            record = run(replace(context, last=PREPARE), report)
+            record = run(replace(context, last=PREPARE), log.report)
             leave(context, record)
-            return Ending(second_half.begin(loaded, record, queue, report), "prepared")
-        return ended(run(context, report))
+            return Ending(second_half.begin(loaded, record, queue, log), "prepared")
+        return ended(run(context, log.report))
 
     return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
 
@@ -127,10 +127,10 @@ def backfill(
         set: keys of the pipeline and other values for them, as in {"training.epochs": 3}.
     """
 
-    def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
+    def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
         result = run_backfill(
             Context(loaded, loaded.open_store(), window, seed=seed),
-            report,
+            log.report,
             first=first,
             last=last,
             upto=upto,
@@ -138,7 +138,7 @@ def backfill(
             parallel=parallel,
             wait_seconds=wait,
             wrap=Tasks,
-            on_row=lambda rows: report.table("backfill", "windows done so far", [each.row for each in rows]),
+            on_row=lambda rows: log.table("backfill", "windows done so far", [each.row for each in rows]),
         )
         return Ending(f"{result.first} to {result.last}: {result.counts}", result.counts)
 
@@ -155,15 +155,13 @@ def predict(pipeline: PipelinePath, model: str = "champion", since: str = "") ->
         since: leave out spans before this one; "": none.
     """
 
-    def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
+    def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
         result = predict_spans(
             loaded,
-            report,
+            log.report,
             model=model,
             since=since,
-            on_row=lambda rows: report.table(
-                "predictions", "spans predicted by this run", [r.model_dump() for r in rows]
-            ),
+            on_row=lambda rows: log.table("predictions", "spans predicted by this run", [r.model_dump() for r in rows]),
         )
         spans, rows = [row.span for row in result.spans], sum(row.rows for row in result.spans)
         if not spans:
@@ -183,14 +181,14 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
         retrain: start a retrain when there is an alarm.
     """
 
-    def work(loaded: LoadedPipeline, report: RunLog) -> Ending:
+    def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
         name = loaded.pipeline.name
         context = Context(loaded=loaded, store=loaded.open_store())
-        result = check_champion(context, report, wrap=functools.partial(Tasks, report=report))
+        result = check_champion(context, log.report, wrap=functools.partial(Tasks, report=log.report))
         for line in result.lines:
-            report.note(line)
+            log.report.note(line)
         if result.spans:
-            report.table("monitor", f"spans held against version {result.champion}", _monitored_spans(result))
+            log.table("monitor", f"spans held against version {result.champion}", _monitored_spans(result))
         if not result.alarms:
             return Ending(f"{counted(len(result.spans), 'span')} checked, no alarm", "no alarm")
         started = ""

@@ -1,10 +1,10 @@
 """Reports a run to Prefect: log lines through the run logger, and artifacts.
 
-    report = RunLog(stops, pipeline="flights")           # inside a flow
-    report.note("...")                                   # the flow's log; a step's lines go to its task's log
+    log = RunLog(stops, pipeline="flights")              # inside a flow
+    log.report.note("...")                               # the flow's log; a step's lines go to its task's log
 
 Progress is a line every ten seconds at most, and an artifact that shows a bar. The TensorFlow process's own lines come
-through `note` as well.
+through `report` as well.
 """
 
 import logging
@@ -20,16 +20,15 @@ from prefect.exceptions import CancelledRun, FailedRun, MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.orchestration.requested_stops import StopRequests
-from flows.progress.step_progress import Progress
-from flows.progress.terminal import Lines
-from flows.records import RunRecord
+from flows.pipeline.listeners import Progress, Reporter, Scope
+from flows.pipeline.terminal import Lines
+from flows.records import RunRecord, State
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.rendering.markdown import markdown
 from flows.tell.rendering.parts import Part, Table
 from flows.tell.step_line import line_of
 from flows.tell.step_parts import key_of, part_of
 from headway.redaction import redact
-from headway.registry.registry import Registry
 from headway.stages.step import Output
 
 
@@ -64,39 +63,41 @@ class RunLog(Lines):
     seconds = 10.0
 
     def __init__(self, stops: StopRequests, *, pipeline: str):
-        super().__init__(stop=stops.stop)
         self.wait_for_server = stops.wait_for_server
+        self.report = Reporter([self], stop=stops.stop, ask=stops.check)
+        """Tells it of the flow's runs."""
         self._stops, self._pipeline = stops, pipeline
         self._flow = get_run_logger()
+        self._bars: dict[tuple[str | None, str], Any] = {}
+        """The artifact that shows the progress of a step, by its window and title."""
         self._later: deque[Callable[[], object]] = deque()
         self._publishing = threading.Lock()
 
-    def check(self) -> None:
-        self._stops.check()
+    def write(self, scope: Scope, line: str) -> None:
+        self.logger().info("%s", scope.named(line).strip())
 
-    def note(self, line: str) -> None:
-        self.logger().info("%s", self.told(line).strip())
-
-    def progressed(self, progress: Progress) -> None:
-        super().progressed(progress)
+    def progress(self, scope: Scope, progress: Progress) -> None:
+        super().progress(scope, progress)
         if progress.total and self._stops.state() is not None:
             share = 100 * progress.done / progress.total
-            self._try(lambda: self._show(progress.step, share, progress.words()))
+            self._try(lambda: self._show((scope.until, progress.step), share, progress.words()))
 
-    def output(self, output: Output) -> None:
-        super().output(output)
-        part = part_of(output)
+    def output(self, scope: Scope, output: Output[Any]) -> None:
+        super().output(scope, output)
+        part, step = part_of(output), (scope.until, output.title)
 
         def publish() -> None:
-            if output.title in self.steps:
-                self._show(output.title, 100.0, " ".join(line_of(output).split()))
+            if step in self._bars:
+                self._show(step, 100.0, " ".join(line_of(output).split()))
             if part is not None:
                 self._publish(key_of(output), part)
 
-        if part is not None or output.title in self.steps:
+        if part is not None or step in self._bars:
             self._when_up(publish)
 
-    def run_ended(self, record: RunRecord, registry: Registry) -> None:
+    def run(self, scope: Scope, record: RunRecord) -> None:
+        if record.state == State.RUNNING:
+            return
         if record.last is not None and record.error is None:
             return  # it judged nothing, and what it says would hide the last verdict
         part = ending_part(ending_of(record))
@@ -121,16 +122,15 @@ class RunLog(Lines):
             while self._later:
                 self._try(self._later.popleft())
 
-    def _show(self, title: str, share: float, words: str) -> None:
+    def _show(self, step: tuple[str | None, str], share: float, words: str) -> None:
         """Show a step's progress as an artifact."""
+        until, title = step
         share, about = min(max(share, 0.0), 100.0), redact(f"{title}: {words}")
-        if title in self.steps:
-            update_progress_artifact(self.steps[title], share, about)
+        if step in self._bars:
+            update_progress_artifact(self._bars[step], share, about)
         else:
-            made: Any = create_progress_artifact(
-                share, _key(self._pipeline, f"progress-{self.until or ''}-{title}"), about
-            )
-            self.steps[title] = made
+            key = _key(self._pipeline, f"progress-{until or ''}-{title}")
+            self._bars[step] = create_progress_artifact(share, key, about)
 
     def _publish(self, key: str, part: Part) -> None:
         """Publish a part as an artifact."""

@@ -1,6 +1,6 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-    name = begin(loaded, record, queue, report)                 # the first half, at its end
+    name = begin(loaded, record, queue, log)                    # the first half, at its end
     @flow(on_completion=[release])                              # starts it, once the first half's slot is free
     of(client, flow_run)                                        # the second half of a flow run, if it has one
 
@@ -33,7 +33,7 @@ _COLLISION = "Deployment concurrency limit reached."
 """Prefect's message, where an outage of the server kept the first half longer than that."""
 
 
-def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, report: RunLog) -> str:
+def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
     """Schedule the second half of this flow run, with its parameters; returns what the first half says at its end.
 
     Args:
@@ -44,8 +44,8 @@ def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, report: RunLog)
         ConfigError: the pipeline is not deployed.
     """
     window = window_text(record.spans)
-    report.wait_for_server()
-    report.check()
+    log.wait_for_server()
+    log.report.check()
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=LATER_SECONDS)
     parameters = {**flow_run.parameters, "until": record.spans[-1], "prepared": record.run}
     run = start_run(

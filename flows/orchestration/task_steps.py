@@ -14,7 +14,7 @@ from prefect.states import Completed, State
 
 from flows.orchestration.flow_body import unhappy
 from flows.pipeline.dag import Executor
-from flows.progress.reporter import Reporter
+from flows.pipeline.listeners import Reporter
 from headway.errors import HeadwayError
 from headway.redaction import scrub
 from headway.stages.step import Output, Step

@@ -23,8 +23,8 @@ from pydantic import computed_field
 
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor
+from flows.pipeline.listeners import Reporter
 from flows.pipeline.run import execute
-from flows.progress.reporter import Reporter
 from flows.records import Metrics, RunRecord, State
 from flows.tell.ending import word_of
 from headway.config import Frozen

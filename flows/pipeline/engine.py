@@ -18,7 +18,7 @@ from typing import Any
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.damage import NEVER, damaged_inputs
-from flows.progress.reporter import Reporter
+from flows.pipeline.listeners import Reporter
 from headway.errors import HeadwayError, StoreError
 from headway.monitor import Monitor
 from headway.stages.step import Output, Step, title_of
@@ -41,7 +41,7 @@ class Engine:
     Args:
         store: where outputs are looked for and committed.
         child: the TensorFlow process; started by the first step that needs it, if not before.
-        report: has the monitor of each step, and is told of each stage that runs.
+        report: is told of each step that runs, and gives its monitor.
         on_output: called after each step, hit or not; None: `report` is told of its output.
         runtime: by stage, arguments that live in this process.
     """
@@ -93,7 +93,8 @@ class Engine:
         except Exception as error:
             if not (damaged := self._damaged(steps)):
                 raise
-            self._make_anew(damaged, steps[0].title, error)
+            with self._report.step(steps[0].title) as monitor:  # it waits
+                self._make_anew(damaged, steps[0].title, monitor, error)
             return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
@@ -108,9 +109,8 @@ class Engine:
         ordered = [*(key for key in self._steps if key in damaged), *damaged]
         return {key: damaged[key] for key in ordered if key not in gone}
 
-    def _make_anew(self, damaged: Damaged, title: str, error: Exception) -> None:
+    def _make_anew(self, damaged: Damaged, title: str, monitor: Monitor, error: Exception) -> None:
         """Remove damaged outputs and run their steps again."""
-        monitor = self._report.monitor(title)
         for key, (file, problem) in damaged.items():
             if key in self._made_anew:
                 again = StoreError(
@@ -131,11 +131,12 @@ class Engine:
     def _run(self, steps: Sequence[Step]) -> list[Output[Any]]:
         """Run steps in one call of their stage."""
         stage, outputs = steps[0].stage, list[Output[Any]]()
-        with self._report.stage(steps), naming_steps(self.store, self._titles, steps[0].title):
-            monitor = self._report.monitor(title_of(steps))
-            monitor.check()
-            whys = [explain(self.store, step) for step in steps]
-            for step, made, why in zip(steps, self._make(steps, monitor), whys, strict=True):
+        with naming_steps(self.store, self._titles, steps[0].title):
+            with self._report.step(title_of(steps)) as monitor:
+                monitor.check()
+                whys = [explain(self.store, step) for step in steps]
+                manifests = self._make(steps, monitor)
+            for step, made, why in zip(steps, manifests, whys, strict=True):
                 path = self.store.output(stage.name, step.fingerprint)
                 outputs.append(step.output(path, made.result, seconds=made.seconds, why=why, bytes=made.size))
                 self._on_output(outputs[-1])

@@ -21,8 +21,8 @@ from flows.pipeline.champion import predictions_of, saved_model
 from flows.pipeline.context import Context, examples_of, label_facts
 from flows.pipeline.dag import Executor
 from flows.pipeline.engine import Engine
+from flows.pipeline.listeners import Reporter
 from flows.pipeline.spans import MonitorState, SpanCheck, read_spans, spans_to_predict
-from flows.progress.reporter import Reporter
 from flows.records import RunRecord, record_of
 from headway.config import Frozen
 from headway.errors import StoreError
@@ -146,7 +146,8 @@ class _Check:
         theirs = SplitStatistics.load(self._store.local(folder) / "train")
         self._store.localize([champion.saved_model])
         columns = [c for c in describe_model(champion.saved_model).columns if c.name in theirs.columns]
-        ours = span_statistics(source, span, columns, self._report.monitor(f"drift {span}"))
+        with self._report.step(f"drift {span}") as monitor:
+            ours = span_statistics(source, span, columns, monitor)
         spans, found = champion.facts.get("spans") or ["?"], []
         whose = f"version {champion.number} ({spans[0]} to {spans[-1]})"
         for anomaly in filter(None, map(config.settled, drift(ours, theirs, whose, config, trained=False))):

@@ -23,8 +23,8 @@ from beam_jobs.predict.request import Passed, PredictRequest
 from beam_jobs.predict.stage import MANIFEST
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
+from flows.pipeline.listeners import Reporter
 from flows.pipeline.spans import spans_to_predict
-from flows.progress.reporter import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, HeadwayError
 from headway.messages import agree, counted
@@ -335,9 +335,10 @@ def _predict_span(
     remote = filesystem.is_remote(folder)
     # a name that readers of a folder of partitions pass over; a call after a crash goes on in it
     aside = folder if remote else str(Path(folder).with_name(f".{Path(folder).name}"))
-    monitor, columns = report.monitor(f"predict {span}"), loaded.pipeline.predictions.columns
+    columns = loaded.pipeline.predictions.columns
     try:
-        result = predict(loaded, model=model, input=glob, output=aside, monitor=monitor, columns=columns)
+        with report.step(f"predict {span}") as monitor:
+            result = predict(loaded, model=model, input=glob, output=aside, monitor=monitor, columns=columns)
     except HeadwayError:
         report.note(f"span {span} was not predicted")
         raise

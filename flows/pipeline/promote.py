@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
+from flows.pipeline.mlflow_tracking import follow
 from flows.pipeline.plan import plan_run
-from flows.progress.mlflow_tracking import follow
 from flows.records import State, records
 from headway.errors import ConfigError, StoreError
 from headway.messages import window_text

@@ -15,13 +15,13 @@ from typing import Any
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import
+from flows.pipeline import mlflow_tracking
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor, needs_tensorflow, stages_of, trains, walk
 from flows.pipeline.engine import Engine, look_ahead
+from flows.pipeline.listeners import Reporter
+from flows.pipeline.log_file import logged
 from flows.pipeline.provenance import changes_since, code_of, lineage_of
-from flows.progress import mlflow_tracking
-from flows.progress.log_file import logged
-from flows.progress.reporter import Reporter
 from flows.records import (
     ChampionSummary,
     RunRecord,
@@ -44,7 +44,6 @@ from headway.stages.step import Output
 from headway.storage.atomic_io import storage_error
 from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
-from tfcore.train.request import TrainRequest
 from tfcore.transform.parameters import TransformRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
@@ -91,11 +90,12 @@ def execute(
     with (
         nullcontext() if lock is None else lock.held(wait_seconds=wait_seconds, on_wait=on_wait),
         running(context.store, name, run, wait_seconds=patience, on_wait=on_wait),
-        logged(context.store, run, report) as both,
+        logged(context.store, run) as log,
     ):
         if lock is not None:
             note_killed(context.store, name)
-        return _Run(context, run, both).go(wrap)
+        told = report.of(run, mlflow_tracking.MLflow(context.loaded, context.registry), log)
+        return _Run(context, run, told).go(wrap)
 
 
 def note_killed(store: Store, pipeline: str) -> None:
@@ -132,7 +132,8 @@ class _Run:
         )
         self.looked = False
         """The plan is made: from here on the record is kept while the run goes on."""
-        self.report = report.run(self.record)
+        self.report = report
+        report.run(self.record)
 
     def note(self, **fields: Any) -> None:
         """Set fields of the record."""
@@ -284,10 +285,7 @@ class _Run:
             self.report.note(redact(f"the record of this run was not written: {error}"))
         if drawn:
             self._draw()
-        if self.context.last is None and self.record.state != State.CANCELLED:
-            spec = self.context
-            mlflow_tracking.track(spec.loaded, spec.registry, self.record, history=self._history, note=self.report.note)
-        self.report.run_ended(self.record, self.context.registry)
+        self.report.run(self.record)
 
     def _draw(self) -> None:
         """Draw the report; whatever goes wrong with it is a note."""
@@ -300,16 +298,6 @@ class _Run:
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
             self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))
-
-    def _history(self) -> list[dict[str, Any]]:
-        """Return the points of this run's training; none of one that another run trained."""
-        trained = next((step for step in self.record.ran if step.stage == TrainRequest.name), None)
-        if trained is None:
-            return []
-        from flows.tell.sections.curves import recorded
-
-        folder = self.context.store.local(self.context.store.output(trained.stage, trained.fingerprint))
-        return recorded(folder / "history.json")
 
 
 def _import_later_ones() -> None:

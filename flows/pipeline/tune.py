@@ -23,7 +23,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.engine import Engine
-from flows.progress.reporter import Reporter
+from flows.pipeline.listeners import Reporter
 from headway.config import Frozen
 from headway.errors import ConfigError, DataError, Pruned
 from headway.messages import counted, number

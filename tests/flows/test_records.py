@@ -9,8 +9,8 @@ import time
 import pytest
 
 from flows.cli.app import main
+from flows.pipeline.listeners import Pace, Progress
 from flows.pipeline.run import note_killed, run_name
-from flows.progress.step_progress import Pace, Progress
 from flows.records import find, progress_path, read_record, runs_of, settled
 from flows.tell.ending import ending_of
 from flows.tell.rerun_reasons import in_words

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from flows.progress.terminal import Brief
+from flows.pipeline.listeners import Reporter
+from flows.pipeline.terminal import Brief
 from headway.stages.step import Output
 
 
@@ -44,8 +45,7 @@ def test_a_first_run_has_20_lines_at_most_and_a_rejected_one_25(typed, tmp_path)
 def test_a_step_says_how_far_it_is_every_15_seconds_however_often_it_is_told(capsys, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    with Brief() as report:
-        monitor = report.monitor("train")
+    with Brief() as shown, Reporter([shown]).step("train") as monitor:
         for step in range(460):
             monitor.progress(step, 1000, "steps")
             now[0] += 0.1
@@ -58,11 +58,12 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
         counts = {"read": 1000, "written": 990, "filtered": 10, "quarantined": 0}
         return Output(f"ingest {span}", "ingest", "0", tmp_path, {"counts": counts, "span": span}, hit, 0.5)
 
-    with Brief() as report:
+    with Brief() as shown:
+        report = Reporter([shown])
         for month in range(1, 11):
             report.output(ingested(f"2013-{month:02d}", hit=month < 10))
-        report.monitor("splits").log("compared 3 spans")
-        report.monitor("validate").warn("few rows")
+        report.line("compared 3 spans", step="splits")
+        report.line("few rows", "warning", "validate")
         report.output(Output("splits", "splits", "0", tmp_path, {"anomalies": [], "says": ["disjoint"]}, False, 0.1))
         report.output(Output("gate", "gate", "0", tmp_path, {"verdict": "promote"}, False, 0.1))
     assert capsys.readouterr().err.splitlines() == [
@@ -70,8 +71,8 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
         f"  {'ingest':<22} {'0.5 s':>8}  10 spans: 1 new, 9 reused; 9,900 rows, 100 filtered",
         f"  {'gate':<22} {'0.1 s':>8}  promote",
     ]
-    with Brief() as report:
-        report.output(ingested("2013-01", hit=True))
+    with Brief() as shown:
+        Reporter([shown]).output(ingested("2013-01", hit=True))
     assert capsys.readouterr().err == f"  {'ingest 2013-01':<22} {'cached':>8}  990 rows, 10 filtered\n", (
         "one that is alone"
     )

@@ -105,12 +105,11 @@ def test_python_takes_it_too(call, churn):
 def flows(monkeypatch):
     """{flow: function}, each without a server around its work."""
     from flows.orchestration import flows
-    from flows.progress.reporter import Reporter
+    from flows.pipeline.listeners import Reporter
 
     def body(pipeline, work, **more):
-        report = Reporter()
-        report.table = lambda *text: None
-        return work(read_pipeline(pipeline), report)
+        log = SimpleNamespace(report=Reporter(), table=lambda *text: None)
+        return work(read_pipeline(pipeline), log)
 
     monkeypatch.setattr(flows, "flow_body", body)
     return SimpleNamespace(retrain=flows.retrain.fn, backfill=flows.backfill.fn)

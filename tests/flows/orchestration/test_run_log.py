@@ -7,7 +7,7 @@ import pytest
 
 from flows.orchestration import run_log
 from flows.orchestration.run_log import RunLog
-from flows.progress.step_progress import Progress
+from flows.pipeline.listeners import Progress, Scope
 from flows.records import read_record
 from flows.tell.rendering.markdown import markdown
 
@@ -20,6 +20,9 @@ class Stops:
 
     def state(self):
         return "RUNNING" if self.up else None
+
+    def check(self):
+        pass
 
     def wait_for_server(self):
         self.up = True
@@ -68,7 +71,7 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     place = f"{folder}/20240501-100000-aa.html"
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "reject", "started": "", "report": place}
     report.server.up = False
-    report.run_ended(read_record(facts | {"verdict": verdict}), None)
+    report.run(Scope(), read_record(facts | {"verdict": verdict}))
     assert not report.published, "the server is away"
     report.catch_up()
     ((key, shown),) = report.published
@@ -80,9 +83,9 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
 def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_does_not(report, monkeypatch):
     monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: report.published.append(key))
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "started": "", "last": "transform"}
-    report.run_ended(read_record(facts | {"state": "done"}), None)
+    report.run(Scope(), read_record(facts | {"state": "done"}))
     assert not report.published
-    report.run_ended(read_record(facts | {"state": "failed", "error": "data/2024-01.csv: no such file"}), None)
+    report.run(Scope(), read_record(facts | {"state": "failed", "error": "data/2024-01.csv: no such file"}))
     assert report.published == ["verdict"]
 
 
@@ -90,13 +93,13 @@ def test_a_step_that_takes_long_has_a_bar_with_its_speed_and_the_time_left(repor
     def step(done, **known):
         return Progress(step="train", done=done, total=200, unit="steps", **known)
 
-    report.progressed(step(50, per_second=12.0, seconds_left=13.0, facts={"loss": 0.31}))
-    report.progressed(step(100, per_second=12.0, seconds_left=12.0, facts={"loss": 0.29}))
+    report.progress(Scope(), step(50, per_second=12.0, seconds_left=13.0, facts={"loss": 0.31}))
+    report.progress(Scope(), step(100, per_second=12.0, seconds_left=12.0, facts={"loss": 0.29}))
     first, second = report.published
     assert first == (25.0, "churn-progress-train", "train: 50 of 200 steps, 12 steps/s, loss 0.31, 13 s left")
     assert second == ("id", 50.0, "train: 100 of 200 steps, 12 steps/s, loss 0.29, 12 s left")
     report.server.up = False
-    report.progressed(step(150))
+    report.progress(Scope(), step(150))
     assert len(report.published) == 2, "a bar is not worth a wait"
 
 

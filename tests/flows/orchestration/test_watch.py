@@ -182,7 +182,7 @@ def test_printing_outlives_the_reader(closed):
 def test_signals_of_one_stop_are_one_stop():
     script = """
         import signal, threading, time
-        from flows.progress.reporter import stop_on_signals
+        from flows.pipeline.listeners import stop_on_signals
         stop = threading.Event()
         with stop_on_signals(stop, signal.SIGTERM, signal.SIGINT, same_seconds=1.0):
             print("ready", flush=True)

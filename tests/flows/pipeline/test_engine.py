@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from flows.pipeline.engine import Engine, Planner
-from flows.progress.reporter import Reporter
+from flows.pipeline.listeners import Listener, Reporter
 from headway.config import Result
 from headway.errors import ConfigError, DataError, StoreError
 from headway.stages.refs import Ref
@@ -51,9 +51,9 @@ def second(request, out, monitor):
 LINES: list[str] = []
 
 
-class Lines(Reporter):
-    def logged(self, title, line, level="info"):
-        LINES.append(line)
+class Lines(Listener):
+    def line(self, scope, text, level="info", step=""):
+        LINES.append(text)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def run(tmp_path, monkeypatch):
     def walk(number=1, engine=False, always=False, **request):
         CALLS.clear()
         LINES.clear()
-        made = Engine(store, child=None, report=Lines())
+        made = Engine(store, child=None, report=Reporter([Lines()]))
         [one] = made.call_many([Step(First(always=always), "one")])
         made.call_many([Step(Second(n=number, one=one.ref(), **request), "two")])
         return (made, one) if engine else one.path
@@ -127,6 +127,6 @@ def test_a_plan_names_the_first_thing_that_differs_from_the_nearest_output(tmp_p
         [two] = executor.call_many([Step(Second(hidden=hidden, one=made.ref()), "two")])
         return str(two.why)
 
-    walk(Engine(store, child=None, report=Lines()), 2, [16])
+    walk(Engine(store, child=None, report=Reporter([Lines()])), 2, [16])
     assert walk(Planner(store), 3, [16]).startswith("inputs.one: ")
     assert walk(Planner(store), 2, [8]) == "config.hidden[0]: 16 -> 8"

@@ -1,5 +1,6 @@
 """MLflow is told of runs, versions and aliases, by a real server; one that is gone costs a note."""
 
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,8 @@ import urllib.request
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.progress.mlflow_tracking import follow, track
+from flows.pipeline.listeners import Listener, Reporter, Scope
+from flows.pipeline.mlflow_tracking import MLflow, follow
 from flows.records import read_record
 from headway.errors import ConfigError
 from headway.registry.registry import Registry
@@ -109,8 +111,18 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
 
     make, registry = project
     loaded, notes = make(server), []
-    track(loaded, registry, read_record(RECORD), history=lambda: HISTORY, note=notes.append)
-    assert not notes
+    trained = {
+        "stage": "train",
+        "title": "train",
+        "fingerprint": "0" * 32,
+        "cached": False,
+        "seconds": 1.0,
+        "why": None,
+    }
+    folder = registry.store.output("train", "0" * 32)
+    folder.mkdir(parents=True)
+    (folder / "history.json").write_text(json.dumps(HISTORY))
+    MLflow(loaded, registry).run(Scope(), read_record(RECORD | {"stages": [trained]}))
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("flights")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -135,7 +147,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     assert client.get_model_version_by_alias("flights", "champion").version == version.version
 
     # another champion, and back by hand; an alias that goes
-    track(loaded, registry, read_record(RECORD | {"run": "b", "version": 2}), note=notes.append)
+    MLflow(loaded, registry).run(Scope(), read_record(RECORD | {"run": "b", "version": 2}))
     registry.promote(2, reason="a test")
     registry.set_alias("stable", 1)
     follow(loaded, registry, note=notes.append)
@@ -151,18 +163,26 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     assert client.get_model_version_by_alias("flights", "champion").tags["headway.version"] == "1"
 
 
+class Notes(Listener):
+    def __init__(self, notes):
+        self._notes = notes
+
+    def line(self, scope, text, level="info", step=""):
+        self._notes.append(text)
+
+
 def test_a_server_that_is_gone_costs_a_note(project, monkeypatch):
     pytest.importorskip("mlflow")
     make, registry = project
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     notes = []
-    track(make("http://127.0.0.1:9"), registry, read_record(RECORD), note=notes.append)
+    Reporter([Notes(notes), MLflow(make("http://127.0.0.1:9"), registry)]).run(read_record(RECORD))
     assert len(notes) == 1 and "MLflow at http://127.0.0.1:9 was not told of this run" in notes[0]
     assert os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") is None
 
 
 def test_a_pipeline_that_names_a_server_needs_mlflow(project, monkeypatch):
-    from flows.progress import mlflow_tracking
+    from flows.pipeline import mlflow_tracking
 
     make, _ = project
     monkeypatch.setattr(mlflow_tracking.importlib.util, "find_spec", lambda name: None)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 
 from flows.pipeline.engine import Engine, naming_steps
-from flows.progress.reporter import Reporter
+from flows.pipeline.listeners import Reporter
 from headway.config import Result
 from headway.errors import DataError
 from headway.stages.refs import Ref

@@ -13,9 +13,9 @@ from flows.pipeline import prepared
 from flows.pipeline.context import Context
 from flows.pipeline.dag import trains
 from flows.pipeline.engine import look_ahead
+from flows.pipeline.listeners import Reporter
 from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
 from flows.pipeline.run import execute
-from flows.progress.reporter import Reporter
 from headway.errors import ConfigError, StoreError
 
 PIPELINE = """

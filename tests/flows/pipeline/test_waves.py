@@ -11,8 +11,7 @@ import pytest
 
 from flows.pipeline import engine as module
 from flows.pipeline.engine import Engine
-from flows.progress.reporter import Reporter
-from headway.monitor import Monitor
+from flows.pipeline.listeners import Listener, Reporter
 from headway.stages.step import Step
 from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
@@ -108,19 +107,12 @@ def test_whole_ranges_of_a_span_whose_run_was_killed_are_kept(tmp_path):
     assert made.files == anew.files
 
 
-class Logs(Reporter):
+class Logs(Listener):
     def __init__(self):
-        super().__init__()
         self.lines = []
 
-    def monitor(self, step):
-        lines = self.lines
-
-        class Loud(Monitor):
-            def log(self, line):
-                lines.append(line)
-
-        return Loud()
+    def line(self, scope, text, level="info", step=""):
+        self.lines.append(text)
 
 
 def one(root, path, report=None):
@@ -128,7 +120,7 @@ def one(root, path, report=None):
     store = Store(root)
     store.create()
     request = make_request(path, range_size=2048)
-    Engine(store, child=None, report=report or Reporter()).call_many([Step(request, "ingest all")])
+    Engine(store, child=None, report=Reporter([report] if report else [])).call_many([Step(request, "ingest all")])
     return [store.find("ingest", request.fingerprint)]
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.progress.json_log import JsonLog
+from flows.pipeline.json_log import JsonLog
+from flows.pipeline.listeners import Scope
 from flows.records import RunRecord, read_record
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
@@ -118,7 +119,7 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
             numbers = [number(check.value), *([signed(check.change)] if check.before is not None else [])]
             assert all(shown in text for shown in numbers), (renderer, check)
     with caplog.at_level("INFO"):
-        JsonLog().run_ended(record, None)
+        JsonLog().run(Scope(), record)
     (logged,) = caplog.records
     assert logged.getMessage() == f"homes: {ending.line}" and logged.status == record.state
     assert ending_of(read_record(json.loads(json.dumps(record.as_json())))) == ending

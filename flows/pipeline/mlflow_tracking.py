@@ -1,27 +1,30 @@
 """Runs, metrics, verdicts, versions and aliases in an MLflow server, beside the store, which stays the truth.
 
-    track(loaded, registry, record, note=print)       # after a run
+    report.of(run, MLflow(loaded, registry))          # is told of a run's end
     follow(loaded, registry, note=print)              # after a promotion or rollback by hand: aliases only
 
 The server is `tracking.uri` of the pipeline, or MLFLOW_TRACKING_URI; without either nothing happens and MLflow is not imported. A
 server that cannot be reached costs a note, never a run. MLflow's registry gets links to Headway's versions, no copies.
 """
 
+import contextlib
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
+from flows.pipeline.listeners import Listener, Scope, failure
 from flows.records import RunRecord, State, read_record
 from flows.tell.ending import ending_of
 from headway.errors import ConfigError
-from headway.redaction import redact
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
+from headway.storage.store import Store
+from tfcore.train.request import TrainRequest
 
 URI = "MLFLOW_TRACKING_URI"
 _SETTINGS = {
@@ -35,7 +38,6 @@ step of making a database."""
 _MOST_PARAMS, _LONGEST = 100, 500
 VERSION, RUN = "headway.version", "headway.run"
 Note = Callable[[str], None]
-History = Callable[[], list[dict[str, Any]]]
 
 
 def check(loaded: LoadedPipeline) -> None:
@@ -48,45 +50,47 @@ def check(loaded: LoadedPipeline) -> None:
         )
 
 
-def track(
-    loaded: LoadedPipeline, registry: Registry, record: RunRecord, *, history: History = list, note: Note
-) -> None:
-    """Log a run that ended, link the version that it published, and set the aliases.
+class MLflow(Listener):
+    """Logs whole runs that ended, links the versions that they published, and sets the aliases."""
 
-    Args:
-        history: gives the points of the training, each {"step", "loss", "holdout_loss", ...}.
-    """
+    def __init__(self, loaded: LoadedPipeline, registry: Registry):
+        self._loaded, self._registry, self._uri = loaded, registry, _address(loaded)
+        self.name = f"MLflow at {self._uri}"
 
-    def tell(server: _Server) -> None:
-        run_id = server.run(record, history())
-        if record.version is not None and record.state != State.ALREADY:
-            server.link(registry, record.version, run_id)
-        server.point(registry)
-
-    _with_server(loaded, note, tell)
+    def run(self, scope: Scope, record: RunRecord) -> None:
+        if not self._uri or record.last is not None or record.state in (State.RUNNING, State.CANCELLED):
+            return
+        with _server(self._uri, self._loaded) as server:
+            run_id = server.run(record, _history(self._registry.store, record))
+            if record.version is not None and record.state != State.ALREADY:
+                server.link(self._registry, record.version, run_id)
+            server.point(self._registry)
 
 
 def follow(loaded: LoadedPipeline | None, registry: Registry, *, note: Note) -> None:
     """Point MLflow's aliases where the registry's point, champion among them; nothing without a pipeline to name a server."""
-    if loaded is not None:
-        _with_server(loaded, note, lambda server: server.point(registry))
-
-
-def _with_server(loaded: LoadedPipeline, note: Note, tell: "Callable[[_Server], None]") -> None:
-    """Whatever goes wrong with the server is a note."""
-    uri = loaded.pipeline.tracking.uri or os.environ.get(URI)
-    if not uri:
+    if loaded is None or not (uri := _address(loaded)):
         return
+    try:
+        with _server(uri, loaded) as server:
+            server.point(registry)
+    except Exception as error:
+        note(failure(f"MLflow at {uri}", error))
+
+
+def _address(loaded: LoadedPipeline) -> str | None:
+    return loaded.pipeline.tracking.uri or os.environ.get(URI)
+
+
+@contextlib.contextmanager
+def _server(uri: str, loaded: LoadedPipeline) -> "Iterator[_Server]":
     unset = [name for name in _SETTINGS if name not in os.environ]
     os.environ.update({name: _SETTINGS[name] for name in unset})
     try:
         from mlflow import MlflowClient  # an extra, and seconds to import
 
         _check_database(uri)
-        tell(_Server(MlflowClient(tracking_uri=uri, registry_uri=uri), loaded))
-    except Exception as error:
-        text = str(error).strip().splitlines() or [type(error).__name__]
-        note(redact(f"MLflow at {uri} was not told of this run: {text[0][:300]}"))
+        yield _Server(MlflowClient(tracking_uri=uri, registry_uri=uri), loaded)
     finally:
         for name in unset:
             os.environ.pop(name, None)
@@ -198,6 +202,16 @@ class _Server:
         for alias in present:
             if alias not in wanted or str(wanted[alias]) not in known:
                 self._client.delete_registered_model_alias(name, alias)
+
+
+def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
+    """The points of a run's training, each {"step", "loss", "holdout_loss", ...}; none of one that another run trained."""
+    trained = next((step for step in record.ran if step.stage == TrainRequest.name), None)
+    if trained is None:
+        return []
+    from flows.tell.sections.curves import recorded
+
+    return recorded(store.local(store.output(trained.stage, trained.fingerprint)) / "history.json")
 
 
 def _params(record: RunRecord) -> dict[str, object]:

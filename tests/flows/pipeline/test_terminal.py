@@ -11,23 +11,21 @@ import termios
 
 import pytest
 
-from flows.progress.reporter import Reporter
-from flows.progress.terminal import Lines
+from flows.pipeline.listeners import Listener, Reporter
+from flows.pipeline.terminal import Lines
 
 RUN = """
 import os, time
 from pathlib import Path
 from headway.stages.step import Output
-from flows.progress import step_progress, terminal
-step_progress.Pace._SECONDS = 0.0
+from flows.pipeline import listeners, terminal
+listeners.Pace._SECONDS = terminal.Lines.seconds = terminal.Brief.seconds = 0.0
 with terminal.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:
-    if isinstance(report, terminal.Lines):
-        report.seconds = 0.0
-    monitor = report.monitor("train")
-    for step in range(0, 1001, 100):
-        monitor.progress(step, 1000, "steps", loss=0.5)
-        time.sleep(0.3 if step == 500 else 0.02)  # a live line is drawn ten times a second
-    monitor.log("a line of the step [bold]")
+    with report.step("train") as monitor:
+        for step in range(0, 1001, 100):
+            monitor.progress(step, 1000, "steps", loss=0.5)
+            time.sleep(0.3 if step == 500 else 0.02)  # a live line is drawn ten times a second
+        monitor.log("a line of the step [bold]")
     columns = [{"name": "a_column_with_a_long_name"}] * 5
     report.output(Output("train", "analyse", "0", Path(), {"rows": 5, "columns": columns}, False, 2.0))
     report.note("a note")
@@ -90,13 +88,15 @@ def test_a_pipe_gets_plain_lines_and_no_control_codes():
 def test_the_lines_of_a_window_that_runs_beside_others_name_it_and_its_titles_stay(capsys):
     told = []
 
-    class Titles(Reporter):
-        def logged(self, title, line):
-            told.append(title)
+    class Titles(Listener):
+        def line(self, scope, text, level="info", step=""):
+            if step:
+                told.append(step)
 
     report = Reporter([Lines(), Titles()])
     of_window = report.window("2013-05")
-    of_window.monitor("train").log("resumed")
+    with of_window.step("train") as monitor:
+        monitor.log("resumed")
     of_window.note("  removed a folder")
     report.note("window up to 2013-06")
     lines = capsys.readouterr().err.splitlines()

@@ -6,7 +6,8 @@ import warnings
 
 import pytest
 
-from flows.progress.json_log import LOGGER, JsonLog, log_as_json
+from flows.pipeline.json_log import LOGGER, JsonLog, log_as_json
+from flows.pipeline.listeners import Reporter
 from headway.redaction import remember
 
 
@@ -33,9 +34,10 @@ def logged(capsys):
 def test_a_line_is_one_object_without_a_secret(logged):
     lines = logged()
     remember("A_TOKEN", "s3cr3t-value-1234")
-    report = JsonLog()
+    report = Reporter([JsonLog()])
     report.note("the password is s3cr3t-value-1234\nand a second line")
-    report.monitor("ingest 2013-05").warn("\N{SNOWMAN} \udcff")
+    with report.step("ingest 2013-05") as monitor:
+        monitor.warn("\N{SNOWMAN} \udcff")
     report.relay("W0000 from the child")
     found = lines()
     assert [(line["level"], line.get("stage"), line.get("span"), line.get("status")) for line in found] == [
@@ -53,9 +55,10 @@ def test_a_line_is_one_object_without_a_secret(logged):
 
 def test_a_quiet_log_has_warnings_and_errors_only(logged):
     lines = logged(quiet=True)
-    report = JsonLog()
+    report = Reporter([JsonLog()])
     report.note("goes on")
-    report.monitor("train").warn("full")
+    with report.step("train") as monitor:
+        monitor.warn("full")
     assert [line["message"] for line in lines()] == ["train: full"]
 
 

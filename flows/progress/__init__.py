@@ -1,1 +1,0 @@
-"""What listens to a run while it goes on: the terminal, its log file, MLflow."""
