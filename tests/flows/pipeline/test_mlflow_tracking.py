@@ -121,7 +121,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     }
     folder = registry.store.output("train", "0" * 32)
     folder.mkdir(parents=True)
-    (folder / "history.json").write_text(json.dumps(HISTORY))
+    (folder / "history.json").write_text(json.dumps({"history": HISTORY}))
     MLflow(loaded, registry).run(Scope(), read_record(RECORD | {"stages": [trained]}))
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("flights")
