@@ -292,7 +292,7 @@ def said(frame: Frame, label: str) -> tuple[list[str], list[str], float]:
         began = time.perf_counter()
         draft = draft_of(source, look, label_of(label, look.names))
         seconds = time.perf_counter() - began
-    words = [*draft.leaks, *(f"{choice.column} {choice.why}" for choice in draft.choices if choice.warning)]
+    words = [f"{choice.column} {choice.why}" for choice in draft.choices if choice.warning]
     out = [choice for choice in draft.choices if choice.use == "left out" and not choice.warning]
     kept = [f"{name} is the split's key" for name in np.atleast_1d(draft.split.config.get("key", [])).tolist()]
     return words, [*kept, *(f"{choice.column} is left out: {choice.why}" for choice in out)], seconds

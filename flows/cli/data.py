@@ -119,11 +119,8 @@ def _absolute(data: str) -> str:
 
 
 def _path_from(folder: Path, path: str) -> str:
-    """Returns a path as pipeline.yaml in `folder` says it: relative to it where it lies in or beside it."""
-    if "://" in path:
-        return path
-    relative = os.path.relpath(path, folder.resolve())
-    return path if relative.startswith("../..") else relative
+    """Returns a path as pipeline.yaml in `folder` says it: relative to it, so that both can be moved together."""
+    return path if "://" in path else os.path.relpath(path, folder.resolve())
 
 
 def _check_free(files: list[Path], force: bool) -> None:

@@ -8,7 +8,7 @@ draft.split, draft.choices, draft.doubts
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headway.errors import DataError
-from headway.first_pipeline.column_choices import SUSPICIOUS, Choice, choose_columns, statistics_of
+from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
 from headway.first_pipeline.csv_form import null_values, null_words
 from headway.first_pipeline.image_size import image_size
 from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
 from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
-from headway.messages import agree, counted, percent
+from headway.messages import agree, counted
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
 from headway.sources.formats.csv import unnamed
@@ -32,11 +32,6 @@ from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import decoded, is_text
-from headway.validation.leaks.label_strength import strengths
-from headway.validation.leaks.leak_signs import leave_out
-from headway.validation.leaks.leakage_hints import signs
-from headway.validation.leaks.row_copies import copies_of_rows
-from headway.validation.leaks.telling_words import telling_word
 
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
 """Train and eval each need rows of every class."""
@@ -68,17 +63,11 @@ class Draft:
     """What `preprocess:` says; empty: nothing is computed."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""
-    leaks: tuple[str, ...] = ()
-    """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
 
     @property
     def doubts(self) -> list[str]:
         """What a person should look at: of the data, and of single columns."""
-        return [
-            *self.notes,
-            *self.leaks,
-            *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning),
-        ]
+        return [*self.notes, *(f"{choice.column} {choice.why}" for choice in self.choices if choice.warning)]
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
@@ -110,22 +99,12 @@ def _missing_words(look: Look) -> tuple[str, ...]:
 
 
 def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name: str | None = None) -> Draft:
-    """All decisions.
+    """Makes all decisions.
 
     Raises:
         ConfigError, DataError: the label does not exist, cannot be computed, or is nothing to learn.
     """
-    source = dict(source)
-    if label.column == "":
-        label = LabelConfig(column=unnamed(look.names.index("") + 1))
-        source["rename"] = {**source.get("rename", {}), "": label.column}
-        look = take(SourceConfig.model_validate(source))
-    if LABEL in look.names and label.column != LABEL:
-        taken = LABEL + "_column"
-        source["rename"] = {**source.get("rename", {}), LABEL: taken}
-        look = take(SourceConfig.model_validate(source))
-        if LABEL in label.columns():
-            label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", taken, label.expression or ""))
+    source, look, label = _renamed(dict(source), look, label)
     seen = typed(look, label)
     spellings = None if label.column is None else spellings_of(label.column, seen.label)
     if spellings is not None and spellings.label is not None:
@@ -138,31 +117,16 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     if facts.rare and (label.column is not None or spellings is not None):
         written = label.expression or as_written(label.column or "")
         source["where"] = f"not ({written} in [{', '.join(repr(value) for value in facts.rare)}])"
-        stored = [value.encode() if isinstance(value, str) else value for value in facts.rare]
-        rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
-        notes.append(
-            f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
-            f"{agree(rare.true_count, 'is', 'are')} filtered (source.where): too few to learn and to judge"
-        )
-        if len(facts.rare) + 2 > statistics.columns[LABEL].distinct:
-            raise DataError(
-                f"fewer than two of the {statistics.columns[LABEL].distinct:,} classes have 5 rows or more",
-                where=f"--label {label.column or label.expression}",
-                fix="bring more rows, or join classes by an expression, such as --label \"kind in ['a', 'b']\"",
-            )
-        seen = dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare)))
+        seen, note = _without_rare(seen, label, facts, statistics.columns[LABEL].distinct)
+        notes.append(note)
         statistics = statistics_of(seen)
     if seen.rejected > MOST_REJECTED * seen.read:
         notes.append(
             f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
             "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
         )
-    alone = dict[str, float]()
-    if look.config.format == "images":
-        choices = _of_images(look, label)
-    else:
-        alone = strengths(statistics, [name for name in statistics.columns if name not in label.columns()], facts.kind)
-        choices = choose_columns(seen, statistics, label.columns(), facts, alone)
+    images = look.config.format == "images"
+    choices = _of_images(look, label) if images else choose_columns(seen, statistics, label.columns(), facts)
     split = choose_split(look, seen, label, facts, choices)
     choices = [split.columns.get(choice.column, choice) for choice in choices]
     choices += [Choice(name, "mixed", "left out", why, "ignore") for name, why in look.clashes(label).items()]
@@ -173,17 +137,6 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
             where=look.config.path,
             fix="bring columns that say something of a row",
         )
-    columns = {choice.column: choice.config for choice in choices if choice.config is not None}
-    has_words = any(isinstance(config, dict) and config.get("separator") == " " for config in columns.values())
-    numbers = {
-        column.name
-        for column in seen.schema.columns
-        if column.type != "bytes" and not column.shape and column.temporal is None
-    }
-    recur = any(c.is_learned and c.column in numbers and statistics.columns[c.column].recurs for c in choices)
-    learned = {
-        choice.column: alone[choice.column] for choice in choices if choice.is_learned and choice.column in alone
-    }
     return Draft(
         name=name or _name(look.config.path),
         source=source,
@@ -193,12 +146,59 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         split=split,
         rows=seen.read,
         whole=seen.whole,
-        columns=columns,
-        only=look.config.format == "images",
-        model={} if seen.read >= _FEW_ROWS else WORDS_MODEL if has_words else RECURRING if recur else {},
+        columns={choice.column: choice.config for choice in choices if choice.config is not None},
+        only=images,
+        model=_model(seen, statistics, choices),
         notes=tuple(notes),
-        leaks=tuple(_leaks(seen, statistics, learned, facts, split)),
     )
+
+
+def _renamed(source: dict[str, Any], look: Look, label: LabelConfig) -> tuple[dict[str, Any], Look, LabelConfig]:
+    """Returns the source with names for a label without one, and for another column that is called `label`."""
+    renamed = dict[str, str]()
+    if label.column == "":
+        renamed[""] = unnamed(look.names.index("") + 1)
+        label = LabelConfig(column=renamed[""])
+    if LABEL in look.names and label.column != LABEL:
+        renamed[LABEL] = LABEL + "_column"
+        if LABEL in label.columns():
+            label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", renamed[LABEL], label.expression or ""))
+    if not renamed:
+        return source, look, label
+    source["rename"] = {**source.get("rename", {}), **renamed}
+    return source, take(SourceConfig.model_validate(source)), label
+
+
+def _without_rare(seen: Seen, label: LabelConfig, facts: LabelFacts, classes: int) -> tuple[Seen, str]:
+    """Returns the rows without those of rare classes, and a note.
+
+    Raises:
+        DataError: fewer than two classes are left.
+    """
+    stored = [value.encode() if isinstance(value, str) else value for value in facts.rare]
+    rare = pc.is_in(seen.label, value_set=pa.array(stored, seen.label.type))
+    if len(facts.rare) + 2 > classes:
+        raise DataError(
+            f"fewer than two of the {classes:,} classes have 5 rows or more",
+            where=f"--label {label.column or label.expression}",
+            fix="bring more rows, or join classes by an expression, such as --label \"kind in ['a', 'b']\"",
+        )
+    note = (
+        f"{counted(rare.true_count, 'row')} of {counted(len(facts.rare), 'class', 'classes')} with fewer than 5 rows "
+        f"{agree(rare.true_count, 'is', 'are')} filtered (source.where): too few to learn and to judge"
+    )
+    return dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare))), note
+
+
+def _model(seen: Seen, statistics: SplitStatistics, choices: Sequence[Choice]) -> dict[str, float | bool]:
+    """Returns what `model:` says; from so many rows on the default learns such steps by itself."""
+    if seen.read >= _FEW_ROWS:
+        return {}
+    learned = {choice.column: choice.config for choice in choices if choice.is_learned}
+    if any(isinstance(config, dict) and config.get("separator") == " " for config in learned.values()):
+        return WORDS_MODEL
+    numbers = (c for c in seen.schema.columns if c.type != "bytes" and not c.shape and c.temporal is None)
+    return RECURRING if any(c.name in learned and statistics.columns[c.name].recurs for c in numbers) else {}
 
 
 def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
@@ -217,23 +217,6 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
             where="the data",
             fix=f"bring at least {_FEWEST_ROWS} rows, {_FEWEST_OF_A_CLASS} of each class; hundreds to judge a model",
         )
-
-
-def _leaks(
-    seen: Seen, statistics: SplitStatistics, alone: Mapping[str, float], facts: LabelFacts, split: SplitChoice
-) -> Iterator[str]:
-    """Sentences about features that may be known after the label only, and about rows that are nearly alike."""
-    by_row = split.config.get("mode", "hash") == "hash"
-    for sign in signs(statistics, alone, facts.kind, SUSPICIOUS, by_row=by_row):
-        yield f"{sign.columns[0]} {sign.says}; {sign.fix}"
-    texts = [c.name for c in seen.schema.columns if c.name in alone and c.type == "bytes" and not c.shape]
-    for name in texts if facts.kind != "regression" else ():
-        if (told := telling_word(seen.values(name), seen.label)) is not None:
-            says = f"{name} has the word {told.word!r} in {percent(told.share)} of the rows with label {told.label}, and in "
-            says += f"{percent(told.others)} of the others: was it written after the outcome?; {leave_out(name)}"
-            yield says
-    if by_row and "key" not in split.config and (copies := copies_of_rows(statistics, statistics, alone)) is not None:
-        yield f"{copies}; name in split.key what they share"
 
 
 def _of_images(look: Look, label: LabelConfig) -> list[Choice]:

@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from headway.first_pipeline.draft import Draft
-from headway.messages import counted
+from headway.messages import counted, some
 from headway.sources.config import DATE_PARTS, SPAN
 
 _PLAIN = re.compile(r"[A-Za-z_][\w .>=<+*/()-]*", re.ASCII)
 _COMMENT_AT = 34
 _LONG, _WIDEST = 100, 120
-_NAMED = 24
+_NAMED = 6
 """Columns that auto leaves out by itself are named up to this many."""
 _TASK_REASONS = {
     "count": "whole numbers from 0 up, most of them small",
@@ -24,37 +24,36 @@ _TASK_REASONS = {
     "regression": "whole numbers with few rows each: a quantity rather than classes",
 }
 _WINDOW = "# window: 12                       # the last 12 spans, or a time such as 12m; without it, all spans"
+_MODULES = {
+    "model": 'model: {name: "model:build"}       # build in model.py',
+    "metric": 'evaluation: {metrics: {"metric:cost": lower}}     # cost in metric.py; gate.tolerance lets it block a model',
+    "loss": 'training: {loss: "model:loss"}     # loss in model.py',
+}
 
 
 def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
-    """The text of pipeline.yaml.
+    """Returns the text of pipeline.yaml: what the defaults do not say already.
 
     Args:
-        path: of the data, as the file says it: relative to its folder, or absolute.
+        path: of the data, as the file says it: relative to its folder.
         module: model, loss, metric or preprocess: what the Python file beside it holds.
     """
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
     }
-    drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}"
-    drafted += "." if draft.whole else ", of which some were looked at."
+    drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}{'' if draft.whole else ', not all of them'}. "
     lines = [
-        _comment(drafted),
-        "# What is not here has its default; 'headway schema' prints every key.",
+        _comment(drafted + "What is not here has its default: 'headway schema' prints every key."),
         f"name: {draft.name}",
-        "",
         *([line] if len(line := f"source: {flow(source)}") <= _LONG else _nested("source", source)),
         *([_WINDOW] if SPAN in path or DATE_PARTS[0] in path else []),
-        "",
-        _commented(f"label: {scalar(draft.label.column or draft.label.expression)}", draft.facts.text),
+        _commented(f"label: {_label(draft)}", draft.facts.text),
     ]
-    if draft.label.column is not None and not draft.label.column.isidentifier():
-        lines[-1] = _commented(f"label: {{column: {scalar(draft.label.column)}}}", draft.facts.text)
     if draft.facts.task is not None:
         lines.append(_commented(f"task: {draft.facts.task}", _TASK_REASONS[draft.facts.task]))
-    lines += ["", *_columns(draft), ""]
+    lines += _columns(draft)
     if draft.preprocess:
-        lines += [*_nested("preprocess", draft.preprocess), ""]
+        lines += _nested("preprocess", draft.preprocess)
     if draft.split.config:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
@@ -64,24 +63,21 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         if "recurring" in draft.model:
             why = "numbers whose values recur are also categories, integers of few values also numbers"
         lines.append(_commented(f"model: {flow(draft.model)}", why))
-    if module == "model":
-        lines.append('model: {name: "model:build"}       # build in model.py')
-    if module == "metric":
-        lines.append(
-            'evaluation: {metrics: {"metric:cost": lower}}     # cost in metric.py; gate.tolerance lets it block a model'
-        )
     if draft.facts.outliers:
-        lines.append(
-            _commented("gate: {primary: mae}", "a squared error would be that of a few rows far off the others")
-        )
-    if module == "loss":
-        lines.append(
-            'training: {loss: "model:loss"}     # loss in model.py; all else of training by the number of train rows'
-        )
-    else:
-        training = "training: {loss: absolute_error}" if draft.facts.outliers else "training: auto"
-        lines.append(_commented(training, "steps, batch size, learning rate by the number of train rows"))
+        why = "a squared error would be that of a few rows far off the others"
+        lines.append(_commented("gate: {primary: mae}", why))
+        lines += ["training: {loss: absolute_error}"] if module != "loss" else []
+    if module in _MODULES:
+        lines.append(_MODULES[module])
     return "\n".join(lines) + "\n"
+
+
+def _label(draft: Draft) -> str:
+    """Returns the label as YAML; a column whose name could be read as an expression is named as a column."""
+    column = draft.label.column
+    if column is not None and not column.isidentifier():
+        return f"{{column: {scalar(column)}}}"
+    return scalar(column or draft.label.expression)
 
 
 def scalar(value: Any) -> str:
@@ -121,29 +117,15 @@ def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _columns(draft: Draft) -> list[str]:
-    by_name = {choice.column: choice for choice in draft.choices}
-    if draft.only:
-        only = draft.columns.items()
-        return ["columns:", *(_commented(f"  {scalar(name)}: {flow(of)}", by_name[name].why) for name, of in only)]
-    said = {name: config for name, config in draft.columns.items() if not by_name[name].by_auto}
-    left = [choice for choice in draft.choices if choice.by_auto]
-    lines = []
-    for choice in left[:_NAMED]:
-        named = choice.column if _PLAIN.fullmatch(choice.column) else repr(choice.column)
-        lines.append(_comment(f"{named}: {choice.why}; auto leaves it out"))
-    if len(left) > _NAMED:
-        lines.append(_comment(f"and {len(left) - _NAMED:,} more that auto leaves out"))
+    """Returns the lines of `columns:`, and a comment on those that a run leaves out by itself."""
+    reasons = {choice.column: choice.why for choice in draft.choices}
+    by_auto = [choice.column for choice in draft.choices if choice.by_auto]
+    said = {name: config for name, config in draft.columns.items() if name not in by_auto}
+    lines = [_comment(f"left out as they tell nothing of a row: {some(by_auto, _NAMED)}")] if by_auto else []
     if not said:
-        return [
-            *lines,
-            _commented("columns: auto", "numbers standardized, text and few integers as categories, dates in parts"),
-        ]
-    lines += [
-        "columns:",
-        _commented('  "*": auto', "all others: numbers standardized, text and few integers as categories"),
-    ]
-    lines += [_commented(f"  {scalar(name)}: {flow(config)}", by_name[name].why) for name, config in said.items()]
-    return lines
+        return lines
+    lines += ["columns:", *([] if draft.only else ['  "*": auto'])]
+    return lines + [_commented(f"  {scalar(name)}: {flow(of)}", reasons[name]) for name, of in said.items()]
 
 
 def _comment(text: str) -> str:

@@ -78,6 +78,13 @@ def data(tmp_path):
     return tmp_path / "Größe 1.csv"
 
 
+def test_the_data_stand_in_the_file_relative_to_it_wherever_they_lie(typed, data):
+    folder = data.parent / "a" / "b" / "c"
+    typed("init", data, "--label", "wieder", "--folder", folder, check=0)
+    assert yaml.safe_load((folder / "pipeline.yaml").read_text())["source"]["path"] == "../../../Größe 1.csv"
+    assert "Größe (m)" in typed("schema", folder, "--columns", check=0).stdout
+
+
 def test_a_label_that_is_not_known_is_asked_for_and_nothing_is_overwritten(typed, data):
     told = typed("init", data, "--folder", data.parent / "p", check=2).stderr
     assert "which column is to be predicted?" in told and "--label 'wieder'" in told
