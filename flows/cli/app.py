@@ -56,7 +56,7 @@ COMMANDS = {
     },
 }
 """{group: {name: the module that has the command's function, and what the command does}}."""
-NOT_TRAINING = ("ingest", "statistics", "validate")
+NOT_TRAINING = ("ingest", "statistics", "validate", "transform")
 """What `headway run --to` names where it trains nothing."""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from flows.cli.options import (
     Count,
@@ -29,15 +31,11 @@ if TYPE_CHECKING:
     from headway.storage.store import Store
 
 
-LastStage = Literal["ingest", "statistics", "validate", "train", "evaluate", "gate", "export"]
-"""The stages after which a run can end. An export is complete when its replay has tested it."""
-
-
 def run(
     pipeline: PipelinePath = ".",
     /,
     *,
-    to: LastStage | None = None,
+    to: Annotated[str | None, Parameter(metavar="STAGE")] = None,
     force: bool = False,
     options: RunOptions = RunOptions(),
 ) -> int:
@@ -46,7 +44,7 @@ def run(
     With --to validate the exit code is 0 even if the data have errors; those stop a run that goes further.
 
     Args:
-        to: Ends after this stage and prints its tables; nothing is promoted (default: all stages run).
+        to: Ends after this stage, such as validate or train, and prints its tables; nothing is promoted.
         force: Promotes even a candidate that the gate rejects or holds.
     """
     if to is not None:

@@ -6,7 +6,7 @@
     context.statistics.value, context.settings, context.verdict
 
 A step function takes the context and builds its stage from it. In a plan a result may not be there yet: what needs it raises
-`headway.stages.refs.Unknown`.
+`headway.stages.step.Unknown`.
 """
 
 import contextlib

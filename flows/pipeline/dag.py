@@ -20,9 +20,8 @@ from flows.pipeline.warm_start import check_parent
 from headway.errors import ConfigError
 from headway.evaluation.gate.gate_request import GateRequest
 from headway.evaluation.results.request import MeasureRequest
-from headway.stages.refs import Unknown
 from headway.stages.stage_class import Stage
-from headway.stages.step import Output, Step
+from headway.stages.step import Output, Step, Unknown
 from headway.statistics.stage import StatisticsRequest
 from headway.validation.stage import ValidateRequest
 from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
@@ -99,8 +98,6 @@ def walk(context: Context, executor: Executor) -> Context:
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
-    if context.last not in (None, *DAG):
-        raise ConfigError(f"{context.last!r} is no stage that a run can end with", fix=f"take one of {', '.join(DAG)}")
     if context.last in (None, "export"):
         context.pipeline.export.check_installed(str(context.loaded.file))
     context.begin()
@@ -125,6 +122,12 @@ def walk(context: Context, executor: Executor) -> Context:
             tested = ["evaluate test", "measure test"] if context.parts.get("test") else []
             context.later = [*tested, ExportRequest.name, ReplayRequest.name, "promote"]
     return context
+
+
+def check_last(stage: str | None) -> None:
+    """ConfigError when a run cannot end after this stage; None is the whole run."""
+    if stage not in (None, *DAG):
+        raise ConfigError(f"{stage!r} is no stage that a run can end after", fix=f"take one of {', '.join(DAG)}")
 
 
 def stages_of(context: Context) -> list[str]:

@@ -17,7 +17,7 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.beam_import import begin_import
 from flows.pipeline import mlflow_tracking
 from flows.pipeline.context import Context
-from flows.pipeline.dag import Executor, needs_tensorflow, stages_of, trains, walk
+from flows.pipeline.dag import Executor, check_last, needs_tensorflow, stages_of, trains, walk
 from flows.pipeline.engine import Engine, look_ahead
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.log_file import logged
@@ -74,9 +74,11 @@ def execute(
         The run as it is kept in runs/<run>.json.
 
     Raises:
+        ConfigError: the run is to end after a stage that the DAG does not have.
         Locked: another run of this pipeline is going on, or `headway clean` does not end.
         HeadwayError: as the stages raise; the run is recorded as failed.
     """
+    check_last(context.last)
     mlflow_tracking.check(context.loaded)
     name = context.loaded.pipeline.name
     context.store.create()

@@ -21,10 +21,6 @@ from headway.config import Frozen
 Answer = TypeVar("Answer")
 
 
-class Unknown(Exception):
-    """A plan needs the answer of a step that has not run."""
-
-
 class Input(Frozen):
     """An output of another stage, or a part of one."""
 
@@ -62,13 +58,13 @@ class Ref(Input, Generic[Answer]):
 
     @property
     def value(self) -> Answer:
-        """The answer.
+        """The answer, where the reference was given it.
 
         Raises:
-            Unknown: the step has not run.
+            ValueError: it was not.
         """
         if self.answer is None:
-            raise Unknown(f"the {self.stage or 'stage'} has not answered")
+            raise ValueError(f"the reference to {self.stage or 'the stage'} has no answer: make it with answer=...")
         return self.answer
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from headway.stages.refs import Ref, Unknown
+from headway.stages.refs import Ref
 from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import Difference, fingerprint
 from headway.storage.manifest import Manifest
@@ -21,6 +21,10 @@ from headway.storage.store import Store
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Read = TypeVar("Read", bound=BaseModel)
+
+
+class Unknown(Exception):
+    """A plan needs the answer of a step that has not run."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.pipeline.context import check_metrics, label_facts, possible_tasks
 from headway.errors import ConfigError
@@ -93,6 +94,14 @@ def test_a_metric_that_only_the_data_rule_out_is_reported_before_training(typed,
     told = typed("run", "--to", "train", folder, check=2).stderr
     assert "metric 'auc' does not exist for a multiclass task" in told and "gate.thresholds" in told
     assert not list(folder.glob("store/stages/train/*")) and list(folder.glob("store/stages/transform/*"))
+
+
+def test_a_stage_that_the_dag_lacks_is_refused_before_a_run_is_recorded(project, capsys):
+    folder = project("t", "")
+    assert main(["run", "--to", "trian", str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert "'trian' is no stage" in told and "validate, transform, train" in told
+    assert not list(folder.glob("store/runs/*"))
 
 
 def test_classes_have_no_order_to_judge(project):
