@@ -74,7 +74,7 @@ def test_exit_codes_are_those_of_the_errors():
     ("arguments", "words"),
     [
         (["promot"], 'Unknown command "promot". Did you mean "promote"?'),
-        (["run", "--to", "trian"], '"trian" for --to. Choose from: "ingest", "statistics", "validate", "train"'),
+        (["run", "--log-format", "xml"], '"xml" for --log-format. Choose from: "text", "json"'),
         (["run", "--to", "train", "--force"], "--force: --to promotes nothing"),
         (["--jsn"], 'Unknown command "--jsn"'),
         (["bogus", "--help"], 'Unknown command "bogus"'),
