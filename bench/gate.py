@@ -132,7 +132,7 @@ NARROW = {"narrow": 0.85, "wide": 1.15}
 """Of quantiles: right medians, and the others too near or too far."""
 
 
-def judged(task: str, name: str, rows: int, rate: float, seed: int, *, samples: int = 60) -> Comparison:
+def judged(task: str, name: str, rows: int, rate: float, seed: int) -> Comparison:
     """One candidate against one champion."""
     r = np.random.default_rng(seed)
     world = World.draw(task, rows, rate, r)
@@ -144,7 +144,7 @@ def judged(task: str, name: str, rows: int, rate: float, seed: int, *, samples: 
     return compare(
         task_of(task),
         *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
-        config=GateConfig(bootstrap=samples),
+        config=GateConfig(),
         metrics={metric.name: metric for metric in task_of(task).metrics},
         tolerances=task_of(task).tolerances,
         label=LabelFacts(
@@ -182,7 +182,7 @@ def study(
 ) -> list[Cell]:
     cells = []
     for name in names or (*REGRESSIONS, *(NARROW if task == QUANTILES else ())):
-        truth = _losses(judged(task, name, TRUTH_ROWS, rate, seed=10_000, samples=50))
+        truth = _losses(judged(task, name, TRUTH_ROWS, rate, seed=10_000))
         for rows in sizes:
             found = [judged(task, name, rows, rate, seed) for seed in range(repetitions)]
             blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in found]))
@@ -275,7 +275,7 @@ DRAWN = {
 }
 
 
-def drawn(how: Draws, rows: int, noise: float, seed: int, *, samples: int = 60) -> Comparison:
+def drawn(how: Draws, rows: int, noise: float, seed: int) -> Comparison:
     """One candidate against one champion that knows as much but for the candidate's noise."""
     r = np.random.default_rng(seed)
     world = World.draw("binary", rows, 0.2, r)
@@ -294,7 +294,7 @@ def drawn(how: Draws, rows: int, noise: float, seed: int, *, samples: int = 60) 
     return compare(
         task,
         *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
-        config=GateConfig(bootstrap=samples),
+        config=GateConfig(),
         metrics={metric.name: metric for metric in task.metrics},
         tolerances=task.tolerances,
         label=LabelFacts(counts=(rows - positive, positive)),
@@ -317,7 +317,7 @@ def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tup
         low, high = 0.0, 4.0
         for _ in range(7):
             noise = (low + high) / 2
-            truth = _losses(drawn(replace(alone, units=None, by=None), TRUTH_ROWS, noise, 10_000, samples=50))["loss"]
+            truth = _losses(drawn(replace(alone, units=None, by=None), TRUTH_ROWS, noise, 10_000))["loss"]
             stated = _detected([drawn(alone, rows, noise, 20_000 + seed) for seed in range(60)])
             low, high = (noise, high) if truth < stated else (low, noise)
         worse = [drawn(alone, rows, high, 20_000 + seed) for seed in range(repetitions)]

@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from common import header, peak_rss_mb
 
-from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.gate.gate_request import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import UNIT
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
+from headway.evaluation.units import SplitUnits
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 
@@ -60,7 +60,7 @@ def main() -> None:
         folder = Path(name)
         files, label = predictions(rows, folder)
         shared = {"task": "binary", "slices": ("carrier", "origin"), "baselines": {"linear": files["linear"]}}
-        shared |= {"label": label, "clusters": ClusterSources(unit="split.key")}
+        shared |= {"label": label, "units": SplitUnits(key="split.key")}
         searched = ("carrier", "origin", "dest", "a: 5", "b: 5", "c: 5")
         beside = {"champion": files["champion"]}
         measured = MeasureRequest(predictions=files["candidate"], searched=searched, beside=beside, **shared)

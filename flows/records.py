@@ -58,7 +58,6 @@ class State(StrEnum):
     NOT_COMPARABLE = "not comparable"
     INCOMPATIBLE = "incompatible champion"
     HELD = "held"
-    SHADOW = "shadow"
 
 
 NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED, State.OVERTAKEN, State.KILLED})

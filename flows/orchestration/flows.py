@@ -87,7 +87,7 @@ def retrain(
 ALARMS: dict[State, Alarm] = {
     State.REJECTED: "rejected",
     State.ROLLED_BACK: "rejected",
-    **dict.fromkeys((State.HELD, State.SHADOW, State.NOT_COMPARABLE, State.INCOMPATIBLE), "held"),
+    **dict.fromkeys((State.HELD, State.NOT_COMPARABLE, State.INCOMPATIBLE), "held"),
 }
 """That a run raises by its state."""
 

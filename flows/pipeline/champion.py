@@ -1,21 +1,18 @@
 """The champion of a run: the versions that a candidate is compared with, a candidate that is the champion, what a version says.
 
-judges = judges_of(context)              # the champion, and an early one where there is another
+judges = judges_of(context)              # the champion, if there is one
 facts_of(context, reference)             # what a version published from this run says of itself
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
-from headway.errors import StoreError
 from headway.evaluation.gate import Champion, Parts, trained_on
-from headway.evaluation.verdict import ALREADY, Model, Reason, Verdict
+from headway.evaluation.verdict import ALREADY, CHAMPION, Model, Reason, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
-from headway.registry.standing import Reference, reference_of, standing_of
 from headway.schema.notes import Note
 from headway.stages.refs import Ref
 from headway.stages.step import Output
@@ -27,34 +24,10 @@ from tfcore.train.request import TrainRequest
 
 
 def judges_of(context: Context) -> list[Judge]:
-    """The champion, and an early one where there is another."""
+    """The champion, if there is one."""
     if (champion := context.champion) is None:
         return []
-    early = _early_champion(context, champion)
-    judges = [Judge("champion", champion)] + ([] if early is None else [Judge("reference", early[0], early[1])])
-    return [replace(judge, reason=other_label(context, judge.version)) for judge in judges]
-
-
-def _early_champion(context: Context, champion: Version) -> tuple[Version, Reference] | None:
-    """An early champion that can score these rows fairly, and how those since stood to it; None: there is but the present one."""
-    most, task = context.pipeline.gate.reference_champions, context.label.task
-    if most < 2:
-        return None
-    registry, history = context.registry, context.registry.history()
-    versions: dict[int, Version] = {}
-    for number_of in {event.version for event in history[-most:]}:
-        try:
-            versions[number_of] = registry.version(number_of)
-        except StoreError:  # it is gone or damaged, and nothing to compare with
-            continue
-    label = context.pipeline.label.meaning
-    barred = set()
-    for number_of, version in versions.items():
-        other = version.facts.get("task") != task or version.facts.get("label", label) != label
-        if other or knows_rows(context, version):
-            barred.add(number_of)
-    found = reference_of(history, {n: version.facts for n, version in versions.items()}, most=most, barred=barred)
-    return None if found is None else (versions[found.version], found)
+    return [Judge("champion", champion, other_label(context, champion))]
 
 
 def other_label(context: Context, champion: Version) -> str | None:
@@ -216,10 +189,20 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
         "baselines": verdict.metrics.baselines if verdict else {},
         "threshold": rule and chosen and {"config": rule.model_dump(mode="json"), "value": chosen["value"]},
         "test": context.test and context.test.model_dump(),
-        "standing": verdict and standing_of(verdict),
+        "compared": compared_facts(verdict),
         "signatures": export.get()["signatures"],
         **inherited,
     }
+
+
+def compared_facts(verdict: Verdict | None) -> dict[str, Any] | None:
+    """How the candidate of a verdict stands to the champion by the metric that decides; None: the two were not compared."""
+    if verdict is None or verdict.champion is None:
+        return None
+    check = verdict.of(CHAMPION, verdict.primary)
+    if check is None or check.interval is None:
+        return None
+    return {"version": verdict.champion.version, "check": check.model_dump(mode="json")}
 
 
 def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:

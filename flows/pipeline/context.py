@@ -24,16 +24,15 @@ from flows.config.window import ChosenWindow, choose_window
 from flows.records import ResolvedSettings, TestMetrics
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
-from headway.evaluation.clusters import MOST_KEYS, ClusterSources, repeating
 from headway.evaluation.metrics import OWN
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
+from headway.evaluation.units import SplitUnits
 from headway.evaluation.verdict import Verdict
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
-from headway.registry.standing import Reference
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, Column
 from headway.schema.notes import Note
@@ -108,10 +107,8 @@ class Judge:
     """A version that the candidate is compared with, scored on the same rows."""
 
     role: str
-    """champion or reference."""
+    """champion."""
     version: Version
-    since: Reference | None = None
-    """Of the reference: how the champions since stood to it."""
     reason: str | None = None
     """Why it is not scored."""
 
@@ -454,33 +451,20 @@ class Context:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The columns that predictions keep: those of slices and clusters, the item, keys, and what is told of rows."""
+        """The columns that predictions keep: those of slices, the item, keys, and what is told of rows."""
         columns, sliced = self.columns, slice_columns((*self.slices, *self.searched))
         keys = [c.name for c in columns.read if c.role in ("key", "passthrough") and not c.shape and c.name not in OWN]
         stored = [name for name in keys if name in columns.stored]
-        return tuple(sorted({*sliced, *self.pipeline.judged_columns, *self.clusters.stored, *self.shown, *stored}))
+        return tuple(sorted({*sliced, *self.pipeline.judged_columns, *self.units.equal, *self.shown, *stored}))
 
     @cached_property
-    def clusters(self) -> ClusterSources:
-        """What rows are drawn together by: what the split keeps together; else where it may be found out, which is nowhere with
-        a group column."""
-        columns, unit = self.columns, " and ".join(self.pipeline.split.key) or None
-        if columns.of_role("group") is not None:
-            return ClusterSources(unit=unit)
-        stored = [c for c in columns.read if c.name in columns.stored and not c.shape and c.name not in OWN]
-        times = sorted((column for column in stored if column.temporal), key=lambda column: column.role != "time")
-        repeated = repeating(self.statistics.get()["columns"].get("train", []))
-        keys = [c.name for c in stored if c.name in repeated and (c.meaning is not None or c.role == "key")]
+    def units(self) -> SplitUnits:
+        """What the split keeps together, and rows are drawn by; beside a group column no equal rows are looked for."""
+        key = " and ".join(self.pipeline.split.key) or None
+        if self.columns.of_role("group") is not None:
+            return SplitUnits(key=key)
         equal, distinct = self._equal_rows()
-        return ClusterSources(
-            unit=unit,
-            equal=equal,
-            distinct=distinct,
-            columns=tuple(sorted(keys)[:MOST_KEYS]),
-            time=(times[0].name, times[0].temporal) if times and times[0].temporal else None,
-            by_day=bool(times) and times[0].role == "time",
-            spans=tuple((span, self.ingested[span].value.splits[part].rows) for span, part in self.parts["eval"]),
-        )
+        return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
         """The columns that tell equal rows, and how many rows are distinct in all that a split without a key hashes, where these

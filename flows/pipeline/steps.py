@@ -18,7 +18,6 @@ from flows.pipeline.context import Candidate, Context, check_metrics
 from flows.pipeline.warm_start import parent_of
 from flows.records import TestMetrics
 from headway.errors import DataError
-from headway.evaluation.checks.small_steps import Measured as StepMeasured
 from headway.evaluation.gate import Candidate as JudgedCandidate
 from headway.evaluation.gate import GateRequest
 from headway.evaluation.results.request import MeasureRequest
@@ -370,7 +369,7 @@ def _measure_request(
         slices=context.slices,
         searched=context.searched,
         shown=context.shown,
-        clusters=context.clusters,
+        units=context.units,
         group=context.group,
         confidence=pipeline.gate.confidence,
         given_threshold=threshold,
@@ -399,14 +398,13 @@ def gate(context: Context) -> Steps:
         return
     pipeline, training, candidate = context.pipeline, context.training, _candidate(context)
     judges, scored = context.judges, candidate.scored
-    since = next((judge.since for judge in judges if judge.since is not None), None)
     compared = {judge.role: champions.compared_champion(context, judge) for judge in judges}
     baselines = scored.value.baselines
     request = GateRequest(
         config=pipeline.gate,
         slices=context.slices,
         slices_chosen=pipeline.evaluation.slices is None,
-        clusters=context.clusters,
+        units=context.units,
         eval=context.parts["eval"],
         split=context.split_digest,
         force=context.force,
@@ -423,9 +421,6 @@ def gate(context: Context) -> Steps:
             data=champions.data_of(context, context.parts["train"]),
         ),
         champion=compared.get("champion"),
-        reference=compared.get("reference"),
-        since=() if since is None else tuple(map(StepMeasured.model_validate, since.measured)),
-        place=0 if since is None else since.place,
         task=context.label.task,
         label=context.label_facts,
         baselines={name: scored.ref(file) for name, file in baselines.items()},

@@ -19,11 +19,7 @@ from headway.evaluation.verdict import (
     CANNOT_TELL,
     CHAMPION,
     DECAY,
-    DRIFT,
-    EARLY_CHAMPION,
-    NO_LIMIT,
     NOT_COMPARED,
-    STEPS,
     THRESHOLD,
     WITHIN,
     Check,
@@ -50,7 +46,6 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
         (State.NOT_COMPARABLE, State.INCOMPATIBLE, State.HELD),
         ("needs a person", "amber", "The candidate waits for a person"),
     ),
-    State.SHADOW: ("shadow", "amber", "The candidate is not promoted"),
     State.DONE: ("done", "plain", "The run ended after {last}, as it was asked to; nothing was judged"),
     State.RUNNING: ("running", "plain", "The run is going on"),
     State.FAILED: ("failed", "red", "The run failed"),
@@ -240,14 +235,12 @@ def _tone(check: Check) -> Tone:
         return "red"
     if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
         return "amber"
-    return "plain" if check.outcome in (CANNOT_TELL, NO_LIMIT, WITHIN) else "green"
+    return "plain" if check.outcome in (CANNOT_TELL, WITHIN) else "green"
 
 
 _TITLES = {
-    **dict.fromkeys((CHAMPION, EARLY_CHAMPION), "{what} against {against}"),
-    DRIFT: "prediction drift from {against}",
+    CHAMPION: "{what} against {against}",
     DECAY: "{what}, {against}",
-    STEPS: "{what} step by step since {against}",
     THRESHOLD: "{what}",
 }
 """What a check looks at, by its name."""

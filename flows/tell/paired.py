@@ -18,7 +18,7 @@ from flows.tell.figures.strips import Mark, interval_strips
 from flows.tell.rendering.parts import Table
 from headway.errors import HeadwayError
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Check, Verdict
+from headway.evaluation.verdict import Check, Verdict
 from headway.messages import between, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -132,15 +132,13 @@ def judged(store: Store, version: Version, against: int | None = None, *, whole:
     """A version against another on the eval rows of the run that made it; None: its gate did not compare the two.
 
     Args:
-        against: the champion of its time, or the early one that its gate looked at; None: the champion.
+        against: the champion of its time; None: whichever that was.
         whole: by every metric, while the store has the verdict; else by the one that decided, which the version itself keeps.
     """
-    standing = version.facts.get("standing")
-    if not isinstance(standing, dict):
+    compared = version.facts.get("compared")
+    if not isinstance(compared, dict):
         return None
-    of = {name: standing.get(name) for name in ("metric", "interval", "confidence", "better")}
-    kept = Check.model_validate({"name": CHAMPION, "outcome": "", "change": standing.get("difference"), **of})
-    champion = int(standing["against"])
+    kept, champion = Check.model_validate(compared["check"]), int(compared["version"])
     against = champion if against is None else against
     checks = _checks(store, version, against) if whole or kept.interval is None or against != champion else []
     found = sorted(checks, key=lambda check: check.metric != kept.metric) or ([kept] if against == champion else [])
@@ -159,8 +157,7 @@ def _checks(store: Store, version: Version, against: int) -> list[Check]:
         return []
     if verdict.champion is not None and verdict.champion.version == against:
         return verdict.compared()
-    early = verdict.reference is not None and verdict.reference.version == against
-    return verdict.compared(EARLY_CHAMPION) if early else []
+    return []
 
 
 def own_levels(version: Version) -> str:

@@ -122,7 +122,6 @@ def first_model(
     metrics: Sequence[Metric],
     trained_for: Collection[str],
     confidence: float,
-    samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> Beaten | None:
@@ -144,7 +143,7 @@ def first_model(
         predicted = constant_predictions(task, facts, metric, len(rows), best_by)
         if predicted is None:
             return None
-        settings: dict[str, Any] = {"confidence": shared, "samples": samples, "seed": seed, "check": check}
+        settings: dict[str, Any] = {"confidence": shared, "seed": seed, "check": check}
         return _against(rows, predicted, metric, name="constant", first=True, **settings)
 
     found = [each for metric in metrics if (each := against(metric, metric.name)) is not None]
@@ -178,7 +177,6 @@ def beats(
     *,
     metrics: Sequence[Metric],
     confidence: float,
-    samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
     others: Floats | None = None,
@@ -203,9 +201,7 @@ def beats(
         predicted = constant_predictions(task, facts, metric, len(rows)) if others is None else others
         if predicted is None:
             return None
-        return _against(
-            rows, predicted, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name
-        )
+        return _against(rows, predicted, metric, confidence=confidence, seed=seed, check=check, name=name)
 
     comparable = filter(None, map(against, metrics))  # each only where needed
     first = next(comparable, None)
@@ -227,13 +223,12 @@ def beside(
     *,
     name: str,
     confidence: float,
-    samples: int,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> Beaten | None:
     """Which of the two is better by a metric, the candidate or another baseline; None when nothing can be said. The
     arguments are those of `beats`."""
-    found = _against(rows, others, metric, confidence=confidence, samples=samples, seed=seed, check=check, name=name)
+    found = _against(rows, others, metric, confidence=confidence, seed=seed, check=check, name=name)
     if found is None:
         return None
     if found.interval is None:
@@ -263,7 +258,6 @@ def _against(
     metric: Metric,
     *,
     confidence: float,
-    samples: int,
     seed: int,
     check: Callable[[], None],
     name: str,
@@ -273,7 +267,7 @@ def _against(
     Args:
         first: of a first model: Student's t, with one degree of freedom less than there are units.
     """
-    difference = paired(rows, others, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
+    difference = paired(rows, others, metrics=(metric,), seed=seed, check=check)[metric.name]
     if difference.difference is None:
         return None
     count = units(metric, rows)

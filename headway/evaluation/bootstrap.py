@@ -24,6 +24,8 @@ from headway.metrics.base import Draws, Floats, Metric, Rows, unit_weights
 from headway.metrics.ranking import NO_GROUP
 from headway.tabular.list_arrays import value_numbers
 
+SAMPLES = 200
+"""Replicates of a bootstrap."""
 LINEAR_UNITS = 20_000
 """Rows, or groups that are drawn together."""
 MOST_PARTS = 64
@@ -112,7 +114,7 @@ def paired(
     champion: Floats,
     *,
     metrics: Sequence[Metric],
-    samples: int = 200,
+    samples: int = SAMPLES,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
@@ -192,7 +194,7 @@ def single(
     rows: Rows,
     metric: Metric,
     *,
-    samples: int = 200,
+    samples: int = SAMPLES,
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> Difference:

@@ -19,12 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.bootstrap import Difference, paired
-from headway.evaluation.clusters import NOWHERE, ClusterSources, drawn_together
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
 from headway.evaluation.slices import named, slice_rows
+from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
 from headway.evaluation.verdict import BETTER, BEYOND, CANNOT_TELL, NOT_COMPARED, WITHIN, Check, LeftOut
 from headway.messages import between, chance, counted, number, signed, some
 from headway.metrics.base import Metric
@@ -132,7 +132,7 @@ class Comparison:
     slices: tuple[Compared, ...]
     left_out: tuple[LeftOut, ...] = ()
     confidence: float
-    clusters: str | None = None
+    drawn_by: str | None = None
     """What rows are drawn by, where it is not one by one."""
 
     def of(self, metric: str) -> Compared:
@@ -153,7 +153,7 @@ class Comparison:
 
     def notes(self, champion: str) -> list[str]:
         """What the comparison rests on, and what the slices came to."""
-        notes = [self.clusters] if self.clusters else []
+        notes = [self.drawn_by] if self.drawn_by else []
         looked = {(c.column, c.value) for c in self.slices}
         if looked and not any(c.failed for c in self.slices):
             notes.append(
@@ -165,23 +165,6 @@ class Comparison:
                 "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
             )
         return notes
-
-
-def allowing(comparison: Comparison, lucky: Mapping[str, float], config: GateConfig, whose: str) -> Comparison:
-    """The comparison over all rows with wider margins: by how much chance favours the other model, by metric.
-
-    Only what failed is tested again; slices stay as they are.
-    """
-
-    def again(test: Compared) -> Compared:
-        luck = lucky.get(test.measured.metric, 0.0)
-        if not test.failed or not luck:
-            return test
-        of = f"{number(test.margin.value)}, and {number(luck)} that chance favours {whose} by"
-        margin = Margin(test.margin.value + luck, of)
-        return _test(test.measured, test.metric, margin, config, test.rows, test.column, test.value)
-
-    return replace(comparison, overall=tuple(map(again, comparison.overall)))
 
 
 def _left_out(entry: LeftOut) -> str:
@@ -201,7 +184,7 @@ def compare(
     label: LabelFacts | None = None,
     slices: Sequence[str] = (),
     group: str | None = None,
-    clusters: ClusterSources = NOWHERE,
+    units: SplitUnits = EACH_ROW,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
@@ -211,12 +194,12 @@ def compare(
         metrics: by name.
         tolerances: by metric; these are compared.
         group: the column whose equal values are a group, and drawn together.
-        clusters: what rows are drawn by beside, or may be.
+        units: what the split keeps together.
         label: of the train rows; with it a tolerance can be a share of the gain over the constant.
     """
     with_columns = any(metric.reads_columns for metric in metrics.values())
     rows, theirs = rows_of(candidate, task, group, columns=with_columns), rows_of(champion, task).prediction
-    rows, drawn = drawn_together(clusters, candidate, rows, theirs, metrics.get("loss"), group=group)
+    rows, drawn = drawn_together(units, candidate, rows, group=group)
     compared = [metrics[name] for name in tolerances]
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
 
@@ -227,7 +210,6 @@ def compare(
             some_rows,
             theirs[at],
             metrics=metrics,
-            samples=config.bootstrap,
             seed=seed,
             check=monitor.check,
         )
@@ -270,7 +252,7 @@ def compare(
         slices=tuple(_holm(tested, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
-        clusters=drawn,
+        drawn_by=drawn,
     )
 
 

@@ -8,7 +8,7 @@ gate:
 """
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -89,21 +89,6 @@ class GateConfig(Frozen):
     baseline: bool = Field(
         default=True, description="a candidate that does not beat a constant prediction is not promoted"
     )
-    first_model: Literal["hold", "promote"] = Field(
-        default="hold",
-        description="when there is no champion, and too few eval rows to tell whether the candidate beats the constant: hold "
-        "it for a person, or promote it",
-    )
-    linear_baseline: Literal["note", "reject"] = Field(
-        default="note",
-        description="when the linear baseline is better than the candidate beyond chance: say so, or reject the candidate",
-    )
-    reference_champions: int = Field(
-        default=100,
-        ge=0,
-        description="also compare with an early one of this many last champions, for small steps down that add up; 0 or 1: "
-        "with the champion only",
-    )
     slice_min_rows: int = Field(
         default=200,
         ge=2,
@@ -112,21 +97,7 @@ class GateConfig(Frozen):
     confidence: float = Field(
         default=0.95, gt=0.5, lt=1.0, description="confidence level of the intervals around differences"
     )
-    bootstrap: int = Field(default=200, ge=50, le=10_000, description="resamples per comparison")
-    prediction_drift: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="how far the predictions may be from the champion's on the same rows, Jensen-Shannon bits; null: no limit",
-    )
     hold: bool = Field(default=False, description="hold a candidate that passes, for a person to promote")
-    shadow: bool = Field(
-        default=False, description="judge only: a candidate that passes gets the verdict shadow, and is not promoted"
-    )
-    uncomparable: Literal["hold", "thresholds"] = Field(
-        default="hold",
-        description="when the champion cannot be compared: hold the candidate, or let the thresholds alone decide",
-    )
 
     @field_validator("thresholds")
     @classmethod
@@ -233,8 +204,6 @@ class GateConfig(Frozen):
     @property
     def kept(self) -> tuple[str, str] | None:
         """The verdict and the reason of a candidate that passed where a person promotes."""
-        if self.shadow:
-            return "shadow", "it passed, and gate.shadow only watches: headway promote promotes it"
         if self.hold:
             return "held", "it passed, and the gate is set to hold it for a person to promote"
         return None

@@ -16,11 +16,10 @@ from headway.config import Result
 from headway.messages import number, signed
 from headway.metrics.base import Better
 
-THRESHOLD, CHAMPION, EARLY_CHAMPION = "threshold", "champion", "early champion"
-DRIFT, DECAY, STEPS = "prediction drift", "champion decay", "step by step"
+THRESHOLD, CHAMPION, DECAY = "threshold", "champion", "champion decay"
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
-BETTER, NOT_COMPARED, NO_LIMIT = "better", "not compared", "no limit"
+BETTER, NOT_COMPARED = "better", "not compared"
 ALREADY = "already champion"
 """The verdict on a candidate that is the champion."""
 Metrics = dict[str, float | None]
@@ -48,7 +47,7 @@ class Check(Result):
     the same rows."""
 
     name: str
-    """What kind of check: threshold, champion, constant baseline, prediction drift, ..."""
+    """What kind of check: threshold, champion, constant baseline, ..."""
     metric: str | None = None
     slice: str | None = None
     """The column; None: all rows."""
@@ -179,13 +178,12 @@ class ModelMetrics(Result):
 
     candidate: Metrics = Field(default={})
     champion: Metrics | None = None
-    reference: Metrics | None = None
     baselines: dict[str, Metrics] = Field(default={})
 
     @property
     def sides(self) -> dict[str, Metrics]:
         """By model, those that are known."""
-        named = {"candidate": self.candidate, "champion": self.champion, "reference": self.reference}
+        named = {"candidate": self.candidate, "champion": self.champion}
         return {name: values for name, values in {**named, **self.baselines}.items() if values}
 
 
@@ -211,8 +209,6 @@ class Verdict(Result):
     candidate: str | None = None
     """The fingerprint of its training."""
     champion: Model | None = None
-    reference: Model | None = None
-    """The early champion that it was also compared with."""
     metrics: ModelMetrics = ModelMetrics()
     left_out: tuple[LeftOut, ...] = ()
     worth: Worth | None = None

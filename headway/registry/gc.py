@@ -146,9 +146,7 @@ def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
         return
     champions = dict.fromkeys(event.version for event in reversed(model.history()))
     versions = model.versions()
-    standing = {version.number: (version.facts.get("standing") or {}).get("reference") or {} for version in versions}
-    early = {standing.get(number, {}).get("version") for number in list(champions)[:1]}
-    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values(), *early}
+    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values()}
     for version in versions[: max(0, len(versions) - keep)]:
         if version.number not in pointed:
             why = f"older than the newest {counted(keep, 'version')}, and nothing points at it"

@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.checks.prediction_drift import jensen_shannon as divergence
 from headway.messages import counted
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, column_yaml
@@ -65,7 +64,19 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
     inner.append(1.0)
     edges = np.unique(np.concatenate([ours.quantile(inner), theirs.quantile(inner)]))
     p, q = _bins(ours, edges), _bins(theirs, edges)
-    return divergence(p, q)
+    return _divergence(p, q)
+
+
+def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """The divergence of two distributions over the same bins, in bits (Lin, "Divergence measures based on the Shannon
+    entropy", 1991)."""
+    middle = (p + q) / 2
+
+    def relative(side: NDArray[np.float64]) -> float:
+        some = side > 0
+        return float((side[some] * np.log2(side[some] / middle[some])).sum())
+
+    return float(np.clip((relative(p) + relative(q)) / 2, 0.0, 1.0))
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ The search is bounded: by `most_rows`, `MOST_COLUMNS`, and sets of `MOST_JOINED`
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headway.evaluation.clusters import alike
 from headway.messages import agree, number, some
 from headway.schema.columns import LABEL
 from headway.schema_inference.identifiers import TIMES, words_of
@@ -397,3 +397,36 @@ def _bins(column: _Column, most: int) -> Codes:
     table = np.zeros(column.values, np.int64)
     table[common] = 1 + np.arange(len(common))
     return table[column.codes]
+
+
+@dataclass(frozen=True)
+class Alikeness:
+    """How alike the values of one unit are."""
+
+    correlation: float
+    """Of two rows of a unit."""
+    score: float
+    """Standard deviations beyond chance."""
+
+
+def alike(values: NDArray[np.float64], codes: NDArray[np.int64]) -> Alikeness | None:
+    """The intraclass correlation by analysis of variance (Donner, "A review of inference procedures for the intraclass
+    correlation coefficient in the one-way random effects model", 1986); None where there is nothing to compare."""
+    _, codes, size = np.unique(codes, return_inverse=True, return_counts=True)
+    rows, groups = len(values), len(size)
+    if groups < 2 or rows - groups < 2:
+        return None
+    means = np.bincount(codes, values, groups) / size
+    within = float(((values - means[codes]) ** 2).sum()) / (rows - groups)
+    between = float((size * (means - values.mean()) ** 2).sum()) / (groups - 1)
+    if not (within > 0 and math.isfinite(within) and math.isfinite(between)):
+        return None
+    usual = (rows - (size.astype(np.float64) ** 2).sum() / rows) / (groups - 1)
+    correlation = (between - within) / (between + (usual - 1) * within)
+    return Alikeness(correlation, _normal_score(between / within, groups - 1, rows - groups))
+
+
+def _normal_score(f: float, above: int, below: int) -> float:
+    """An F ratio as a standard normal (Wilson and Hilferty, "The distribution of chi-square", 1931; Paulson, 1942)."""
+    a, b, root = 2 / (9 * above), 2 / (9 * below), f ** (1 / 3)
+    return ((1 - b) * root - (1 - a)) / math.sqrt(b * root * root + a)

@@ -83,8 +83,7 @@ def on_the_same_rows(store: Store, a: Side, b: Side) -> Scored | None:
     if task != b.task or task is None or ":" in task:
         return None
     for host, guest in ((b, a), (a, b)):
-        titles = [f"evaluate {role} {guest.version}" for role in ("champion", "reference")]
-        other = next((host.evaluated[title] for title in titles if title in host.evaluated), None)
+        other = host.evaluated.get(f"evaluate champion {guest.version}")
         own, guests = host.evaluated.get("evaluate"), guest.evaluated.get("evaluate")
         run = host.run if other is not None else None
         if other is None and _examples(store, own) is not None:

@@ -8,17 +8,15 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from headway.config import Frozen
-from headway.evaluation.checks.champion_decay import Worth
-from headway.evaluation.checks.small_steps import Measured
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.request import OfPredictions
 from headway.evaluation.slices import slice_columns
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import Verdict, Worth
 from headway.messages import some
 from headway.stages.refs import Ref
-from headway.stages.stage_class import Key, plain
+from headway.stages.stage_class import Key
 
-VERSION = 12
+VERSION = 13
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
@@ -77,11 +75,6 @@ class GateRequest(OfPredictions[Verdict]):
     )
     candidate: Annotated[Candidate, Key("inputs", spread=True)]
     champion: Annotated[Champion | None, Key("inputs", "champion")] = None
-    reference: Annotated[Champion | None, Key("inputs", "reference")] = Field(
-        default=None, description="an early champion that models are held against"
-    )
-    since: tuple[Measured, ...] = Field(default=(), description="how the champions since the reference stood to it")
-    place: int = Field(default=0, ge=0, description="how many champions there were since the reference")
     baselines: dict[str, Ref[Any]] = Field(
         default={}, description="predictions of other baselines by name, over the same rows; shown"
     )
@@ -89,10 +82,7 @@ class GateRequest(OfPredictions[Verdict]):
     seed: int = 0
 
     def key(self) -> dict[str, Any]:
-        key = super().key() | {"rolled_back": self.candidate.rolled_back}
-        if self.reference is not None:
-            key["inputs"]["reference"] |= {"place": self.place, "since": plain(self.since)}
-        return key
+        return super().key() | {"rolled_back": self.candidate.rolled_back}
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
@@ -104,7 +94,7 @@ class GateRequest(OfPredictions[Verdict]):
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
         sliced = (*slice_columns(self.slices), *self.config.columns)
-        return tuple(dict.fromkeys((*sliced, *self.clusters.stored, *self.measured_columns)))
+        return tuple(dict.fromkeys((*sliced, *self.units.equal, *self.measured_columns)))
 
     @property
     def ranked(self) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from headway.evaluation.baseline import constant, constant_predictions
-from headway.evaluation.checks.champion_decay import Worth, worth
-from headway.evaluation.clusters import drawn_together
+from headway.evaluation.baseline import constant
+from headway.evaluation.champion_decay import Worth, worth
 from headway.evaluation.gate.gate_request import Champion, GateRequest
 from headway.evaluation.gate_checks import OF_ROWS, check_same_rows, read_predictions, rows_by_value
 from headway.evaluation.metrics import measured, metrics_of, rows_of
-from headway.metrics.base import Floats, Metric, Rows
+from headway.evaluation.units import drawn_together
+from headway.metrics.base import Metric, Rows
 from headway.monitor import Monitor
 from headway.stages.refs import Ref
 from headway.tasks.table import task_of
@@ -37,7 +37,8 @@ class ScoredModels:
         self._by_value: dict[str, Mapping[str, int]] = {}
         self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
         self.candidate = self.table(request.candidate.predictions)
-        self._rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
+        rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
+        self._rows, self.drawn_by = drawn_together(request.units, self.candidate, rows, group=request.group)
         self._last: tuple[pa.Table, Rows] | None = None
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
@@ -54,7 +55,7 @@ class ScoredModels:
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
-        """The predictions of a champion, or of the reference; what was computed of the last rows goes."""
+        """The predictions of a champion; what was computed of the last rows goes."""
         assert champion.predictions is not None
         self._last = None
         return self.table(champion.predictions)
@@ -72,13 +73,6 @@ class ScoredModels:
                 rows = replace(rows, prediction=theirs.prediction, columns=theirs.columns)
             self._last = table, rows
         return self._last[1]
-
-    def candidate_rows(self, others: Floats | None) -> Rows:
-        """The candidate's rows, drawn as they have to be beside other predictions of them; None: beside the constant's."""
-        rows, loss = self.rows(self.candidate), self.judging.get("loss")
-        if others is None and loss is not None and self.request.label is not None:
-            others = constant_predictions(self.task, self.request.label, loss, len(rows))
-        return drawn_together(self.request.clusters, self.candidate, rows, others, loss)[0]
 
     def rows_by_value(self, column: str) -> Mapping[str, int]:
         """How many rows of all have each value of a slice, where the candidate's are a sample of them."""
@@ -101,10 +95,7 @@ class ScoredModels:
             self.task,
             self.rows(table),
             metrics,
-            table=self.candidate,
             label=request.label,
-            clusters=request.clusters,
-            samples=request.config.bootstrap,
             seed=request.seed,
             check=self.monitor.check,
         )

@@ -7,8 +7,7 @@ It reads predictions only (Parquet files written by evaluation: label, predictio
 order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
 threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
 (`headway.evaluation.baseline`); the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
-tolerance on the bad side, overall, on a slice, or against an early champion (`headway.evaluation.comparison`); and a fall
-that adds up from promotion to promotion (`headway.evaluation.checks.small_steps`). What passes all that is promoted when its
+tolerance on the bad side, overall or on a slice (`headway.evaluation.comparison`). What passes all that is promoted when its
 primary metric is better (the interval is wholly above 0) or its data are newer than the champion's. docs/gate.md has the
 rules in a table. Verdicts:
 
@@ -21,11 +20,9 @@ rules in a table. Verdicts:
     incompatible champion     the champion cannot score these rows, or predicts another kind of label
     rolled back               this very model was rolled back before: it returns only by force
     held                      it passed, or is a first model of too few eval rows to say; it waits for a person
-    shadow                    it passed, and is only watched
     forced                    promoted against the rules because a person said so
 
-Only promote, first model and forced promote (and the two of a champion that cannot be compared, with `uncomparable:
-thresholds`).
+Only promote, first model and forced promote.
 """
 
 from pathlib import Path
@@ -129,16 +126,9 @@ class _Decision:
             if (found := self._beside(name)) is None:
                 findings.note(f"the {name} baseline has {self.primary} {number(baselines[name][self.primary])}")
                 continue
-            worse = name == LINEAR and found.outcome == "worse"
-            blocked = worse and self.config.linear_baseline == "reject"
-            check = findings.looked(
-                found.check(name, len(self.models.candidate)).model_copy(update={"passed": not blocked})
-            )
-            if blocked:
-                fix = "gate.linear_baseline: note would let it pass"
-                findings.block("reject", found.summary, found.detail, fix, check=check)
-            else:
-                findings.note(found.summary, found.detail, check=check, concern=worse)
+            check = findings.looked(found.check(name, len(self.models.candidate)))
+            concern = name == LINEAR and found.outcome == "worse"
+            findings.note(found.summary, found.detail, check=check, concern=concern)
         return baselines
 
     def _beside(self, name: str) -> Beaten | None:
@@ -148,12 +138,11 @@ class _Decision:
             return None
         predicted = models.rows(theirs).prediction
         return beside(
-            models.candidate_rows(predicted),
+            models.rows(models.candidate),
             predicted,
             models.judging[self.primary],
             name=name,
             confidence=self.config.confidence,
-            samples=self.config.bootstrap,
             seed=self.request.seed,
             check=self.monitor.check,
         )
@@ -184,25 +173,22 @@ class _Decision:
         """Block a candidate that a baseline is not worse than; hold a first model of which too few rows can tell."""
         arguments: dict[str, Any] = {
             "confidence": self.config.confidence,
-            "samples": self.config.bootstrap,
             "seed": self.request.seed,
             "check": self.monitor.check,
         }
         task, facts, findings = self.models.task, self.request.label or LabelFacts(), self.findings
-        rows = self.models.candidate_rows(others)
+        rows = self.models.rows(self.models.candidate)
         if self.request.champion is None and trained_for is not None:
             beaten = first_model(task, facts, rows, metrics=metrics, trained_for=trained_for, **arguments)
         else:
             beaten = beats(task, facts, rows, metrics=metrics, others=others, name=name, **arguments)
         if beaten is None:
             return
-        promoted = beaten.few and self.config.first_model == "promote"
-        check = findings.looked(beaten.check(name, len(rows)).model_copy(update={"passed": beaten.passed or promoted}))
-        if beaten.passed or promoted:
-            findings.note(beaten.summary, beaten.detail, check=check, concern=promoted)
+        check = findings.looked(beaten.check(name, len(rows)))
+        if beaten.passed:
+            findings.note(beaten.summary, beaten.detail, check=check)
         elif beaten.few:
-            fix = f"{BY_FORCE}, or gate.first_model: promote"
-            findings.block("held", beaten.summary, beaten.detail, fix, check=check)
+            findings.block("held", beaten.summary, beaten.detail, BY_FORCE, check=check)
         else:
             fix = "gate.baseline: false would let it pass"
             findings.block("reject", beaten.summary, beaten.detail, fix, check=check)
@@ -237,11 +223,9 @@ class _Decision:
             spans=self.spans,
             candidate=request.candidate.model,
             champion=_model(request.champion),
-            reference=_model(request.reference),
             metrics=ModelMetrics(
                 candidate=self.values,
                 champion=self.earlier.champion,
-                reference=self.earlier.reference,
                 baselines=baselines,
             ),
             left_out=self.earlier.left_out,

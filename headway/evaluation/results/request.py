@@ -4,10 +4,10 @@ from typing import Annotated, Any, Generic
 
 from pydantic import Field
 
-from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.slices import slice_columns
+from headway.evaluation.units import SplitUnits
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec, as_key
 from headway.schema.calendar_days import Temporal
@@ -16,7 +16,7 @@ from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-VERSION = 11
+VERSION = 12
 """Raised by whoever changes what measuring writes for the same request."""
 
 
@@ -24,8 +24,8 @@ class OfPredictions(Stage[Answer], Generic[Answer]):
     """A stage that computes what is wanted of predictions."""
 
     slices: Annotated[tuple[str, ...], Key(always=True)] = ()
-    clusters: Annotated[ClusterSources, Key(always=True)] = Field(
-        default=ClusterSources(), description="what rows are drawn by, or may be alike by"
+    units: Annotated[SplitUnits, Key(always=True)] = Field(
+        default=SplitUnits(), description="what the split keeps together, and rows are drawn by"
     )
     ndcg_at: Annotated[int | None, Key()] = Field(
         default=None, ge=1, description="judge the order within groups too, its first ranks"
@@ -90,7 +90,7 @@ class MeasureRequest(OfPredictions[Measured]):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the predictions that are read."""
-        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.clusters.stored, *self.shown)
+        named = (*slice_columns(self.slices), *slice_columns(self.searched), *self.units.equal, *self.shown)
         return tuple(dict.fromkeys((*self.columns_of_others, *named)))
 
     @property

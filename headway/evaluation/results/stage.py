@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
-from headway.evaluation.clusters import drawn_together
 from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
 from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
 from headway.evaluation.results.intervals import Interval, few_rows, intervals
@@ -24,6 +23,7 @@ from headway.evaluation.results.threshold import Decided, decide
 from headway.evaluation.results.worst_rows import RowsByLoss
 from headway.evaluation.results.worst_slices import row_losses, worst
 from headway.evaluation.slices import slice_columns, slice_rows
+from headway.evaluation.units import drawn_together
 from headway.metrics.base import Made, Metric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
@@ -68,8 +68,7 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
     baselines, theirs = _baselines(request, task, metrics, table, rows, monitor)
-    loss = task.metric("loss") if "loss" in task.metric_names else None
-    rows, drawn_by = drawn_together(request.clusters, table, rows, None, loss, group=request.group)
+    rows, drawn_by = drawn_together(request.units, table, rows, group=request.group)
     models = {"": rows.keeping()}
     if theirs is not None:
         models[CHAMPION] = replace(rows.predicted(theirs.prediction), memo=theirs.memo)

@@ -116,16 +116,9 @@ GateConfig.thresholds | gate | gate.thresholds: ? | {auc: {min: 0.1}} | {auc: {m
 GateConfig.tolerance | gate | gate.tolerance: ? | {auc: 0.1} | {auc: 0.2}
 GateConfig.primary | gate | gate.primary: ? | auc | loss
 GateConfig.baseline | gate | gate.baseline: ? | true | false
-GateConfig.first_model | gate | gate.first_model: ? | hold | promote
-GateConfig.linear_baseline | gate | gate.linear_baseline: ? | note | reject
-GateConfig.reference_champions | gate | gate.reference_champions: ? | 3 | 4
 GateConfig.slice_min_rows | gate | gate.slice_min_rows: ? | 3 | 4
 GateConfig.confidence | measure | gate.confidence: ? | 0.8 | 0.9
-GateConfig.bootstrap | gate | gate.bootstrap: ? | 60 | 70
-GateConfig.prediction_drift | gate | gate.prediction_drift: ? | null | 0.1
 GateConfig.hold | gate | gate.hold: ? | true | false
-GateConfig.shadow | gate | gate.shadow: ? | true | false
-GateConfig.uncomparable | gate | gate.uncomparable: ? | hold | thresholds
 Hash.buckets | transform | columns.carrier: {hash: {buckets: ?}} | 3 | 4
 Image.height | transform | columns.carrier: {image: {height: ?, width: 2}} | 3 | 4
 Image.width | transform | columns.carrier: {image: {height: 2, width: ?}} | 3 | 4

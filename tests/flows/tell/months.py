@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.pipeline.champion import compared_facts
 from flows.records import read_record
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import gate
@@ -20,7 +21,6 @@ from headway.evaluation.results.stage import measure
 from headway.evaluation.verdict import Verdict
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
-from headway.registry.standing import standing_of
 from headway.storage.store import Store
 from headway.tasks.base import LabelFacts
 from tests.flows.tell.recorded import _Run
@@ -88,7 +88,7 @@ def _judge(store, number, span):
     saved.mkdir(exist_ok=True)
     (saved / "saved_model.pb").write_bytes(b"model")
     facts = {"run": name, "task": "binary", "metrics": measured["metrics"], "spans": window, "evaluation": mine.name}
-    facts |= {"train_parts": parts["train"], "eval_parts": parts["eval"], "standing": standing_of(verdict)}
+    facts |= {"train_parts": parts["train"], "eval_parts": parts["eval"], "compared": compared_facts(verdict)}
     registry = Registry(store, "flights")
     lineage = {"format": 1, "run": {"run": name}, "code": None, "config": None, "champion": before, "parts": parts}
     lineage |= {

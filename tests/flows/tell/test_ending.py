@@ -248,17 +248,10 @@ def test_an_outcome_says_worse_where_the_interval_does():
         assert table[0]["outcome"] == said
 
 
-def test_an_early_champion_is_called_so_once():
-    early = BEST | {"name": "early champion", "against": "version 1, an early champion"}
-    verdict = Verdict(verdict="promote", promote=True, checks=(Check(**early, outcome="better"),))
-    (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
-    assert table[0]["check"] == "auc against version 1, an early champion"
-
-
 def test_only_what_would_change_the_verdict_is_advised():
-    drift = {"verdict": "reject", "summary": "the predictions drifted", "fix": "gate.prediction_drift sets the limit"}
+    small = {"verdict": "reject", "summary": "auc is small", "fix": "gate.baseline: false would let it pass"}
     fell = {"verdict": "reject", "summary": "auc fell"}
-    for reasons, fixes in (([drift], ("what to do: gate.prediction_drift sets the limit",)), ([fell, drift], ())):
+    for reasons, fixes in (([small], ("what to do: gate.baseline: false would let it pass",)), ([fell, small], ())):
         verdict = Verdict(verdict="reject", promote=False, reasons=reasons, checks=(Check(**BEST, outcome="better"),))
         assert ending_of(RunRecord(**KNOWN, state="reject", verdict=verdict)).fixes == fixes
 
@@ -296,13 +289,12 @@ def test_a_source_without_spans_has_no_window(records):
 @pytest.mark.parametrize("columns", ["80", "100"])
 def test_checks_are_one_table_in_a_terminal_of_any_width(records, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    early = BEST | {
-        "name": "early champion",
-        "against": "version 1, an early champion",
+    other = BEST | {
+        "against": "version 1 at its promotion",
         "before": 0.1234,
         "value": 0.1134,
     }
-    check = Check(**early, change=-0.01, interval=(-0.0123, -0.0012), outcome="cannot tell")
+    check = Check(**other, change=-0.01, interval=(-0.0123, -0.0012), outcome="cannot tell")
     record = records["amber"]
     verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, check)})
     lines = summary(record.model_copy(update={"verdict": verdict})).splitlines()

@@ -9,15 +9,13 @@ from html.parser import HTMLParser
 import pytest
 
 from flows.config.pipeline import read_pipeline
-from flows.records import record_of, records
+from flows.records import records
 from flows.tell.comparison.compared import compare
 from flows.tell.comparison.comparison_page import describe, page
 from flows.tell.ending import ending_of, ending_part
 from flows.tell.material import Material
-from flows.tell.paired import paired
 from flows.tell.rendering.markdown import markdown
 from flows.tell.summary import summary
-from headway.evaluation.verdict import CHAMPION, EARLY_CHAMPION, Model
 from headway.messages import number
 from headway.registry.registry import Registry
 from tests.flows.tell.months import EVALS, months
@@ -122,20 +120,6 @@ def check(where, text, form, spans_of):
                 f"{where}: {level} does not name {span}: {said!r}"
             )
     return levels
-
-
-def test_an_early_champion_that_the_gate_looked_at_was_scored_on_the_same_rows_too(tmp_path):
-    registry = Registry(months(tmp_path), "flights")
-    one, three = registry.version(1), registry.version(3)
-    assert paired(registry, one, three) is None
-    record = record_of(registry.store, three.facts["run"])
-    registry.store.discard(registry.store.output("gate", record.step("gate").fingerprint))
-    early = record.verdict.of(CHAMPION, "auc").model_copy(update={"name": EARLY_CHAMPION, "change": -0.02})
-    checks = (*record.verdict.checks, early)
-    verdict = record.verdict.model_copy(update={"reference": Model(version=1), "checks": checks})
-    record.model_copy(update={"verdict": verdict}).save(registry.store)
-    found = paired(registry, one, three)
-    assert (found.version, found.against, found.spans, found.checks[0].change) == (1, 3, ("2014-01",), 0.02)
 
 
 def test_every_table_of_the_commands(project, registry, spans_of, typed, monkeypatch):

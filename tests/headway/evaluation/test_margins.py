@@ -25,7 +25,7 @@ def probability(logit):
 
 
 def compared(task, label, candidate, champion, *, config=None, slices=(), columns=None, **facts):
-    config, task = GateConfig(**(config or {"bootstrap": 60})), task_of(task)
+    config, task = GateConfig(**(config or {})), task_of(task)
     tables = [pa.table({"label": label, "prediction": p, **(columns or {})}) for p in (candidate, champion)]
     return compare(
         task,

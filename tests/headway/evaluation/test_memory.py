@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.metrics import UNIT
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import measure
+from headway.evaluation.units import SplitUnits
 from headway.monitor import Monitor
 
 ROWS = 60_000
@@ -42,7 +42,7 @@ def test_measuring_holds_few_numbers_of_each_row(models, tmp_path, monkeypatch):
         searched=("a", "b", "x: 5", "y: 5", "z: 5"),
         baselines={"linear": models["linear"]},
         beside={"champion": models["champion"]},
-        clusters=ClusterSources(unit="split.key"),
+        units=SplitUnits(key="split.key"),
     )
     tracemalloc.start()
     try:

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.evaluation.baseline import beside
-from headway.evaluation.clusters import NOWHERE, ClusterSources
 from headway.evaluation.comparison import compare
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
@@ -14,15 +13,16 @@ from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import UNIT, rows_of
 from headway.evaluation.results.threshold import ThresholdRule
 from headway.evaluation.results.threshold import decide as decided
+from headway.evaluation.units import EACH_ROW, SplitUnits
 from headway.metrics.ranking import GroupMetric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import results_of
-from tests.headway.evaluation.test_clusters import clustered
+from tests.headway.evaluation.test_few_groups import clustered
 
 BINARY = task_of("binary")
-PATIENTS = ClusterSources(unit="patient")
+PATIENTS = SplitUnits(key="patient")
 
 
 def tables(units=60, size=20, *, seed=0, effect=2.0, **columns):
@@ -39,7 +39,7 @@ def versus(candidate, champion, **options):
         BINARY,
         candidate,
         champion,
-        config=GateConfig(bootstrap=100),
+        config=GateConfig(),
         metrics={metric.name: metric for metric in BINARY.metrics},
         tolerances={"auc": 0.0, "loss": 0.0},
         monitor=Monitor(),
@@ -69,11 +69,11 @@ def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():
     ours, theirs = tables()
     plain = versus(ours.drop_columns([UNIT]), theirs, slices=("size",))
     by_unit, by_group = (
-        versus(ours, theirs, slices=("size",), clusters=PATIENTS),
+        versus(ours, theirs, slices=("size",), units=PATIENTS),
         versus(ours.drop_columns([UNIT]), theirs, slices=("size",), group="unit"),
     )
-    assert by_unit.clusters == "rows of one patient are drawn together (60 of them)" and plain.clusters is None
-    assert by_group.clusters == "rows of one unit are drawn together (60 of them)"
+    assert by_unit.drawn_by == "rows of one patient are drawn together (60 of them)" and plain.drawn_by is None
+    assert by_group.drawn_by == "rows of one unit are drawn together (60 of them)"
     for at, other, narrow in zip(
         (*by_unit.overall, *by_unit.slices),
         (*by_group.overall, *by_group.slices),
@@ -83,8 +83,8 @@ def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():
         assert at.measured.freedom == other.measured.freedom == pytest.approx(59, rel=0.1)
         assert at.measured.standard_error == pytest.approx(other.measured.standard_error, rel=0.3)  # other draws
         assert min(each.measured.standard_error for each in (at, other)) > 1.5 * narrow.measured.standard_error
-    measured = results_of(ours, "binary", slices=("size",), clusters=PATIENTS)
-    assert measured["drawn_by"] == by_unit.clusters
+    measured = results_of(ours, "binary", slices=("size",), units=PATIENTS)
+    assert measured["drawn_by"] == by_unit.drawn_by
     grouped = results_of(ours.drop_columns([UNIT]), "binary", slices=("size",), group="unit")
     for one, other in (
         (measured, grouped),
@@ -97,7 +97,7 @@ def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():
 def test_a_baseline_is_told_apart_by_units():
     ours, theirs = tables(units=30, size=100)
     rows, others = rows_of(ours, "binary"), rows_of(theirs, "binary").prediction
-    options = {"name": "linear", "confidence": 0.95, "samples": 100}
+    options = {"name": "linear", "confidence": 0.95}
     alone = rows_of(ours.drop_columns([UNIT]), "binary")
     assert "beats" in beside(alone, others, BINARY.metric("loss"), **options).summary
     assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options).summary
@@ -127,7 +127,7 @@ def test_the_verdict_of_the_gate_and_the_worth_that_a_version_keeps_are_of_units
             champion=Champion(version=1, model="old", predictions=tmp_path / "b.parquet", train=(("1", "all"),)),
             label=LabelFacts(counts=(700, 300)),
             baselines={"linear": tmp_path / "b.parquet"},
-            clusters=PATIENTS,
+            units=PATIENTS,
         )
     )
     assert all(each["freedom"] == pytest.approx(39) for each in verdict.worth.values())
@@ -142,5 +142,5 @@ def test_equal_models_of_a_keyed_split_are_not_blocked():
     for seed in range(60):
         ours, theirs = tables(units=50, size=30, seed=seed)
         for name, table in (("units", ours), ("rows", ours.drop_columns([UNIT]))):
-            blocked[name] += any(test.failed for test in versus(table, theirs, clusters=NOWHERE).overall)
+            blocked[name] += any(test.failed for test in versus(table, theirs, units=EACH_ROW).overall)
     assert blocked["units"] <= 5 and blocked["rows"] >= 8

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from sklearn import datasets
 
-from headway.validation.units import MOST_COLUMNS, find_unit
+from headway.validation.units import MOST_COLUMNS, alike, find_unit
 
 PATIENTS, VISITS = 400, 12
 PATIENT = ("age", "sex", "height", "weight", "site", "smoker")
@@ -173,3 +173,15 @@ def test_tables_of_single_things_have_no_unit(name):
     names = [str(feature) for feature in data.feature_names]
     task = {"breast_cancer": "binary", "diabetes": "regression"}.get(name, "multiclass")
     assert unit(dict(zip(names, data.data.T, strict=True)), data.target, task) is None
+
+
+def test_the_correlation_of_a_unit_is_estimated():
+    r = np.random.default_rng(0)
+    group = np.repeat(np.arange(400), 20)
+    found = alike(0.5 * r.normal(size=400)[group] + r.normal(size=8000), group)
+    assert found.correlation == pytest.approx(0.2, abs=0.03) and found.score > 10
+    means = [
+        (x := np.random.default_rng(s).normal(size=8000)) is not None and alike(x, group).score for s in range(200)
+    ]
+    assert np.mean(means) == pytest.approx(0, abs=0.2) and np.std(means) == pytest.approx(1, abs=0.2)
+    assert alike(np.zeros(10), np.arange(10) % 2) is None and alike(r.normal(size=10), np.zeros(10)) is None

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import DataError
-from headway.evaluation.clusters import ClusterSources
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.results.stage import METRICS, measure
@@ -121,17 +120,16 @@ def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said
     assert measured()["threshold"] is None
 
 
-def test_rows_that_are_alike_are_drawn_together_and_the_result_says_so(measured):
-    plain, found = measured(), measured(clusters=ClusterSources(columns=("user",)))
-    named = measured(group="user")
-    assert plain["drawn_by"] is None and "the losses of rows of one are more alike" in found["drawn_by"]
+def test_rows_are_drawn_by_their_group_and_the_result_says_so(measured):
+    plain, named = measured(), measured(group="user")
+    assert plain["drawn_by"] is None
     assert named["drawn_by"] == "rows of one user are drawn together (150 of them)"
 
     def width(result):
         low, high = result["intervals"]["loss"]
         return high - low
 
-    assert width(found) == pytest.approx(width(named)) and width(found) > 1.2 * width(plain)
+    assert width(named) > 1.2 * width(plain)
 
 
 def test_baselines_of_other_rows_are_refused(measured):
@@ -153,7 +151,7 @@ def test_the_result_is_the_same_in_any_number_of_threads(measured, monkeypatch, 
             label=LabelFacts(counts=(500, 500)),
             baselines={"linear": measured.folder / "linear.parquet"},
             beside={"champion": measured.folder / "linear.parquet"},
-            clusters=ClusterSources(columns=("user",)),
+            group="user",
         )
 
     assert json.dumps(run(threads)) == json.dumps(run(1))

@@ -5,19 +5,15 @@
 
 The two sets of rows differ, so the interval is that of two samples. Where a constant prediction has the metric too, the test
 compares the gain over the constant on the same rows: a log loss rises for every model when a class becomes more frequent, and
-the champion is not worse for it. Rows of one day are alike, which does not cancel without pairs, so rows that come in clusters
-are drawn together (`headway.evaluation.clusters`).
+the champion is not worse for it.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from headway.evaluation.baseline import constant_predictions
 from headway.evaluation.bootstrap import Difference, paired, single
-from headway.evaluation.clusters import ClusterSources, drawn_together
 from headway.evaluation.margins import allowed
 from headway.evaluation.sample_size import uncompared
 from headway.evaluation.verdict import BEYOND, DECAY, Check, Worth
@@ -31,33 +27,25 @@ def worth(
     rows: Rows,
     metrics: Sequence[Metric],
     *,
-    table: pa.Table,
     label: LabelFacts | None,
-    clusters: ClusterSources,
-    samples: int,
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> Worth:
     """What a model is worth on these rows, by each metric that can be compared on them.
 
     Args:
-        rows: with its predictions; of groups or units if there are any.
-        table: of the rows' predictions, with the columns of `clusters`.
+        rows: with its predictions, and the units that they are drawn by.
         label: of the train rows.
     """
-    loss = next((metric for metric in metrics if metric.name == "loss"), None)
-    known = None if label is None else constant_predictions(task, label, loss, len(rows)) if loss else None
-    if known is not None:
-        rows, _ = drawn_together(clusters, table, rows, known, loss)
     found: Worth = {}
     for metric in metrics:
         against = None if label is None or metric.of_the_mean else constant_predictions(task, label, metric, len(rows))
         if uncompared(metric, rows):
             continue
         if against is None:
-            measured = single(rows, metric, samples=samples, seed=seed, check=check)
+            measured = single(rows, metric, seed=seed, check=check)
         else:
-            measured = paired(rows, against, metrics=(metric,), samples=samples, seed=seed, check=check)[metric.name]
+            measured = paired(rows, against, metrics=(metric,), seed=seed, check=check)[metric.name]
         if measured.difference is None or measured.standard_error is None:
             continue
         gain = None if against is None else measured.difference * (1 if metric.higher_is_better else -1)

@@ -1,1 +1,0 @@
-"""What the gate checks besides comparisons with the champion."""
