@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.records import RunRecord
-from flows.tell.ending import ending_of
-from flows.tell.paired import metrics_of, names_of, own_levels
+from flows.report.verdict import ending_of
+from flows.report.versions import metrics_of, names_of, own_levels
 from headway.errors import StoreError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
@@ -47,7 +47,7 @@ class Run:
     @property
     def report(self) -> Path | None:
         """The path of the report, one HTML page, on this machine's disk; None if it was not written."""
-        from flows.tell.report_page import on_this_disk, path_of
+        from flows.report.page import on_this_disk, path_of
 
         try:
             return on_this_disk(self._store, path_of(self._store, self.name))

@@ -68,7 +68,7 @@ LONG = [
     "headway/records/test_encode.py",
     "flows/test_terminal_lines.py",
     "beam_jobs/transforms/test_row_groups.py",
-    "flows/tell/test_page.py",
+    "flows/report/test_page.py",
     "headway/evaluation/results/test_intervals.py",
     "flows/test_own_task.py",
     "docs/test_notebook.py",
@@ -82,7 +82,7 @@ LONG = [
     "beam_jobs/runners/test_spans.py",
     "beam_jobs/predict/test_stage.py",
     "test_side_effects.py",
-    "flows/tell/comparison/test_comparison_page.py",
+    "flows/report/test_compare.py",
     "tfcore/evaluation/test_stage.py",
     "headway/evaluation/results/test_threshold.py",
     "tfcore/models/towers/test_item_index.py",
@@ -114,7 +114,7 @@ settings.register_profile("headway", derandomize=True, deadline=None, max_exampl
 settings.load_profile("headway")
 
 
-QUICK = ["headway", "flows/config", "flows/tell"]
+QUICK = ["headway", "flows/config", "flows/report"]
 NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY, _FOUND = {"tensorflow", "apache_beam", "prefect"}, set()

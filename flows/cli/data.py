@@ -150,7 +150,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 def _draft_text(draft: Draft, target: Path) -> str:
     """Returns what was found and written, for a person."""
-    from flows.tell.rendering.cells import text_table
+    from flows.report.text import text_table
 
     shown = draft.choices
     if len(shown) > _COLUMNS:
@@ -224,7 +224,7 @@ class Rejected:
 
 
 def _quarantine_text(found: Rejected) -> str:
-    from flows.tell.rendering.cells import text_table
+    from flows.report.text import text_table
 
     rows, read = found.rows, found.read
     if not rows:
@@ -324,7 +324,7 @@ def schema(
     """
     if columns:
         from flows.pipeline.column_table import current
-        from flows.tell.rendering.cells import text_table
+        from flows.report.text import text_table
 
         rows = current(load_pipeline(pipeline, options))
         return answer(options, rows, text_table(rows, whole=("why",)))

@@ -104,7 +104,7 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
 
 
 def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
-    from flows.tell.paired import judged, own_levels
+    from flows.report.versions import judged, own_levels
 
     created, spans = when(version.created), version.facts.get("spans") or ["?"]
     made_by = f"  run {run}" if (run := version.facts.get("run")) else ""
@@ -189,7 +189,7 @@ def rollback(
 
 def _against(registry: Registry, event: Event) -> str:
     """Returns how the champion compares with the one that it replaced, on the same rows; empty where no run scored both."""
-    from flows.tell.paired import paired
+    from flows.report.versions import paired
 
     if event.previous in (None, event.version):
         return ""
@@ -216,9 +216,9 @@ def compare(
         second: Names the other (default of both: the last two versions, else the version and the latest run).
     """
     from flows.records import runs_of
-    from flows.tell.comparison.compared import compare as compared
-    from flows.tell.comparison.comparison_page import describe, write
-    from flows.tell.report_page import place_of
+    from flows.report.compare import compare as compared
+    from flows.report.compare_page import describe, write
+    from flows.report.page import place_of
 
     names, pipeline = arranged([name for name in (first, second) if name] or [""], pipeline)
     _, registry = registry_of(pipeline, options)

@@ -62,7 +62,8 @@ def tune(
 
 def _tune_text(found: Tuning, pipeline: str) -> Iterator[str]:
     from flows.pipeline.tune import setting_text, short
-    from flows.tell.rendering.cells import cell, text_table
+    from flows.report.model import cell
+    from flows.report.text import text_table
 
     yield f"{found.pipeline}: loss on a holdout of {found.holdout:.0%} of the train rows, best first"
     base, best = found.base, found.best
@@ -119,7 +120,7 @@ def backfill(
         parallel: Says how many windows run at the same time; each starts its own TensorFlow process.
     """
     from flows.pipeline.backfill import backfill as run_backfill
-    from flows.tell.rendering.cells import text_table
+    from flows.report.text import text_table
 
     context = context_of(pipeline, options)
     with reporting(options) as report:

@@ -268,7 +268,7 @@ def execute(options: StageOptions, context: "Context") -> "RunRecord":
 
 def summary_text(record: "RunRecord", context: "Context", *, verbose: bool = False) -> str:
     """Returns a finished run as text for a terminal."""
-    from flows.tell.summary import summary
+    from flows.report.text import summary
 
     places: list[tuple[str, object]] = []
     if verbose and record.state == "promoted" and record.version is not None:

@@ -60,17 +60,17 @@ def run(
 
 def _up_to(context: Context, options: RunOptions) -> int:
     """Runs the DAG up to the run's last stage and prints its tables."""
-    from flows.tell.material import Material
-    from flows.tell.metric_tables import importance_table
-    from flows.tell.rendering.parts import Part
-    from flows.tell.rendering.text import text as text_of
-    from flows.tell.step_parts import part_of
+    from flows.report.evaluation import importance_table
+    from flows.report.model import Section
+    from flows.report.page import step_section
+    from flows.report.results import RunResults
+    from flows.report.text import text as text_of
 
     record = execute(options, context)
     text = summary_text(record, context, verbose=options.verbose)
     value = with_outputs(record, context.store)
     if context.last in ("statistics", "validate", "evaluate") and (last := _last(record, context)) is not None:
-        importance = Material(context.store, record).importance
+        importance = RunResults(context.store, record).importance
         if context.last == "statistics":
             value["statistics"] = last.get()["columns"]
         if context.last == "evaluate":
@@ -79,7 +79,7 @@ def _up_to(context: Context, options: RunOptions) -> int:
             value["importance"] = importance.model_dump(mode="json")
         if not options.json:
             tables = [] if importance is None else [importance_table(importance)]
-            parts = [part for part in (part_of(last), Part("Importance", tables=tables)) if part is not None]
+            parts = [part for part in (step_section(last), Section("Importance", tables=tables)) if part is not None]
             text = "\n\n".join([*filter(None, map(text_of, parts)), text])
     return answer(options, value, text)
 
@@ -132,8 +132,8 @@ def runs(pipeline: PipelinePath = ".", /, *, limit: Count = 20, options: Options
         limit: Says how many runs are shown.
     """
     from flows.records import runs_of
-    from flows.tell.ending import ending_of
-    from flows.tell.rendering.cells import text_table
+    from flows.report.text import text_table
+    from flows.report.verdict import ending_of
 
     _, store = store_of(pipeline, options)
     records = runs_of(store)[:limit]
@@ -181,9 +181,9 @@ def show(
 
 def _shown(store: Store, record: RunRecord) -> Iterator[str]:
     """Yields a run as lines for a person."""
-    from flows.tell.ending import ending_of
-    from flows.tell.rerun_reasons import steps_explained
-    from flows.tell.summary import summary
+    from flows.report.origin import steps_explained
+    from flows.report.text import summary
+    from flows.report.verdict import ending_of
 
     word = ending_of(record).word + (f", version {record.version}" if record.version is not None else "")
     yield f"run {record.run} of {record.pipeline}: {word}, started {when(record.started)} UTC, seed {record.seed}"
@@ -237,7 +237,7 @@ def report(
         open: Opens the report in the browser.
     """
     from flows.records import LATEST, State, find
-    from flows.tell.report_page import on_this_disk, path_of, place_of, write
+    from flows.report.page import on_this_disk, path_of, place_of, write
 
     (run,), pipeline = arranged([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)

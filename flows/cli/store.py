@@ -78,7 +78,7 @@ def clean(
         keep: Says how many of the newest runs of each pipeline are kept.
         keep_versions: Deletes old versions too, but for the newest N, the last ten champions and those with an alias.
     """
-    from flows.tell.rendering.cells import text_table
+    from flows.report.text import text_table
     from headway.registry import gc
 
     _, store = store_of(pipeline, options)

@@ -32,7 +32,7 @@ from flows.pipeline.predict import predict_spans
 from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
 from flows.pipeline.run import execute
 from flows.records import RunRecord, State
-from flows.tell.ending import ending_of
+from flows.report.verdict import ending_of
 from headway.messages import counted, some, window_text
 
 

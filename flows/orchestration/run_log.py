@@ -23,11 +23,11 @@ from flows.orchestration.requested_stops import StopRequests
 from flows.pipeline.listeners import Progress, Reporter, Scope
 from flows.pipeline.terminal import Lines
 from flows.records import RunRecord, State
-from flows.tell.ending import ending_of, ending_part
-from flows.tell.rendering.markdown import markdown
-from flows.tell.rendering.parts import Part, Table
-from flows.tell.step_line import line_of
-from flows.tell.step_parts import key_of, part_of
+from flows.report.markdown import markdown
+from flows.report.model import Section, Table
+from flows.report.page import key_of, step_section
+from flows.report.text import line_of
+from flows.report.verdict import ending_of, ending_section
 from headway.redaction import redact
 from headway.stages.step import Output
 
@@ -84,7 +84,7 @@ class RunLog(Lines):
 
     def output(self, scope: Scope, output: Output[Any]) -> None:
         super().output(scope, output)
-        part, step = part_of(output), (scope.until, output.title)
+        part, step = step_section(output), (scope.until, output.title)
 
         def publish() -> None:
             if step in self._bars:
@@ -100,14 +100,14 @@ class RunLog(Lines):
             return
         if record.last is not None and record.error is None:
             return  # it judged nothing, and what it says would hide the last verdict
-        part = ending_part(ending_of(record))
+        part = ending_section(ending_of(record))
         if record.report is not None:  # not as a link: browsers follow none from a server's page to a file
             part = replace(part, commands=[record.report, f"headway report {record.run} --open"])
         self._when_up(lambda: self._publish("verdict", part))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:
         """Publish a table of the flow's own; a later one of the same key follows it."""
-        part = Part(about, tables=[Table(about, rows)])
+        part = Section(about, tables=[Table(about, rows)])
         self._when_up(lambda: self._publish(key, part))
 
     def _when_up(self, action: Callable[[], object]) -> None:
@@ -132,7 +132,7 @@ class RunLog(Lines):
             key = _key(self._pipeline, f"progress-{until or ''}-{title}")
             self._bars[step] = create_progress_artifact(share, key, about)
 
-    def _publish(self, key: str, part: Part) -> None:
+    def _publish(self, key: str, part: Section) -> None:
         """Publish a part as an artifact."""
         about = "; ".join(map(str, part.sentences)) or part.title
         create_markdown_artifact(redact(markdown(part)), key=_key(self._pipeline, key), description=redact(about))

@@ -10,8 +10,8 @@ from typing import Any
 
 from flows.pipeline.listeners import Level, Listener, Progress, Scope
 from flows.records import RunRecord, State
-from flows.tell.ending import ending_of
-from flows.tell.step_line import line_of
+from flows.report.text import line_of
+from flows.report.verdict import ending_of
 from headway.redaction import redacted
 from headway.stages.step import Output
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from flows.pipeline.listeners import Progress, Scope
 from flows.pipeline.terminal import Lines
 from flows.records import RunRecord, State, log_path, progress_path
-from flows.tell.ending import ending_of
+from flows.report.verdict import ending_of
 from headway.messages import now
 from headway.redaction import redact
 from headway.storage.atomic_io import replace_text

@@ -19,7 +19,7 @@ from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.listeners import Listener, Scope, failure
 from flows.records import RunRecord, State, read_record
-from flows.tell.ending import ending_of
+from flows.report.verdict import ending_of
 from headway.errors import ConfigError
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
@@ -209,7 +209,7 @@ def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
     trained = next((step for step in record.ran if step.stage == TrainRequest.name), None)
     if trained is None:
         return []
-    from flows.tell.sections.curves import recorded
+    from flows.report.training import recorded
 
     return recorded(store.local(store.output(trained.stage, trained.fingerprint)) / "history.json")
 

@@ -44,7 +44,7 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """What is different in a run since the one that made a version: (what, before, now)."""
-    from flows.tell.comparison.compared import code_in, differences
+    from flows.report.compare import code_in, differences
 
     version = context.registry.version(number)
     if (before := record_of(context.store, version.facts.get("run"))) is None:
@@ -74,7 +74,7 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
 
 def _chosen_since(before: RunRecord, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """What `auto` chooses otherwise: another Headway, or for other rows, whose number alone numbers follow."""
-    from flows.tell.comparison.compared import differences
+    from flows.report.compare import differences
 
     then, now = before.training, record.training
     if then is None or now is None or not all((then.training, then.model, now.training, now.model)):
@@ -94,8 +94,8 @@ def _chosen_since(before: RunRecord, record: RunRecord) -> Iterator[tuple[str, A
 
 def _setting(run: RunRecord, key: str, value: Any) -> Any:
     """A setting of a run in words; of one that its config leaves out, what was chosen or is usual."""
-    from flows.tell.comparison.sides import whole
-    from flows.tell.rendering.cells import cell
+    from flows.report.compare import whole
+    from flows.report.model import cell
 
     if value not in (None, {}):
         return _written(value)

@@ -292,7 +292,7 @@ class _Run:
     def _draw(self) -> None:
         """Draw the report; whatever goes wrong with it is a note."""
         try:
-            from flows.tell.report_page import write
+            from flows.report.page import write
 
             spec = self.context
             files = {span: [file.model_dump(mode="json") for file in files] for span, files in spec.memo.items()}
@@ -305,7 +305,7 @@ class _Run:
 def _import_later_ones() -> None:
     """Import what judges and draws, while the model trains."""
     with suppress(Exception):  # the import of whoever needs it fails, too
-        for name in ("headway.evaluation.results.stage", "headway.evaluation.gate.stage", "flows.tell.report_page"):
+        for name in ("headway.evaluation.results.stage", "headway.evaluation.gate.stage", "flows.report.page"):
             import_module(name)
 
 

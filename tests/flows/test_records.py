@@ -12,9 +12,9 @@ from flows.cli.app import main
 from flows.pipeline.listeners import Pace, Progress
 from flows.pipeline.run import note_killed, run_name
 from flows.records import find, progress_path, read_record, runs_of, settled
-from flows.tell.ending import ending_of
-from flows.tell.rerun_reasons import in_words
-from flows.tell.summary import summary
+from flows.report.origin import in_words
+from flows.report.text import summary
+from flows.report.verdict import ending_of
 from headway.errors import StoreError
 from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference

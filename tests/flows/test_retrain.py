@@ -19,7 +19,7 @@ import yaml
 
 from flows.orchestration.flows import ended
 from flows.records import read_record
-from flows.tell.ending import ending_of
+from flows.report.verdict import ending_of
 from headway.storage.process_identity import alive
 from tests.ports import free_port
 from tests.waiting import until

@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from tests.flows.tell.recorded import recorded
+from tests.flows.report.recorded import recorded
 
 PIPELINE = """
 name: homes
@@ -47,7 +47,7 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
     def broken(*_, **__):
         raise ValueError("no ink")
 
-    monkeypatch.setattr("flows.tell.report_page.page", broken)
+    monkeypatch.setattr("flows.report.page.page", broken)
     done = typed("run", "--to", "statistics", "--verbose", check=0)
     assert "the report of this run was not drawn: ValueError: no ink" in done.stderr
     assert json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)["report"] is None

@@ -8,7 +8,7 @@ from headway.storage.store import Store
 
 
 def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch, tmp_path):
-    monkeypatch.setattr("flows.tell.summary.summary", lambda record, places, verbose: str(dict(places)))
+    monkeypatch.setattr("flows.report.text.summary", lambda record, places, verbose: str(dict(places)))
     stages = [
         {"stage": stage, "title": stage, "fingerprint": "ab", "cached": False}
         for stage in ("train", "export", "replay")

@@ -9,7 +9,7 @@ from flows.orchestration import run_log
 from flows.orchestration.run_log import RunLog
 from flows.pipeline.listeners import Progress, Scope
 from flows.records import read_record
-from flows.tell.rendering.markdown import markdown
+from flows.report.markdown import markdown
 
 
 class Stops:

@@ -6,7 +6,7 @@ import pytest
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
 from flows.pipeline.column_table import column_table
-from flows.tell.rendering.cells import text_table
+from flows.report.text import text_table
 from headway.errors import ConfigError
 from headway.schema.columns import Schema
 from headway.schema.pbtxt import from_text, to_text

@@ -1,0 +1,443 @@
+"""The section on the data: rows from files to splits, what validation found, the columns with their figures and their drift,
+the rejected rows."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from markupsafe import Markup
+
+from flows.report.charts import distance, shares
+from flows.report.model import Chart, Finding, Panels, Row, Section, Table, cell
+from flows.report.plot import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, one_line
+from flows.report.results import RunResults
+from headway.errors import HeadwayError
+from headway.messages import capital, counted, duration, number, sentence, some, window_text
+from headway.schema.calendar_days import PER_DAY, Temporal, moment
+from headway.schema.columns import LABEL
+from headway.sources.discovery.spans import ONE_SPAN
+from headway.stages.ingested import Ingested
+from headway.stages.step import Output, find_output
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.split_statistics import SplitStatistics
+from headway.statistics.summary import ColumnSummary, WindowStatistics
+from headway.tabular import quarantine
+from headway.validation.anomaly import SplitProof, Validated
+
+_MOST_SPANS, _MOST_REJECTED = 40, 12
+_COUNTS = ("read", "written", "filtered", "quarantined")
+
+
+def data(results: RunResults) -> Section | None:
+    """The part on the data; None of a run that ingested nothing."""
+    counts = _counts(results)
+    if not counts:
+        return None
+    validated = results.validated or Validated()
+    proven = results.read("splits", SplitProof)
+    proof = validated.proof or (proven.says if proven is not None else ())
+    sentences = [_flow(counts)]
+    if proof and not validated.splits:
+        sentences.append(sentence("; ".join(proof)))
+    if results.validated is not None and not validated.anomalies:
+        sentences.append("Validation found nothing wrong.")
+    columns = Columns(results)
+    sentences += columns.sentences()
+    spans = [{"span": span, **of} for span, of in counts.items()]
+    tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
+    drift = drift_by_span(results, columns.drawn, columns.train)
+    tables += [*splits_table(validated), *columns.tables(), *drift, *_rejected(results)]
+    return Section("Data", sentences, tables=tables, findings=findings_of(validated), panels=list(columns.panels()))
+
+
+def findings_of(validated: Validated) -> list[Finding]:
+    """What validation found, errors first."""
+    return [Finding(a.severity, a.message, a.fix or "") for a in validated.anomalies]
+
+
+def splits_table(validated: Validated) -> list[Table]:
+    """The splits and their labels, and what is proven of them; none where there is nothing to say."""
+    note = sentence("; ".join(validated.proof))
+    return [Table("Splits and their labels", validated.splits, note)] if validated.splits else []
+
+
+def _counts(results: RunResults) -> dict[str, dict[str, int]]:
+    """Rows by span: read, written, filtered, quarantined."""
+    found = {span: (output.result or {}).get("counts") or {} for span, output in results.ingested().items()}
+    return {span: {name: counts[name] for name in _COUNTS if name in counts} for span, counts in found.items()}
+
+
+def _flow(counts: dict[str, dict[str, int]]) -> str:
+    totals = {name: sum(of.get(name, 0) for of in counts.values()) for name in _COUNTS}
+    spans = "" if list(counts) == [ONE_SPAN] else f" from {counted(len(counts), 'span')} ({window_text(list(counts))})"
+    text = f"{counted(totals['read'], 'row')} read{spans}: {totals['written']:,} kept"
+    text += f", {totals['filtered']:,} filtered out" if totals["filtered"] else ""
+    return text + f", {totals['quarantined']:,} rejected."
+
+
+# --- rejected rows
+
+
+def _rejected(results: RunResults) -> Iterator[Table]:
+    tables: list[pa.Table] = []
+    total = 0
+    for span, counts in _counts(results).items():
+        count = counts.get("quarantined", 0)
+        total += count
+        title = results.ingested()[span].title
+        path = results.file(title, quarantine.FILE_NAME) if count and len(tables) < _MOST_REJECTED else None
+        if path is not None:
+            table = quarantine.read(path.parent).slice(0, _MOST_REJECTED)
+            tables.append(table.add_column(0, "span", pa.array([span] * len(table), pa.string())))
+    if not tables:
+        return
+    rows = pa.concat_tables(tables).slice(0, _MOST_REJECTED).to_pylist()
+    shown = [{name: one_line(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
+    files = some(sorted({row["file"] for row in shown}), 3)
+    more = f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more."
+    yield Table(
+        capital(counted(total, "rejected row")), shown, more if total > len(shown) else "", folded=len(shown) > 6
+    )
+
+
+MOST_DRAWN, _MOST_LISTED = 50, 5000
+_LABELLED, _ROOM = 4, 30
+"""So few bars have a label each, where the labels have no more characters together."""
+Statistics = Mapping[str, ColumnStatistics]
+
+
+class Columns:
+    """What a report says of the columns.
+
+    Args:
+        results: of a run whose statistics the store may have.
+    """
+
+    def __init__(self, results: RunResults):
+        self._results = results
+        self._summaries = results.statistics.of("train")
+        self._order, self._by = by_weight(results, list(self._summaries))
+        self.drawn = self._order[:MOST_DRAWN]
+        """The columns that matter most, in their order."""
+        self.train = split_statistics(results, "statistics", self.drawn)
+        """Their statistics of the train rows."""
+        self._before, self._theirs, self._had = _champion(results, self.drawn)
+
+    def sentences(self) -> Iterator[str]:
+        """Which columns are new, gone or of another type since the champion."""
+        ours, theirs = self._summaries, self._had
+        both = [name for name in ours if name in theirs]
+        known = {
+            "new": [name for name in ours if name not in theirs],
+            "gone": [name for name in theirs if name not in ours],
+            "of another type": [name for name in both if ours[name].type != theirs[name].type],
+        }
+        told = [f"{what}: {some(list(map(column_name, names)), 5)}" for what, names in known.items() if names]
+        if theirs and told:
+            yield f"Since {self._before}, columns are {'; '.join(told)}."
+
+    def panels(self) -> Iterator[Panels]:
+        """The figures; none where the store has no statistics."""
+        evaluated = split_statistics(self._results, "statistics", self.drawn, "eval")
+        sides = {"train rows": (self.train, FIRST), "eval rows": (evaluated, MUTED)}
+        if self._theirs:
+            sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
+        yield from column_panels([self._summaries[name] for name in self.drawn], sides)
+
+    def tables(self) -> Iterator[Table]:
+        """The columns that are drawn, and the others."""
+        if not self._order:
+            return
+        note = f"In the order of {self._by}."
+        if self._theirs:
+            note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
+        yield Table("Columns of the train rows", [self._row(name) for name in self.drawn], note)
+        if rest := self._order[MOST_DRAWN:]:
+            rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
+            note = f"{len(rest) - _MOST_LISTED:,} more: headway run --to statistics" if len(rest) > _MOST_LISTED else ""
+            yield Table(f"{counted(len(rest), 'further column')}", rows, note, folded=True)
+
+    def _row(self, name: str, *, usual: bool = True) -> Row:
+        summary = self._summaries[name]
+        (told,) = column_rows([summary])
+        strengths = self._results.validated.strengths if self._results.validated is not None else {}
+        row = {"column": column_name(name)} | {key: told[key] for key in ("type", "missing", "distinct")}
+        row |= {"usual values": usual_values(summary)} if usual else {}
+        row |= {"tied to the label": strengths.get(name)}
+        return row | {"drift": distance(self.train.get(name), self._theirs.get(name))} if usual else row
+
+
+def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
+    """A figure of each column whose values were counted; none without one.
+
+    Args:
+        sides: what each is: its statistics and its colour.
+    """
+    drawn = [(column_name(each.column), _panel(each, sides)) for each in columns]
+    charts = [Chart(name, svg) for name, svg in drawn if svg is not None]
+    keys = [(colour, said) for said, (of, colour) in sides.items() if of]
+    note = (
+        "Share of the values, by value; the outermost bars of numbers hold all beyond the first and the last hundredth."
+    )
+    if charts:
+        yield Panels("Columns", charts, keys, note)
+
+
+def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) -> Markup | None:
+    name, known = summary.column, [(of.get(summary.column), colour) for of, colour in sides.values()]
+    found = shares([of for of, _ in known])
+    if found is None:
+        return None
+    bars = max(map(len, found.heights))
+    labels = _labels(found.bars, bars, summary.temporal, {value for value, _ in frequent(summary)})
+
+    def draw(axes: Plot) -> None:
+        edges = range(bars + 1)
+        for heights, (_, colour) in zip(found.heights, known, strict=True):
+            if heights:
+                histogram(axes, heights, edges, colour)
+        axes.set_xticks(list(labels), list(labels.values()))
+        axes.set_xlim(0, edges[-1])
+        axes.set_yticks([0, 1], ["0", f"{tick(100 * found.highest, 2)}%"])
+        axes.set_ylim(0, 1)
+
+    return figure(draw, label=f"{column_name(name)}: {usual_values(summary)}", small=True)
+
+
+def _labels(
+    bars: Sequence[str | int | float], drawn: int, temporal: Temporal | None, told: Collection[object]
+) -> dict[float, str]:
+    """Labels by their places: below the middle of the bar of a value, or at an edge between bars.
+
+    Args:
+        drawn: the number of bars; of edges there is one more.
+        told: the texts that a page may name.
+    """
+    middle = 0.5 if len(bars) == drawn else 0.0
+    if isinstance(bars[0], str):
+        said = [axis_value(bar, temporal) if bar in told else "" for bar in bars]
+        if len(bars) <= _LABELLED and sum(map(len, said)) <= _ROOM:
+            return {place + middle: label for place, label in enumerate(said)}
+        return {0.0: said[0], float(drawn): f"{len(bars)} values"}
+    chosen = range(len(bars)) if len(bars) <= _LABELLED else (0, len(bars) // 2, len(bars) - 1)
+    values = [float(bars[place]) for place in chosen]
+    return dict(zip((place + middle for place in chosen), axis_values(values, temporal), strict=True))
+
+
+def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
+    """The columns, those that matter most first, and by what they are ordered."""
+    importance = results.importance
+    weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
+    by = "how much they matter to the model"
+    if not weights:
+        weights = results.validated.strengths if results.validated is not None else {}
+        by = "how much each alone tells of the label"
+    return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
+
+
+def split_statistics(results: RunResults, title: str, names: Sequence[str], split: str = "train") -> Statistics:
+    """The statistics of columns of a split, as far as the store has them."""
+    return loaded(results.file(title, split), names)
+
+
+def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
+    """The statistics of columns in a folder; {} where it is gone or damaged."""
+    try:
+        return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
+    except HeadwayError:
+        return {}
+
+
+def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
+    """The champion that validation compared with, and of its train rows the statistics of these columns and the summaries of all,
+    as far as the store has them."""
+    champion = results.key("validate").get("champion") or {}
+    fingerprint = champion.get("statistics")
+    if (
+        not fingerprint
+        or (kept := find_output(results.store, "statistics", fingerprint, "statistics", WindowStatistics)) is None
+    ):
+        return "", {}, {}
+    statistics = loaded(results.localized(kept.path / "train"), names)
+    return str(champion["name"]), statistics, kept.value.of("train")
+
+
+MOST_SPANS, MOST_COLUMNS = 12, 12
+"""The last spans, and the columns that matter most."""
+
+
+def drift_by_span(results: RunResults, names: Sequence[str], window: Statistics) -> Iterator[Table]:
+    """The table of the last spans; none of a single one.
+
+    Args:
+        names: of the columns, those that matter most first.
+        window: their statistics of all spans together.
+    """
+    names = [name for name in names[:MOST_COLUMNS] if name in window]
+    outputs, apart = list(results.ingested().items())[-MOST_SPANS:], _without_train_rows(results)
+    if len(outputs) < 2:
+        return
+    spans = dict[str, Statistics]()
+    for span, output in outputs:
+        title = f"{span} ({apart[output.fingerprint]})" if output.fingerprint in apart else span
+        if found := _statistics(results, output, names):
+            spans[title] = found
+    drift = {name: {span: distance(of.get(name), window[name]) for span, of in spans.items()} for name in names}
+    known = {name: of for name, of in drift.items() if any(value is not None for value in of.values())}
+    if len(spans) < 2 or not known:
+        return
+    called = column_names(known)
+    rows = [{"column": called[name]} | {span: _text(value) for span, value in of.items()} for name, of in known.items()]
+    shades = [{span: min(value or 0.0, 1.0) for span, value in of.items()} for of in known.values()]
+    rows_are = "the train rows" + ", and of the rows of spans that have none" * any(
+        output.fingerprint in apart for _, output in outputs
+    )
+    note = f"The distance of {rows_are} to the train rows of all spans together: in bits from 0 to 1, of text the "
+    yield Table("Drift by span", rows, note + "greatest change of a value's share.", shades=shades)
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
+
+
+def _without_train_rows(results: RunResults) -> dict[str, str]:
+    """Return, by fingerprint, the split of the spans that have no train rows, as after a split by time."""
+    parts = results.key("statistics").get("inputs") or {}
+    splits = {fingerprint: split for split, of in parts.items() for fingerprint, _ in of if split != "train"}
+    train = {fingerprint for fingerprint, _ in parts.get("train", ())}
+    return {fingerprint: split for fingerprint, split in splits.items() if fingerprint not in train} if train else {}
+
+
+def _statistics(results: RunResults, output: Output, names: Sequence[str]) -> Statistics:
+    """Return the statistics of the train rows of a span, or of its only split; {} where the store no longer has them."""
+    found = results.read(output.title, Ingested)
+    splits = found.splits if found is not None else {}
+    split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
+    if split is None or not split.rows:
+        return {}
+    return loaded(results.file(output.title, split.statistics), names)
+
+
+FEW_ROWS = 3
+"""A text of fewer rows is not told: reports are mailed further than the data."""
+_LONGEST = 12
+"""Characters of a word at an axis."""
+_NEAR, _DIGITS, _DIGITS_OF_LARGE = 0.01, 9, 3
+"""How far the text of a tick may be from its place, as a share of the axis; the most digits of a tick, and those that `number`
+tells of a large one."""
+_FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "longest")
+
+
+def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
+    """A row per column; what a type does not have stays empty."""
+    return [
+        {
+            "column": column.column,
+            "type": column.temporal or column.type,
+            "rows": column.rows,
+            "missing": f"{column.missing_share:.2%}",
+            # of the columns that have some: missing they are not, and no figure behind counts them
+            "nan": column.nan or None,
+            "infinite": column.infinite or None,
+            "distinct": f"{column.distinct:,} ±{column.distinct_error:.0%}"
+            if column.distinct_error
+            else column.distinct,
+            **{name: figure_text(column, name) for name in _FIGURES},
+            "quantiles": f"rank ±{column.rank_error:.1%}" if column.rank_error else "",
+            "most frequent": ", ".join(f"{_value(value, column)} ({count:,})" for value, count in column.top[:3]),
+        }
+        for column in columns
+    ]
+
+
+def column_names(names: Iterable[str]) -> dict[str, str]:
+    """Columns as one table names them, each by a name of its own."""
+    return {name: column_name(name) if name == LABEL else said for name, said in apart(names, 60).items()}
+
+
+def column_name(name: str) -> str:
+    """A column as a table names it."""
+    return "the label" if name == LABEL else one_line(name, 60)
+
+
+def figure_text(column: ColumnSummary, name: str) -> str:
+    """The text of a figure of a column's summary, such as its median; of dates and times a date or a time, and their
+    standard deviation is a duration."""
+    value, unit = getattr(column, name), column.temporal
+    if value is None or unit is None:
+        return cell(value)
+    if name == "std":
+        return duration(value * PER_DAY["epoch_seconds"] / PER_DAY[unit])
+    # a mean and the quantiles lie between the values: a fraction of a second says nothing
+    second = max(1, PER_DAY[unit] // PER_DAY["epoch_seconds"])
+    return moment(value if name in ("min", "max") else value // second * second, unit)
+
+
+def usual_values(column: ColumnSummary) -> str:
+    """The values that a column usually has, in a few words."""
+    if column.type == "bytes" or (column.top and column.distinct <= 5):
+        top = frequent(column)[:3]
+        if any(
+            isinstance(value, str) and not value.isprintable() for value, _ in column.top[:3]
+        ):  # images and the like
+            return f"{column.shortest or 0:,} to {column.longest or 0:,} bytes"
+        rows = max(column.rows - column.missing, 1)
+        if column.top and not top:
+            return f"each in fewer than {FEW_ROWS} rows"
+        return ", ".join(f"{one_line(_value(value, column), 24)} {_share(count / rows)}" for value, count in top)
+    if column.median is None:
+        return ""
+    p25, median, p75 = (figure_text(column, name) for name in ("p25", "median", "p75"))
+    return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
+
+
+def tick(value: float, digits: int = 3) -> str:
+    """A number of an axis."""
+    return number(float(f"{value:.{digits}g}"))
+
+
+def ticks(values: Sequence[float], digits: int = 3) -> list[str]:
+    """The numbers of one axis, of so many digits, or of as many more as it takes to tell them apart."""
+    far = _NEAR * (max(values) - min(values))
+    while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
+        digits += 1
+    if digits > _DIGITS_OF_LARGE and 1e9 <= max(map(abs, values)) < 1e12:
+        return [f"{float(f'{value:.{digits}g}'):,.0f}" for value in values]
+    return [tick(value, digits) for value in values]
+
+
+def axis_value(value: float | str, kind: Temporal | None) -> str:
+    """A value of a column at an axis; of dates and times a date or a time."""
+    if isinstance(value, str):
+        return one_line(value, _LONGEST)
+    return tick(value, 4) if kind is None else moment(value, kind)
+
+
+def axis_values(values: Sequence[float], kind: Temporal | None) -> list[str]:
+    """Numbers of a column at one axis; of times no more than tells them apart: their days, their hours, or both."""
+    if kind is None:
+        return ticks(values, 4)
+    told = [moment(value, kind) for value in values]
+    days, clocks = [each[:10] for each in told], [each[11:] for each in told]
+    if len(set(days)) == len(set(told)) or not any(clocks):
+        return days
+    clocks = [clock or "00:00:00" for clock in clocks]
+    if len(set(days)) == 1:
+        return clocks
+    return [f"{day[5:]} {clock[:5]}" for day, clock in zip(days, clocks, strict=True)]
+
+
+def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
+    """The values that a page may tell, with their counts: a text that few rows have may tell of one of them."""
+    return [(value, count) for value, count in column.top if column.type != "bytes" or count >= FEW_ROWS]
+
+
+def _value(value: int | float | str, column: ColumnSummary) -> str:
+    """The text of a value; of a float32 no more digits than it has."""
+    if column.temporal is not None and not isinstance(value, str):
+        return moment(value, column.temporal)
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "under 1%"

@@ -1,0 +1,662 @@
+"""The section on the evaluation: metrics with their intervals beside the champion's, curves, thresholds, slices, confusion, the
+rows most wrong, and what the predictions rest on."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from flows.records import State
+from flows.report.charts import (
+    ModelNames,
+    charts_of,
+    error_histogram,
+    has_plain_predictions,
+    score_histogram,
+    tables_of,
+)
+from flows.report.data import axis_value, axis_values, ticks
+from flows.report.model import Chart, Panels, Row, Section, Table
+from flows.report.plot import (
+    FIRST,
+    MUTED,
+    SECOND,
+    Box,
+    Plot,
+    apart,
+    figure,
+    histogram,
+    interval_strips,
+    one_line,
+    strip,
+)
+from flows.report.results import RunResults
+from flows.report.verdict import outcome_text
+from flows.report.versions import judged_spans, rows_in_words, rows_of, spans_in
+from headway.errors import HeadwayError
+from headway.evaluation import metrics
+from headway.evaluation.gate_checks import read_predictions
+from headway.evaluation.results.measured import (
+    Measured,
+    Metrics,
+    MetricValue,
+    SliceMetrics,
+    Threshold,
+    Values,
+    WorstSlices,
+)
+from headway.evaluation.results.threshold import AS_CONFIGURED
+from headway.evaluation.results.worst_rows import MOST
+from headway.evaluation.slices import named
+from headway.evaluation.verdict import Verdict
+from headway.messages import capital, counted, ends, listed, metric_text, number, sentence, signed
+from headway.metrics.base import Rows
+from headway.metrics.meanings import meaning
+from headway.metrics.ranking import RANKED as RANKING
+from headway.metrics.tables import CONFUSION, CURVES, PER_CLASS
+from headway.registry.registry import Registry
+from headway.schema.calendar_days import Temporal
+from headway.tasks.table import direction
+from tfcore.evaluation.results import Dependence, Evaluated, Importance
+
+_MOST_BYTES = 24 << 20
+"""Of predictions that are read for figures: about a million rows, half a second."""
+_MOST_ROWS = 60
+
+
+def evaluation(results: RunResults, *, drawn: bool = True) -> Section | None:
+    """The part on the evaluation; None of a run that has none.
+
+    Args:
+        drawn: with figures.
+    """
+    measured, verdict = results.measured, results.verdict
+    if measured is None:
+        return _of_record(results)
+    whose = verdict.champion.name if verdict and verdict.champion else "the champion"
+    part = measured_section(measured, verdict, whose)
+    sentences = [*part.sentences, *_ranked(results, measured), *_tested(results)]
+    charts = list(_charts(results, measured, whose)) if drawn else []
+    if drawn and not charts and ":" in measured.task:
+        sentences.append(
+            f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
+        )
+    panels = list(dependence(results)) if drawn else []
+    return Section(
+        "Evaluation", sentences, charts, [*part.tables, *thresholds(results), *importance(results)], panels=panels
+    )
+
+
+def measured_section(
+    measured: Measured, verdict: Verdict | None = None, whose: str = "the champion", *, split: str = "eval"
+) -> Section:
+    """The tables of an evaluation.
+
+    Args:
+        verdict: the gate's, where it is known.
+        whose: what `champion` in the tables is called.
+    """
+    unseen = ", which the training did not see" if split == "eval" else ""
+    sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
+    if measured.sample_of is not None:
+        sentences.append(f"They are a random sample of {measured.sample_of:,}, and intervals are those of a sample.")
+    sentences += [f"Intervals: {measured.drawn_by}."] if measured.drawn_by else []
+    sentences += [sentence(measured.few_rows)] if measured.few_rows else []
+    tables = [_metrics(measured, verdict, whose)]
+    if measured.threshold is not None:
+        tables.append(threshold_table(measured.threshold))
+    title = "Evaluation" if split == "eval" else f"Evaluation on the {split} split"
+    return Section(
+        title,
+        sentences,
+        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured, whose)],
+    )
+
+
+def _of_record(results: RunResults) -> Section | None:
+    """The metrics that a run's record has: of a model that another run evaluated, or of an evaluation that is gone."""
+    record, task = results.record, None
+    if not record.metrics:
+        return None
+    said = [f"On {rows_in_words(judged_spans(results.store, record))}, as the run's record has it."]
+    if record.state == State.ALREADY:
+        facts = _champion(results)
+        rows, made_by, task = rows_in_words(spans_in(facts.get("eval_parts"))), facts.get("run"), facts.get("task")
+        said = [f"This run evaluated nothing: these are the champion's metrics, on {rows}."]
+        if made_by:
+            said.append(f"Its curves, slices, worst rows and figures: headway report {made_by}, the run that made it.")
+    return Section("Evaluation", said, tables=[metric_table(values_of(record.metrics), record.baselines, task=task)])
+
+
+def _champion(results: RunResults) -> Mapping[str, Any]:
+    """What the registry keeps of the champion that a run found."""
+    record = results.record
+    try:
+        return Registry(results.store, record.pipeline).version(record.version or 0).facts
+    except HeadwayError:  # it is damaged
+        return {}
+
+
+def _ranked(results: RunResults, measured: Measured) -> list[str]:
+    """What the metrics of a ranking look at."""
+    settings, names = results.key("measure"), [name for name in RANKING if name in measured.metrics]
+    if not names or (at := settings.get("ndcg_at")) is None:
+        return []
+    said = f"The order of the rows of one {settings.get('group')} is judged by {listed(names)}, on its first {at} ranks"
+    return [f"{said}; 1 is the best."]
+
+
+def _tested(results: RunResults) -> list[str]:
+    tested = results.read("measure test", Measured)
+    if tested is None:
+        return []
+    values = ", ".join(f"{of.name} {metric_text(of.value)}" for of in tested.values[:4])
+    return [f"On the {rows_of(tested.rows, tested.spans, 'test')}, which decide nothing: {values}."]
+
+
+# --- metrics
+
+
+def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
+    primary = verdict.primary if verdict is not None else None
+    return metric_table(
+        # the metric that decides comes first
+        sorted(measured.values, key=lambda of: of.name != primary),
+        {whose if name == "champion" else name: values for name, values in measured.baselines.items()},
+        value="candidate",
+        interval=f"{100 * measured.confidence:.4g}% interval",
+        task=measured.task,
+    )
+
+
+# --- figures
+
+
+def _charts(results: RunResults, measured: Measured, whose: str) -> Iterator[Chart]:
+    tables, task = measured.tables, measured.task
+    key = results.key("measure").get("inputs", {})
+    ours = _scored(results, key.get("predictions"), task)
+    theirs = _scored(results, (key.get("beside") or {}).get("champion"), task)
+    champion = tables_of(task, theirs) if theirs is not None else {}
+    names = ModelNames("candidate", whose)
+    yield from charts_of(tables, champion, names)
+    if ours is None or not has_plain_predictions(ours):
+        return
+    if "roc" in tables:
+        yield score_histogram(ours)
+    elif "residuals" in tables:
+        yield error_histogram(ours, theirs, names)
+
+
+def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | None:
+    """The rows that an evaluation scored; None where they are gone, too many, or of a task of the user's own."""
+    title = next((title for title, output in results.outputs.items() if output.fingerprint == fingerprint), "")
+    found = results.read(title, Evaluated)
+    if found is None or found.predictions is None or ":" in task:
+        return None
+    files = results.manifests[title].files
+    size = next((entry.bytes for entry in files if entry.path == found.predictions), 0)
+    path = results.file(title, found.predictions) if size <= _MOST_BYTES else None
+    try:
+        group = results.key("measure").get("group")  # else a sample of many rows would be another than was measured
+        if path is None:
+            return None
+        return metrics.rows_of(read_predictions(path, (group,) if group else (), group=group, unit=False), task)
+    except HeadwayError:
+        return None
+
+
+# --- tables
+
+
+def _others(measured: Measured, whose: str) -> Iterator[Table]:
+    """The tables that are not drawn."""
+    if measured.tables.get(CONFUSION.name):
+        yield from confusion_tables(measured, whose)
+    for name, columns in measured.tables.items():
+        if not columns or name in CURVES or name == CONFUSION.name:
+            continue
+        shown = {key: values for key, values in columns.items() if key != "weight" or weighted(columns)}
+        rows = [dict(zip(shown, map(_shown, row), strict=True)) for row in zip(*shown.values(), strict=True)]
+        title, chosen = measured.titles.get(name, name), measured.threshold
+        note = f"Decided by {decided_by(measured)}." if name == PER_CLASS.name else ""
+        if note and chosen is not None and "folds" in chosen.chosen_on:
+            note = "Each fifth of the rows is decided by the threshold that the others choose; "
+            note += "the confusion matrix has the one for use."
+        yield Table(capital(title), rows[:_MOST_ROWS], note, folded=name != PER_CLASS.name)
+
+
+def _shown(value: str | int | float | None) -> str | int | None:
+    return one_line(value, 60) if isinstance(value, str) else metric_text(value) if isinstance(value, float) else value
+
+
+_MOST_ROWS = 60
+
+
+def values_of(metrics: Values) -> list[MetricValue]:
+    """Metrics of which no intervals are kept."""
+    return Metrics(metrics=metrics).values
+
+
+def metric_table(
+    values: Sequence[MetricValue],
+    others: Mapping[str, Values] | None = None,
+    *,
+    title: str = "Metrics",
+    value: str = "value",
+    interval: str = "interval",
+    task: str | None = None,
+) -> Table:
+    """A row per metric: its value, its interval, what other models have on the same rows, and on pages what it is.
+
+    Args:
+        others: metrics by model.
+        value, interval: the names of their columns.
+        task: that the metrics are of, where it is known.
+    """
+    known = others or {}
+    rows: list[Row] = [
+        {"metric": of.name, value: metric_text(of.value), interval: ends(of.interval)}
+        | {other: metric_text(theirs[of.name]) if of.name in theirs else None for other, theirs in known.items()}
+        | {"meaning": Markup('<span class="long">{}</span>').format(said) if (said := meaning(of.name, task)) else None}
+        for of in values
+    ]
+    return Table(title, rows)
+
+
+def threshold_table(found: Threshold) -> Table:
+    """The metrics at the threshold."""
+    chosen = found.chosen_on if found.value is None else f"{number(found.value)}, chosen on {found.chosen_on}"
+    rule = found.rule if found.rule == AS_CONFIGURED else f"for {found.rule}"
+    return metric_table(found.values, title=f"Threshold {rule}: {chosen}")
+
+
+def importance_table(found: Importance, where: str = "") -> Table:
+    """How much each column matters, the most important first.
+
+    Args:
+        where: whose rows these are, after their number.
+    """
+    title = f"How much worse {found.metric} ({number(found.value)}) is without a column, on {counted(found.rows, 'row')}{where}"
+    if any(each.interval is not None for each in found.columns):  # a metric of the user's own has none
+        title += ", with 95% intervals"
+    shown = found.columns[:_MOST_ROWS]
+    highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
+    rows = [
+        {
+            "column": one_line(each.column, 60),
+            "picture": strip([Box(0, max(each.permuted or 0.0, 0.0), FIRST)], (0, highest)),
+            "worse by": metric_text(each.permuted),
+            "interval": ends(each.interval),
+            "missing": each.missing,
+        }
+        for each in shown
+    ]
+    return Table(title, rows)
+
+
+_MOST_CLASSES, _MOST_BESIDE, _MOST_PAIRS = 12, 3, 20
+Columns = Mapping[str, list[Any]]
+"""label, predicted, rows, weight: a row for each pair of classes that occurs"""
+
+
+def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
+    """The candidate's table, and the champion's beside it, or below where there are many classes.
+
+    Args:
+        whose: what the champion is called.
+    """
+    ours, theirs = measured.tables["confusion"], measured.champion.confusion if measured.champion is not None else {}
+    found = {label for columns in (ours, theirs) for side in ("label", "predicted") for label in columns.get(side, ())}
+    labels = sorted(found, key=lambda label: (isinstance(label, str), label))
+    how = decided_by(measured)
+    if len(labels) > _MOST_CLASSES:
+        yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")
+        return
+    what = "Weights of rows" if weighted(ours) else "Rows"
+    note = f"{what} by label and predicted class, decided by {how}; shaded by the share of the label's."
+    beside = [(f"{whose}: ", theirs)] if theirs and len(labels) <= _MOST_BESIDE else []
+    yield _table("Confusion matrix", [("", ours), *beside], labels, note)
+    if theirs and not beside:
+        yield _table(f"Confusion matrix of {whose}", [("", theirs)], labels, "")
+
+
+def decided_by(measured: Measured) -> str:
+    """What makes a class of a prediction."""
+    if measured.task != "binary":
+        return "the most likely class"
+    found = measured.threshold
+    if found is None or found.value is None:
+        return "the threshold 0.5 (evaluation.threshold chooses another)"
+    return f"the threshold {number(found.value)}"
+
+
+def _table(title: str, sides: list[tuple[str, Columns]], labels: list[Any], note: str) -> Table:
+    rows, shades, names = list[Row](), list[dict[str, float]](), apart(labels)
+    weights = [(side, _weights(columns)) for side, columns in sides]
+    for label in labels:
+        row, shade = {"label": names[label]}, dict[str, float]()
+        for side, weight in weights:
+            counts = {f"{side}predicted {names[other]}": weight.get((label, other), 0) for other in labels}
+            total = sum(counts.values()) or 1
+            row |= counts
+            shade |= {column: count / total for column, count in counts.items()}
+        rows.append(row)
+        shades.append(shade)
+    return Table(title, rows, note, shades=shades)
+
+
+def _pairs(ours: Columns, theirs: Columns, whose: str) -> list[Row]:
+    weight, other = _weights(ours), _weights(theirs) if theirs else {}
+    wrong = sorted(((n, pair) for pair, n in weight.items() if pair[0] != pair[1]), key=lambda each: -each[0])
+    wrong = wrong[:_MOST_PAIRS]
+    names = apart((label for _, pair in wrong for label in pair), 40)
+    return [
+        {"label": names[a], "predicted": names[b], "weight" if weighted(ours) else "rows": n}
+        | ({whose: other.get((a, b), 0)} if theirs else {})
+        for n, (a, b) in wrong
+    ]
+
+
+def weighted(columns: Columns) -> bool:
+    """Whether rows have weights, so that tables count these."""
+    return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
+
+
+def _weights(columns: Columns) -> dict[tuple[Any, Any], Any]:
+    pairs = zip(columns["label"], columns["predicted"], strict=True)
+    return dict(zip(pairs, columns["weight" if weighted(columns) else "rows"], strict=True))
+
+
+_MOST = 60
+
+
+def slices(measured: Measured, verdict: Verdict | None, split: str = "eval") -> Iterator[Table]:
+    """The tables on slices; none where no slice was measured."""
+    # by the metric that decides, else by the loss
+    names = [verdict.primary if verdict is not None else None, "loss", *measured.metrics]
+    metric = next((str(name) for name in names if measured.metrics.get(str(name)) is not None), None)
+    if metric is not None and (table := _named(measured, verdict, metric, split)) is not None:
+        yield table
+    if measured.worst_slices is not None and measured.worst_slices.slices:
+        yield _worst(measured, measured.worst_slices, split)
+
+
+def _named(measured: Measured, verdict: Verdict | None, metric: str, split: str) -> Table | None:
+    better = verdict.better if verdict is not None and metric == verdict.primary else None
+    found: list[tuple[float, str, str, SliceMetrics]] = [
+        (level, column, value, of)
+        for column, values in measured.by_slice.items()
+        for value, of in values.items()
+        if (level := of.metrics.get(metric)) is not None
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda each: each[0] * direction(metric, better))
+    checks = verdict.compared(slices=True) if verdict is not None else []
+    against = {(check.slice, check.slice_value): check for check in checks if check.metric == metric}
+    whole, shown, rows = measured.metrics[metric] or 0.0, found[:_MOST], list[Row]()
+    known = [(level, of.intervals.get(metric) or (level, level)) for level, _, _, of in shown]
+    pictures = interval_strips([(low, level, high, FIRST) for level, (low, high) in known], line=whole)
+    for (level, column, value, of), picture in zip(shown, pictures, strict=True):
+        cells: dict[str, Any] = {
+            "slice": one_line(named(column, value), 60),
+            "rows": of.rows,
+            metric: number(level),
+            "interval": ends(of.intervals.get(metric)),
+            "picture": picture,
+        }
+        if (check := against.get((column, value))) is not None:
+            cells[f"against {check.against}"] = f"{signed(check.change)}, {outcome_text(check)}"
+        cells["worst rows"] = links(measured, of.worst_rows, split)
+        rows.append(cells)
+    note = f"The worst {metric} first; the line is that of all rows, {number(whole)}."
+    note += f" {len(found) - _MOST} more: headway run --to evaluate." if len(found) > _MOST else ""
+    return Table("Slices", rows, note)
+
+
+def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
+    limits = 0, max(each.loss for each in found.slices) or 1.0
+    rows = [
+        {
+            "slice": one_line(named(each.slice, each.value), 80),
+            "rows": each.rows,
+            found.metric: each.loss,
+            f"{found.metric} of the other rows": each.loss_of_others,
+            "picture": strip([Box(0, each.loss, FIRST), Box(0, each.loss_of_others, MUTED, 0.38, 0.62)], limits),
+            "predicted": each.prediction_mean,
+            "observed": each.label_mean,
+            "worst rows": links(measured, each.worst_rows, split),
+        }
+        for each in found.slices
+    ]
+    note = f"{found.significant} of {counted(found.tried, 'slice')} of {counted(found.columns, 'column')} "
+    note += (
+        f"{'has' if found.significant == 1 else 'have'} a {found.metric} above that of all other rows beyond chance."
+    )
+    if any(each.prediction_mean is not None for each in found.slices):
+        note += " Where predicted and observed agree, the slice is hard; where not, the model is wrong."
+    return Table("Where the model is worst", rows, note)
+
+
+_POINTS = 41
+Point = tuple[float, float, float]
+"""(threshold, false positives, false negatives)"""
+
+
+def thresholds(results: RunResults) -> Iterator[Table]:
+    """The table of a binary model; none where its curve is not kept, or no row is positive."""
+    measured = results.measured
+    curve = measured.tables.get("precision_recall") if measured is not None and measured.task == "binary" else None
+    counts = {} if measured is None else _labels(measured.tables.get("per_class") or {})
+    if measured is None or not curve or not counts.get(1) or not counts.get(0):
+        return
+    positives, rows = counts[1], sum(counts.values())
+    known = [
+        (t, *_wrong(p, r, positives))
+        for t, p, r in zip(curve["threshold"], curve["precision"], curve["recall"], strict=True)
+        if p and r is not None and 0 <= t <= 1
+    ]
+    if len(known) < 2:
+        return
+    whole = not weighted(measured.tables["per_class"])
+    if whole:  # they count rows
+        known = [(t, round(wrong), round(missed)) for t, wrong, missed in known]
+    costs, values = _costs(results), np.array([t for t, _, _ in known])
+    cost = np.array([each[1:] for each in known]) @ costs
+    # evenly spread over the thresholds and over the points, which lie close together where the curve bends
+    places = {int(np.abs(values - at).argmin()) for at in np.linspace(0, 1, _POINTS // 2 + 1)}
+    places |= {*np.linspace(0, len(known) - 1, _POINTS // 2).astype(int).tolist(), int(cost.argmin())}
+    used, none_flagged = _used(measured), (math.inf, 0, round(positives) if whole else positives)
+    points = sorted({*(known[at] for at in places), *used, none_flagged})
+    shown = list[dict[str, Any]]()
+    for threshold, wrong, missed in points:
+        right = positives - missed
+        shown.append(
+            {
+                "threshold": _threshold(threshold, values.max()),
+                "flagged": f"{(right + wrong) / rows:.1%}",
+                "precision": number(right / (right + wrong)) if right + wrong > 0 else "",
+                "recall": number(right / positives),
+                "false positives": wrong,
+                "false negatives": missed,
+                "cost": number(wrong * costs[0] + missed * costs[1]),
+            }
+        )
+    start = points.index(used[0]) if used else 0
+    note = "" if whole else "False positives and negatives are sums of the rows' weights. "
+    note += f"Cost: {number(costs[0])} for a false positive, {number(costs[1])} for a false negative; evaluation.threshold: "
+    note += "{cost: {...}} chooses by costs. The rows that judge a threshold here also chose among them."
+    wrongs = " ".join(f"{wrong:.12g} {missed:.12g}" for _, wrong, missed in points)
+    data = {"thresholds": f"{costs[0]:g} {costs[1]:g} {start}", "wrong": wrongs}
+    yield Table("Thresholds, and what they cost", shown, note, folded=True, data=data)
+
+
+def _wrong(precision: float, recall: float, positives: float) -> tuple[float, float]:
+    """The weight of false positives and of false negatives."""
+    right = recall * positives
+    return max(right / precision - right, 0.0), max(positives - right, 0.0)
+
+
+def _used(measured: Measured) -> list[Point]:
+    """The threshold that the confusion matrix is decided by; none where the matrix is not kept."""
+    columns = measured.tables.get("confusion")
+    if not columns:
+        return []
+    used = measured.threshold.value if measured.threshold is not None and measured.threshold.value is not None else 0.5
+    of = columns["weight" if weighted(columns) else "rows"]  # by label and decision: 00, 01, 10, 11
+    return [(used, of[1], of[2])]
+
+
+def _threshold(value: float, highest: float) -> str:
+    if value > 1:
+        return f">{number(highest)}"
+    return number(value) if value >= 0.0001 else "<0.0001"
+
+
+def _labels(columns: dict[str, list[Any]]) -> dict[int, float]:
+    """Weight by label, 0 and 1, of the table of classes."""
+    return dict(enumerate(columns.get("weight") or columns.get("rows") or ()))
+
+
+def _costs(results: RunResults) -> tuple[float, float]:
+    """Return the costs of a false positive and a false negative: the pipeline's, or 1 each."""
+    rule = (results.key("measure").get("config") or {}).get("threshold") or {}
+    costs = rule.get("cost") if isinstance(rule, dict) else None
+    return (costs["false_positive"], costs["false_negative"]) if costs else (1.0, 1.0)
+
+
+_MOST_SLICES = 3
+
+
+def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
+    """The table of them; none where no row has a loss."""
+    if not measured.worst_rows:
+        return
+    loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"
+    slices, probable = _slices(measured), measured.task == "binary"
+    said = [value for each in measured.worst_rows for value in (each.label, each.prediction) if isinstance(value, str)]
+    classes, rows = apart(said, 60), list[Row]()
+    for each in measured.worst_rows:
+        of_label = None if each.of_label is None else _said(each.of_label, classes, probability=True)
+        own = {
+            "label": _said(each.label, classes),
+            "predicted": _said(each.prediction, classes, probability=probable),
+            "probability of the label": of_label,
+            loss: number(each.loss),
+            "in the slices": one_line("; ".join(slices.get(each.row, [])[:_MOST_SLICES]), 120),
+        }
+        values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
+        rows.append({"row": str(each.row), **values, **own})
+    sliced = f", of all {split} rows and of the slices above" if slices else f" of all {split} rows"
+    note = f"The rows of the greatest {loss}{sliced}. Row: its number in the split, as "
+    note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
+    ids = [_anchor(split, each.row) for each in measured.worst_rows]
+    yield Table("Rows where the model is most wrong", rows[:MOST], note, ids=ids[:MOST])
+    if len(rows) > MOST:
+        yield Table("The worst rows of slices", rows[MOST:], folded=True, ids=ids[MOST:])
+
+
+def links(measured: Measured, numbers: Sequence[int], split: str) -> Markup | None:
+    """Links to the rows of a slice, as far as the table has them."""
+    known = {each.row for each in measured.worst_rows}
+    found = [Markup('<a href="#{}">{}</a>').format(_anchor(split, n), n) for n in numbers if n in known]
+    return Markup(", ").join(found) if found else None
+
+
+def _anchor(split: str, row: int) -> str:
+    return f"{split}-row-{row}"
+
+
+def _slices(measured: Measured) -> dict[int, list[str]]:
+    """Return, by row, the slices that name it."""
+    found: dict[int, list[str]] = {}
+    slices = measured.worst_slices.slices if measured.worst_slices is not None else ()
+    known = [(named(each.slice, each.value), each.worst_rows) for each in slices]
+    known += [
+        (named(name, value), of.worst_rows)
+        for name, values in measured.by_slice.items()
+        for value, of in values.items()
+    ]
+    for slice_, rows in known:
+        for row in rows:
+            if slice_ not in found.setdefault(row, []):
+                found[row].append(slice_)
+    return found
+
+
+def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, probability: bool = False) -> str:
+    if isinstance(value, str):
+        return classes[value]
+    if not isinstance(value, int | float):
+        return ", ".join(map(number, value[:5]))
+    return "<0.0001" if probability and value < 0.0001 else number(value)
+
+
+def _value(value: float | str | None) -> str:
+    """Return a value, of a float32 with no more digits than it has."""
+    return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
+
+
+_COLOURS = (FIRST, SECOND, MUTED)
+
+
+def importance(results: RunResults) -> Iterator[Table]:
+    """The table of columns, the most important first; none where it is not known."""
+    found = results.importance
+    if found is not None and found.columns:
+        yield importance_table(found, " of eval")
+
+
+def dependence(results: RunResults) -> Iterator[Panels]:
+    """A figure for each column that matters most; none where it is not known."""
+    told = results.evaluated.dependence if results.evaluated is not None else ()
+    kinds = {column.column: column.temporal for column in results.statistics.of("train").values()}
+    ends = [value for each in told for line in each.lines.values() for value in line]
+    if not ends:
+        return
+    low, high = min(ends), max(ends)
+    charts = [Chart(one_line(each.column, 40), _drawn(each, low, high, kinds.get(each.column))) for each in told]
+    classes = apart(told[0].by_class)
+    keys = list(zip(_COLOURS, classes.values(), strict=False))
+    what = "probability of each of the most frequent classes" if classes else "prediction"
+    note = f"The mean {what} if every row had this value and all else stayed, even where the two never occur together."
+    yield Panels("Prediction by the columns that matter most", charts, keys, note)
+
+
+def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
+    numeric = not isinstance(each.values[0], str)
+    # a few numbers come by how many rows have them
+    order = np.argsort(each.values) if numeric else range(len(each.values))
+    values: Sequence[float | str] = [each.values[at] for at in order]
+    lines = {name: [line[at] for at in order] for name, line in each.lines.items()}
+    told = [
+        f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
+        for name, line in lines.items()
+        for v, p in zip(values, line, strict=True)
+    ]
+
+    def draw(axes: Plot) -> None:
+        places: Sequence[Any] = values if numeric else range(len(values) + 1)
+        for colour, line in zip(_COLOURS, lines.values(), strict=False):
+            if numeric:
+                axes.plot(places, line, color=colour, linestyle="--" if colour == SECOND else "-")
+            else:
+                histogram(axes, line, places, colour)
+        ends = float(min(places)), float(max(places))
+        if numeric:
+            shown = [ends[0], sum(ends) / 2, ends[1]] if ends[0] < ends[1] else [ends[0]]
+            axes.set_xticks(shown, axis_values(shown, kind))
+        else:
+            labels = [axis_value(value, kind) for value in values]
+            few = len(labels) <= 4 and sum(map(len, labels)) <= 30
+            at = (np.arange(len(labels)) + 0.5).tolist() if few else np.linspace(*ends, 3).tolist()
+            axes.set_xticks(at, labels if few else [labels[0], f"{len(labels)} values", labels[-1]])
+        axes.set_xlim(*ends)
+        heights = [low, (low + high) / 2, high] if low < high else [low]
+        axes.set_yticks(heights, ticks(heights))
+        axes.set_ylim(low, high if high > low else low + 1)
+
+    return figure(draw, label=f"Mean prediction by {each.column}: {', '.join(told)}", small=True)

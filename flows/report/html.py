@@ -1,0 +1,74 @@
+"""Sections as HTML: a page that stands alone, rendered by Jinja2 with the templates beside this module.
+
+html = document(title=..., pipeline=..., about=..., ending=ending, parts=parts)     # one file, nothing from elsewhere
+"""
+
+import base64
+import functools
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from flows.report.model import Section, cell
+from flows.report.verdict import Ending
+from headway.redaction import redact
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The templates; everything is escaped, a name that is missing is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "anchor": lambda title: title.lower().replace(" ", "-"),
+        "cell": lambda value: value if isinstance(value, Markup) else cell(value),
+    }
+    return made
+
+
+def style() -> str:
+    """The report's style sheet."""
+    return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+
+
+@functools.cache
+def script() -> tuple[str, str]:
+    """The report's script, and what a Content-Security-Policy allows it by."""
+    text = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return text, f"sha256-{digest}"
+
+
+def document(
+    *,
+    title: str,
+    pipeline: str,
+    about: str,
+    ending: Ending,
+    parts: Sequence[Section],
+    facts: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The HTML of a page that stands alone, without secrets.
+
+    Args:
+        about: such as "run 20261123-000714-4081".
+        facts: figures below the ending: (name, value).
+    """
+    drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
+    page |= {"facts": facts}
+    text, digest = script()
+    template = environment().get_template("report.html")
+    html = template.render(page=page, style=style(), drawn=drawn, script=text, digest=digest)
+    return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character

@@ -1,0 +1,39 @@
+"""Parts as Markdown, for Prefect's artifacts.
+
+markdown(Section("Metrics", tables=[Table("metrics", rows)]))
+"""
+
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from flows.report.model import Section, Table, cell
+
+
+def markdown(part: Section) -> str:
+    """A part without its figures."""
+    return "\n".join(_blocks(part))
+
+
+def _blocks(part: Section) -> Iterator[str]:
+    yield f"# {part.title}\n"
+    yield from (f"{sentence}\n" for sentence in part.sentences)
+    if items := [*(f"{f.severity}: {f.message}" for f in part.findings), *part.points]:
+        yield "\n".join(f"- {item}" for item in items) + "\n"
+    for table in part.tables:
+        yield from [f"### {table.title}\n"] if table.title != part.title else []
+        yield _table(table)
+        yield from [f"{table.note}\n"] if table.note else []
+    if part.commands:
+        yield "\n".join(f"    {command}" for command in part.commands) + "\n"
+
+
+def _table(table: Table) -> str:
+    names = [n for n in table.shown if not any(isinstance(row.get(n), Markup) for row in table.rows)]
+    rows = [names, ["---"] * len(names), *([row.get(name, "") for name in names] for row in table.rows)]
+    return "".join("| " + " | ".join(map(_in_a_row, row)) + " |\n" for row in rows) if names else ""
+
+
+def _in_a_row(value: object) -> str:
+    """A cell's text as Markdown keeps it in its column and on its line."""
+    return " ".join(cell(value).replace("|", "\\|").splitlines())

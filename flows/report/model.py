@@ -1,0 +1,131 @@
+"""What is told of a run, as values: sections of sentences, tables, charts and findings, which `text`, `markdown` and `html`
+render.
+
+table = Table("splits", [{"split": "train", "rows": 1200}])
+Chart("ROC curve", svg, keys=(("first", "candidate"), ("second", "version 3")))
+Section("Splits", ["No id is in two splits."], tables=[table])
+cell(0.712345), cell([1, 2])                               # "0.7123", "1, 2"
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from markupsafe import Markup
+
+from headway.messages import number
+
+Row = Mapping[str, Any]
+"""By column: text, a number, a list of them, None, or Markup of ours."""
+_NUMBER = re.compile(r"[<>]?[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bits)?|")
+
+
+def cell(value: object) -> str:
+    """The text of a cell, in every renderer."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(f"[{cell(each)}]" if isinstance(each, list | tuple) else cell(each) for each in value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether a cell stands to the right, among others of its column that do."""
+    return not isinstance(value, Markup) and _NUMBER.fullmatch(cell(value)) is not None
+
+
+def filled(rows: Sequence[Row]) -> list[str]:
+    """The columns that have a cell with something in it, in the order in which they first occur."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Sequence[Row]):
+    """Rows of results, each a mapping of column names to values; what a row lacks is null."""
+
+    title: str
+    rows: Sequence[Row]
+    note: str = ""
+    folded: bool = False
+    """Opened by the reader."""
+    whole: Collection[str] = ()
+    """Columns whose cells are never cut."""
+    shades: Sequence[Mapping[str, float]] = ()
+    """How strongly a cell is shaded, 0 to 1, by row and column."""
+    ids: Sequence[str] = ()
+    """The name of each row within the page, for links to it."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """What the page's script needs to know, by name."""
+    tones: Sequence[str] = ()
+    """The colour of the last cell of each row: green, amber, red or plain."""
+
+    @functools.cached_property
+    def shown(self) -> list[str]:
+        """The columns that have a cell with something in it."""
+        return filled(self.rows)
+
+    @functools.cached_property
+    def numbers(self) -> set[str]:
+        """The columns of numbers, which stand to the right."""
+        return {name for name in self.shown if all(is_number(row.get(name)) for row in self.rows)}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.rows[place]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a reader should look at."""
+
+    severity: Literal["error", "warning", "info"]
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with its title above and its keys (a colour's name and what has it) below."""
+
+    title: str
+    svg: Markup
+    keys: Sequence[tuple[str, str]] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small figures of one kind, side by side."""
+
+    title: str
+    charts: Sequence[Chart]
+    keys: Sequence[tuple[str, str]] = ()
+    """Of all of them."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+    findings: Sequence[Finding] = ()
+    commands: Sequence[str] = ()
+    points: Sequence[str] = ()
+    """A list."""
+    texts: Sequence[tuple[str, str]] = ()
+    """(title, a file's text)"""
+    panels: Sequence[Panels] = ()
+    """Below the tables."""

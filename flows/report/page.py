@@ -1,0 +1,150 @@
+"""A run's report as one HTML file, which loads nothing from elsewhere; and the section of a single step.
+
+html = page(RunResults(store, record))
+place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
+told = step_section(output)                # of statistics, validation, evaluation and importance
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.records import RunRecord
+from flows.report.data import column_rows, data, findings_of, splits_table
+from flows.report.evaluation import evaluation, importance_table, measured_section, metric_table
+from flows.report.html import document
+from flows.report.model import Section, Table
+from flows.report.origin import again, origin, what_ran
+from flows.report.results import RunResults
+from flows.report.training import training
+from flows.report.verdict import ending_of
+from flows.report.versions import rows_of
+from headway.evaluation.results.measured import Measured
+from headway.messages import counted, duration, when, window_text
+from headway.sources.discovery.spans import ONE_SPAN
+from headway.stages.step import Output
+from headway.statistics.summary import WindowStatistics
+from headway.storage.atomic_io import replace_text
+from headway.storage.store import Store
+from headway.validation.anomaly import Validated
+from tfcore.evaluation.results import Evaluated, Importance
+
+
+def path_of(store: Store, run: str) -> Path:
+    """The report of a run in the store, beside the run's record."""
+    return store.runs_folder / f"{run}.html"
+
+
+def place_of(store: Store, path: Path) -> str:
+    """A page of the store for a person: a path, or a bucket's URL."""
+    return f"{store.name}/{path.relative_to(store.root).as_posix()}"
+
+
+def on_this_disk(store: Store, path: Path) -> Path:
+    """Where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
+
+    Raises:
+        FileNotFoundError: there is no such page.
+    """
+    page = store.read(path)
+    if not path.is_file() or path.read_bytes() != page:
+        replace_text(path, page.decode("utf-8"))
+    return path
+
+
+def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = None) -> str:
+    """Draw a run's report and put it beside the run's record.
+
+    Args:
+        files: {span: raw files}, where they are known.
+
+    Returns:
+        Its place, as `place_of` says.
+    """
+    path = path_of(store, record.run)
+    store.replace(path, page(RunResults(store, record, files)))
+    return place_of(store, path)
+
+
+def page(results: RunResults) -> str:
+    """The report of a run, without secrets."""
+    record, ending = results.record, ending_of(results.record)
+    parts = [
+        evaluation(results),
+        data(results),
+        training(results),
+        what_ran(record),
+        origin(results),
+        again(results),
+    ]
+    if record.notes:
+        parts.append(Section("Notes", points=[str(note) for note in record.notes]))
+    about = f"run {record.run}"
+    return document(
+        title=f"{record.pipeline}: {ending.label}, {about}",
+        pipeline=record.pipeline,
+        about=about,
+        ending=ending,
+        parts=[part for part in parts if part is not None],
+        facts=_facts(results),
+    )
+
+
+def _facts(results: RunResults) -> list[tuple[str, str]]:
+    """The figures below the verdict."""
+    record = results.record
+    spans = list(record.spans or results.ingested())
+    facts = [(f"{split} rows", f"{count:,}") for split, count in results.statistics.rows.items()]
+    if spans and spans != [ONE_SPAN]:
+        facts.append((counted(len(spans), "span"), window_text(spans)))
+    return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]
+
+
+def step_section(output: Output) -> Section | None:
+    """What a finished step came to; None of a stage without more to say than its line."""
+    match output.stage:
+        case "statistics":
+            return _statistics(output.read(WindowStatistics))
+        case "validate":
+            return _validation(output.read(Validated))
+        case "evaluate":
+            return _evaluation(output.title, output.read(Evaluated))
+        case "importance":
+            return Section("Importance", tables=[importance_table(output.read(Importance))])
+        case "measure":
+            return measured_section(output.read(Measured), split="test" if output.title == "measure test" else "eval")
+    return None
+
+
+def key_of(output: Output) -> str:
+    """The name under which what later runs say of the step follows: evaluation, evaluation-champion, ..."""
+    words = [word for word in output.title.split() if not word.isdigit()]
+    names = {"evaluate": "evaluation", "measure": "evaluation", "validate": "validation"}
+    return "-".join([names.get(output.stage, output.stage), *words[1:]])
+
+
+def _statistics(found: WindowStatistics) -> Section:
+    splits = [{"split": name, "rows": rows, "columns": len(found.of(name))} for name, rows in found.rows.items()]
+    tables = [
+        Table(f"columns of the {name} split, {counted(rows, 'row')}", column_rows(found.columns[name]))
+        for name, rows in found.rows.items()
+        if found.columns.get(name)
+    ]
+    return Section("Statistics", tables=[Table("splits", splits), *tables])
+
+
+def _validation(found: Validated) -> Section | None:
+    """What validation found, and the proof of the splits; None where it has nothing to say."""
+    if not found.anomalies and not found.splits:
+        return None
+    said = f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')}"
+    return Section("Validation", [said], tables=splits_table(found), findings=findings_of(found))
+
+
+def _evaluation(title: str, found: Evaluated) -> Section | None:
+    """Another model's metrics; the predictions of the candidate are measured."""
+    if found.incompatible is not None:
+        return Section(title, [f"It cannot score these rows: {found.incompatible}"])
+    if title in ("evaluate", "evaluate test"):
+        return None
+    return Section(title, [f"On {rows_of(found.rows, ())}."], tables=[metric_table(found.values)])

@@ -1,0 +1,121 @@
+"""What a report is made from: a run's record, and the outputs of its steps as far as the store still has them.
+
+results = RunResults(store, record)
+results.read("train", Trained)                      # what a step answered, with fields; None where there is none
+results.measured.of("auc").interval                 # the same of steps that several sections read
+results.file("train", "history.json")               # its path on this machine, or None
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from flows.records import RunRecord
+from flows.report.versions import judged_spans
+from headway.errors import HeadwayError
+from headway.evaluation.results.measured import Measured
+from headway.evaluation.verdict import Verdict
+from headway.stages.step import Output
+from headway.statistics.summary import WindowStatistics
+from headway.storage.manifest import Manifest
+from headway.storage.store import Store
+from headway.validation.anomaly import Validated
+from tfcore.evaluation.results import Evaluated, Importance
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class RunResults:
+    """A run and its outputs.
+
+    Args:
+        files: {span: raw files, each with path, bytes and crc32c}, where they are known.
+    """
+
+    def __init__(self, store: Store, record: RunRecord, files: Mapping[str, Any] | None = None):
+        self.store, self.record, self.files = store, record, files or {}
+
+    @functools.cached_property
+    def manifests(self) -> dict[str, Manifest]:
+        """Manifests by title, in the order in which the outputs were made; those that are gone are not in it."""
+        found = {step.title: self.store.find(step.stage, step.fingerprint) for step in self.record.stages}
+        return {title: manifest for title, manifest in found.items() if manifest is not None}
+
+    @functools.cached_property
+    def outputs(self) -> dict[str, Output]:
+        """The same as outputs of steps."""
+        return {
+            title: Output(title, m.stage, m.fingerprint, self.store.output(m.stage, m.fingerprint), m.result, hit=True)
+            for title, m in self.manifests.items()
+        }
+
+    def read(self, title: str, answers: type[Answer]) -> Answer | None:
+        """What a step answered; None where it did not run, or its output is gone or damaged."""
+        try:
+            return None if (output := self.outputs.get(title)) is None else output.read(answers)
+        except ValidationError:
+            return None
+
+    @functools.cached_property
+    def measured(self) -> Measured | None:
+        """The evaluation of the candidate."""
+        found = self.read("measure", Measured)
+        if found is None or found.spans:
+            return found
+        return found.model_copy(update={"spans": judged_spans(self.store, self.record)})
+
+    @functools.cached_property
+    def statistics(self) -> WindowStatistics:
+        """The statistics of the window."""
+        return self.read("statistics", WindowStatistics) or WindowStatistics()
+
+    @functools.cached_property
+    def validated(self) -> Validated | None:
+        return self.read("validate", Validated)
+
+    @functools.cached_property
+    def evaluated(self) -> Evaluated | None:
+        """The candidate's pass over the eval rows."""
+        predictions = self.key("measure").get("inputs", {}).get("predictions")
+        title = next((title for title, output in self.outputs.items() if output.fingerprint == predictions), "")
+        return self.read(title, Evaluated)
+
+    @functools.cached_property
+    def importance(self) -> Importance | None:
+        """The importance of columns: as it was asked for, else of the evaluation's small sample."""
+        asked = self.read("importance", Importance)
+        return asked if asked is not None or self.evaluated is None else self.evaluated.importance
+
+    def key(self, title: str) -> dict[str, Any]:
+        """What went into a step; {} where there is none."""
+        manifest = self.manifests.get(title)
+        return dict(manifest.key) if manifest is not None else {}
+
+    def file(self, title: str, name: str) -> Path | None:
+        """A file or a folder of an output, on this machine's disk; None where there is none."""
+        output, manifest = self.outputs.get(title), self.manifests.get(title)
+        if output is None or manifest is None:
+            return None
+        if not any(entry.path == name or entry.path.startswith(f"{name}/") for entry in manifest.files):
+            return None
+        return self.localized(output.path / name)
+
+    def localized(self, path: Path) -> Path | None:
+        """The same for a path of any output."""
+        try:
+            self.store.localize([path])
+        except HeadwayError:
+            return None
+        return path
+
+    def ingested(self) -> dict[str, Output]:
+        """The outputs of ingest, by span."""
+        return {s.span: self.outputs[s.title] for s in self.record.stages if s.span and s.title in self.outputs}
+
+    @functools.cached_property
+    def verdict(self) -> Verdict | None:
+        """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
+        return self.read("gate", Verdict) or self.record.verdict

@@ -1,0 +1,243 @@
+"""Sections, tables, finished steps and finished runs as text for terminals and logs.
+
+print(text_table([{"column": "carrier", "rows": 1200}]))
+print(text(Section("Columns", tables=[Table("Columns of the train split", rows)])))
+print(line_of(output))        # "  ingest 2013-05            4.1 s  28,796 rows, 12 quarantined"
+print(summary(record, [("model", path)]))
+"""
+
+import itertools
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from markupsafe import Markup
+
+from flows.records import RunRecord, State
+from flows.report.model import Row, Section, Table, cell, filled, is_number
+from flows.report.verdict import ending_of
+from headway.evaluation.slices import named
+from headway.messages import counted, duration, listed, metrics_line, number, short, window_text
+from headway.stages.step import Output
+
+_WIDEST, _NARROWEST = 48, 16
+_ESCAPED = {
+    code: chr(code).encode("unicode_escape").decode()
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""A row is a line, and no value of the data commands the terminal or turns the order of its characters round."""
+
+
+def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int | None = None, fit: bool = False) -> str:
+    """Format rows as an aligned table: columns in the order in which they first occur, numbers to the right. Empty
+    columns are left out, and long cells are cut except in the columns named in `whole`, the last of which wraps.
+
+    Args:
+        width: of the terminal, unless given. Columns that do not fit beside each other go below, in further blocks that
+            begin with the first column again.
+        fit: wrap the first column, where all of them fit then.
+    """
+    if not (names := filled(rows)):
+        return ""
+    room = shutil.get_terminal_size((100, 24)).columns if width is None else width
+    columns = [_column(name, rows, None if name in whole else min(_WIDEST, max(room // 2, 16))) for name in names]
+    indent = 2 + sum(len(cells[0]) + 2 for cells in columns[:-1])
+    last = min(len(columns[-1][0]), _NARROWEST if names[-1] in whole else room)
+    below: list[list[str]] = [[] for _ in columns[0]]
+    full = _column(names[0], rows, None)
+    over = indent + last + len(full[0]) - len(columns[0][0]) - room
+    if fit and len(names) > 1 and (shorter := len(full[0]) - max(over, 0)) >= _NARROWEST:
+        wrapped = [textwrap.wrap(text, shorter, subsequent_indent="  ") or [""] for text in full]
+        indent += shorter - len(columns[0][0])
+        columns[0], below = [lines[0].ljust(shorter) for lines in wrapped], [lines[1:] for lines in wrapped]
+    if names[-1] in whole and indent + _NARROWEST <= room:
+        columns[-1] = [("\n" + " " * indent).join(textwrap.wrap(text, room - indent)) for text in columns[-1]]
+    blocks: list[list[list[str]]] = []
+    for column in columns:
+        wide = blocks and sum(len(cells[0]) + 2 for cells in [*blocks[-1], column]) > room
+        if not blocks or (wide and blocks[-1] != columns[:1]):
+            blocks.append(columns[:1] if blocks else [])
+        blocks[-1].append(column)
+    lines = ["\n".join("  " + _row(line, more) for *line, more in zip(*block, below, strict=True)) for block in blocks]
+    return "\n\n".join(lines)
+
+
+def _row(cells: Sequence[str], below: Sequence[str]) -> str:
+    """A row's cells beside each other, with further lines of the first one below, beside those of the last."""
+    first, *more = "  ".join(cells).rstrip().split("\n")
+    beside = itertools.zip_longest(below, more, fillvalue="")
+    return "\n".join(
+        [first, *(("  " + start).ljust(len(rest) - len(rest.lstrip())) + rest.lstrip() for start, rest in beside)]
+    )
+
+
+def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
+    """A column's name and cells, all of one width."""
+    cells = [name.translate(_ESCAPED), *(_cell(row.get(name), most) for row in rows)]
+    width = max(map(len, cells))
+    right = all(is_number(row.get(name)) for row in rows)
+    return [text.rjust(width) if right else text.ljust(width) for text in cells]
+
+
+def _cell(value: object, most: int | None) -> str:
+    text = cell(value).translate(_ESCAPED)
+    return text if most is None else short(text, most)
+
+
+def table_text(table: Table) -> str:
+    """A table below its title, without its pictures."""
+    rows = [{name: each for name, each in row.items() if not isinstance(each, Markup)} for row in table.rows]
+    return "\n".join(
+        filter(None, [table.title, text_table(rows, whole=table.whole, fit=True) or "no rows", table.note])
+    )
+
+
+def fitted(head: str, text: object) -> str:
+    """A line, on a terminal wrapped where people read it; a path or a word that is longer stays whole, to be copied."""
+    if not sys.stdout.isatty():
+        return f"{head}{text}"
+    width, below = max(shutil.get_terminal_size().columns, 40), " " * len(head)
+    wrapper = textwrap.TextWrapper(width, head, below, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(str(text))
+
+
+def text(part: Section) -> str:
+    """A part without its figures; sentences before its tables, each table below its title."""
+    return "\n\n".join(filter(None, ["\n".join(fitted("", each) for each in part.sentences), *_blocks(part)]))
+
+
+def _blocks(part: Section) -> Iterator[str]:
+    # whole sentences, which table cells would cut
+    found = ((f"  {f.severity}: ", f.message, f.fix) for f in part.findings)
+    yield "\n".join(fitted(head, said) + ("\n" + fitted("    fix: ", fix)) * bool(fix) for head, said, fix in found)
+    yield from map(table_text, part.tables)
+    yield "\n".join(f"  {line}" for line in (*part.points, *part.commands))
+    for title, body in part.texts:
+        yield f"{title}\n{body}"
+
+
+TITLE_WIDTH = 22
+
+
+def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
+    """A finished step in one line, with others in columns."""
+    took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
+    return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
+
+
+def line_of_spans(outputs: Sequence[Output], title_width: int = TITLE_WIDTH) -> str:
+    """Ingested spans in one line."""
+    new = [output for output in outputs if not output.hit]
+    if len(outputs) == 1:
+        return line_of(outputs[0], title_width)
+    totals = Counter[str]()
+    for output in outputs:
+        totals.update(output.get()["counts"])
+    took = f"{sum(output.seconds for output in new):.1f} s" if new else "cached"
+    said = f"{len(outputs)} spans: {len(new)} new, {len(outputs) - len(new)} reused; {_rows(totals)}"
+    return f"  {'ingest':<{title_width}} {took:>8}  {said}"
+
+
+def _rows(counts: Mapping[str, int]) -> str:
+    extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
+    return f"{counted(counts['written'], 'row')}{extra}"
+
+
+def _detail(output: Output) -> str:
+    result = output.result or {}
+    match output.stage:
+        case "ingest":
+            return _rows(result["counts"]) + _speed(result["counts"]["read"], output)
+        case "statistics":
+            return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
+        case "splits":
+            wrong = len(result["anomalies"])
+            return counted(wrong, "finding") if wrong else "; ".join(result["says"])
+        case "validate":
+            return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+        case "analyse":
+            names = ", ".join(column["name"] for column in result["columns"])
+            return f"{counted(result['rows'], 'row')}, gives {names}"
+        case "transform":
+            parameters = result["parameters"]
+            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
+        case "train":
+            loss, speed = result.get("final_loss"), result.get("steps_per_second")
+            parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(parts if speed is None else [*parts, f"{speed:,.{int(speed < 10)}f} steps/s"])
+        case "evaluate":
+            incompatible = result.get("incompatible")
+            return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
+        case "importance":
+            first = [each["column"] for each in result["columns"][:3]]
+            return f"{counted(len(result['columns']), 'column')}, most important: {', '.join(first)}"
+        case "measure":
+            threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
+            parts = [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
+            parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
+            return ", ".join(parts)
+        case "gate":
+            return str(result["verdict"])
+        case "export":
+            return ", ".join(result["signatures"])
+        case "replay":
+            return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
+    return ""
+
+
+def _speed(rows: int, output: Output) -> str:
+    """The rows per second of a step that took long enough to have a speed."""
+    return "" if output.hit or output.seconds < 1 else f", {rows / output.seconds:,.0f} rows/s"
+
+
+_INDENT = 12
+
+
+def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, verbose: bool = True) -> str:
+    """A finished run, a fact per line; on a terminal no line is longer than that.
+
+    Args:
+        places: (name, path) of what the run made.
+        verbose: with every check and number, notes, settings and paths.
+    """
+    ending, stages, ran = ending_of(record), record.stages, record.ran
+    most = len(ending.concerns) if verbose else 1 if ending.tone == "red" else 3
+    lines = [fitted("warning: ", concern) for concern in ending.concerns[:most]]
+    if (others := len(ending.concerns) - most) > 0:
+        lines.append(f"{counted(others, 'more warning')}: headway show")
+    lines += [fitted("", f"{record.pipeline}: {ending.headline}"), f"  verdict   {ending.coloured}"]
+    for table, narrow in zip(*(ending.tables(brief=not verbose, narrow=each) for each in (False, True)), strict=True):
+        said = text_table(table.rows, whole=table.whole)
+        said = text_table(narrow.rows, whole=table.whole, fit=True) if "\n\n" in said else said
+        lines += [f"  {table.title}:"] * table.folded + [said] + [f"  {table.note}"] * bool(table.note)
+    facts: list[tuple[str, object]] = [("", said) for said in ending.said]
+    if (verbose or not ending.checks) and (metrics := metrics_line(record.metrics, record.baselines)):
+        facts.append(("metrics", metrics))
+    if verbose or len(record.spans) != 1:
+        facts.append(("data", window(record.spans) or "no spans"))
+    if verbose:
+        facts += [("remark", note) for note in ending.notes if ending.checks]
+        facts += [("training", f"{counted(of.rows, 'row')}: {of.says}") for of in [record.training] if of is not None]
+        facts += [("note", note) for note in record.notes]
+    facts += places
+    work = f"{len(ran)} of {counted(len(stages), 'step')} ran"
+    if record.broken_off:
+        work += f"; broken off: {listed(record.broken_off)}"
+    elif not ran and record.state != State.KILLED:
+        work = "nothing to do: every output was there already"
+    facts.append(("time", f"{duration(record.seconds)}; {work}"))
+    more = "" if verbose else "; more: headway show, headway report --open"
+    facts.append(("run", record.run + more))
+    facts += [("report", record.report)] if record.report and verbose else []
+    before = ""
+    for name, text in facts:
+        lines.append(fitted("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
+        before = name
+    return "\n".join(lines)
+
+
+def window(spans: Sequence[str]) -> str:
+    """The first and the last of some spans, and how many they are; empty of none."""
+    return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")

@@ -1,1 +1,0 @@
-"""What is told, as values, and how it is shown: as text, Markdown and HTML."""

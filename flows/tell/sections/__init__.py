@@ -1,1 +1,0 @@
-"""The sections of a run's report, each from what its stages left."""

@@ -1,1 +1,0 @@
-"""The data of a run in its report: rows and findings, the columns, their drift through the spans."""

@@ -1,0 +1,62 @@
+"""Labels at the axes of small figures: numbers and times that differ are told apart, and stand where they belong."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from flows.report.data import _labels, axis_values, ticks
+from flows.report.evaluation import dependence
+from tfcore.evaluation.results import Dependence
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([0.0126, 0.5, 0.98765], ["0.0126", "0.5", "0.988"]),
+        ([999_993.2, 999_998.93, 1_000_004.7], ["999,993.20", "999,998.93", "1,000,004.70"]),
+        ([1_700_000_000, 1_700_000_400], ["1,700,000,000", "1,700,000,400"]),
+        ([-1e300, 1.0, 1e300], ["-1e+300", "1", "1e+300"]),
+        ([7.0], ["7"]),
+    ],
+)
+def test_numbers_have_the_digits_that_tell_them_apart(values, told):
+    assert ticks(values) == told
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([0, 206, 413], ["00:00:00", "00:03:26", "00:06:53"]),
+        ([0, 30_000, 90_000], ["01-01 00:00", "01-01 08:20", "01-02 01:00"]),
+        ([0, 100_000, 200_000], ["1970-01-01", "1970-01-02", "1970-01-03"]),
+    ],
+)
+def test_times_are_told_by_day_by_hour_or_by_both(values, told):
+    assert axis_values(values, "epoch_seconds") == told
+
+
+def test_a_label_stands_below_its_bar_or_at_its_edge():
+    assert _labels([0, 1, 2], 3, None, ()) == {0.5: "0", 1.5: "1", 2.5: "2"}
+    assert _labels([float(edge) for edge in range(21)], 20, None, ()) == {0: "0", 10: "10", 20: "20"}
+    assert _labels(["a", "rare"], 2, None, {"a"}) == {0.5: "a", 1.5: ""}
+    long = [each * 12 for each in "abcd"]
+    assert _labels(long, 4, None, set(long)) == {0.0: "a" * 12, 4.0: "4 values"}
+
+
+def test_a_line_runs_from_the_least_value_to_the_greatest():
+    """Few numbers come by how many rows have them."""
+    told = (
+        Dependence(
+            column="kids", values=(3.0, 0.0, 2.0, 1.0), predictions=(1_000_003.0, 1e6, 1_000_002.0, 1_000_001.0)
+        ),
+    )
+    results = SimpleNamespace(
+        evaluated=SimpleNamespace(dependence=told), statistics=SimpleNamespace(of=lambda split: {})
+    )
+    (panels,) = dependence(results)
+    svg = panels.charts[0].svg
+    line = re.findall(r"[\d.]+", re.search(r'<path d="([^"]+)" style="[^"]*--first', svg)[1])
+    assert list(map(float, line[::2])) == sorted(map(float, line[::2]))
+    assert list(map(float, line[1::2])) == sorted(map(float, line[1::2]), reverse=True), "the higher, the less"
+    assert all(f">{text}<" in svg for text in ("0", "1.5", "3", "1,000,000", "1,000,001.50", "1,000,003"))

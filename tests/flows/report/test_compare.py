@@ -1,0 +1,128 @@
+"""The page of a comparison: what it says first, what is drawn over what, and that nothing in the data becomes markup."""
+
+import re
+
+import pytest
+
+from flows.report.compare import change_of, compare
+from flows.report.compare_page import page, write
+from headway.registry.gc import COMPARED_SECONDS, collect
+from headway.registry.registry import Registry
+from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
+
+pytestmark = pytest.mark.slow  # whole runs are told
+
+A, B = "20261123-000714-4081", "20261123-010714-4081"
+
+
+def two_runs(folder, task="binary", then=None, ranked=False, **second):
+    """Two runs of one pipeline that scored the same rows; the second one's model is worse, and of the task `then`."""
+    for again, (name, more) in enumerate([(task, {}), (then or task, second)]):
+        more = {"champion": False, "state": "reject", "again": again, "ranked": ranked} | more
+        store, record = recorded(folder / "store", name, **more)
+        store.save_run(record.as_json() | {"pipeline": "homes"})
+    return Registry(store, "homes")
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", LEVELS])
+def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
+    html = page(compare(two_runs(tmp_path, task), A, B))
+    h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
+    assert h1.startswith(f"Run {B} is worse than run {A}: ") and "on the 700 rows that both scored" in h1
+    parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
+    assert parts == ["Both sides", "Metrics", "Slices", "What differs", "Data", "Training"]
+    charts = set(re.findall(r"<figcaption>(.*?)</figcaption>", html))
+    named = {
+        "binary": {"ROC curve", "Precision and recall", "Calibration"},
+        "multiclass": {"Calibration"},
+        LEVELS: {"Residuals", "Coverage of the quantiles"},
+    }
+    assert named.get(task, {"Residuals", "How far predictions are off"}) | {"Loss by step"} <= charts
+    assert (
+        html.count('<span class="key second"><i></i>run B</span>')
+        == html.count('<span class="key first"><i></i>run A</span>')
+        > 2
+    )
+    assert "on the 700 rows that each one&#39;s own run scored; differences are" in html
+    assert ">training.steps</th>" in html and "candidate's" not in html
+    assert html.count("<script") == 1 and HOSTILE.replace("<", "&lt;").replace(">", "&gt;")[:10] in html
+
+
+def test_slices_stand_in_the_order_of_their_difference(tmp_path):
+    html = page(compare(two_runs(tmp_path), A, B))
+    table = html[html.index('id="slices"') : html.index('id="what-differs"')]
+    apart = [float(text) for text in re.findall(r">(-0\.\d+) \([^)]*\)</td>", table)]
+    assert len(apart) > 5 and apart == sorted(apart)
+
+
+def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path):
+    registry = two_runs(tmp_path, rows=500)
+    registry.store.discard(registry.store.output("evaluate", _stage(registry, A, "evaluate")))
+    found = compare(registry, A, B)
+    assert found.same is None
+    assert found.value["summary"].startswith(
+        "It cannot be told which one is better by auc: metrics are of different rows"
+    )
+    html = page(found)
+    assert (
+        "Metrics are of different rows: no run scored the same rows with both" in html
+        and "Run A on the eval rows of" in html
+        and 'id="slices"' not in html
+    )
+
+
+def test_runs_of_different_tasks_and_runs_that_failed_have_a_page_too(tmp_path):
+    registry = two_runs(tmp_path, task="binary", until="validate")
+    found = compare(registry, A, B)
+    assert found.value["summary"] == f"Run {B} has no metrics: nothing was evaluated."
+    assert "Columns of the train rows" in page(found)
+    found = compare(two_runs(tmp_path / "other", then="regression"), A, B)
+    assert "their metrics do not compare" in found.value["summary"] and page(found)
+
+
+def test_a_task_that_is_no_longer_known_is_not_called_another_task(tmp_path):
+    registry = two_runs(tmp_path)
+    registry.store.discard(registry.store.output("measure", _stage(registry, A, "measure")))
+    value = compare(registry, A, B).value
+    assert value["summary"].startswith(
+        "It cannot be told which one is better: the store no longer has the evaluation of run"
+    )
+    assert value["no_difference"] in value["summary"]
+
+
+def test_a_column_of_the_same_type_says_what_else_of_it_differs():
+    plain = {"type": "int64", "nullable": False, "parse": None}
+    assert change_of(plain, plain | {"nullable": True, "parse": {}}) == "nullable False -> True, parse changed"
+
+
+def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
+    found = compare(two_runs(tmp_path, ranked=True), A, B)
+    assert ": ndcg -0." in found.value["summary"] and found.value["no_difference"] is None
+    assert {each["metric"] for each in found.value["difference"]["slices"]} >= {"ndcg", "auc"}
+
+
+def test_what_the_store_no_longer_has_is_left_out(tmp_path):
+    registry = two_runs(tmp_path)
+    store = registry.store
+    for stage in store.children(store.stages):
+        if not stage.startswith("."):
+            for name in store.children(store.stages / stage):
+                store.discard(store.output(stage, name))
+    html = page(compare(registry, A, B))
+    assert "Metrics" in html and "ROC curve" not in html
+
+
+def test_the_same_two_have_one_page_which_is_collected_when_it_is_old(tmp_path, monkeypatch):
+    registry = two_runs(tmp_path)
+    path = write(compare(registry, A, B))
+    assert path.name == f"compare-homes-{A}-{B}.html" and write(compare(registry, A, B)) == path
+    assert len([run["run"] for run in registry.store.runs()]) == 2
+    assert path not in [item.path for item in collect(registry.store, keep_runs=9)]
+    now = registry.store.clock()
+    monkeypatch.setattr(type(registry.store), "clock", lambda self: now + COMPARED_SECONDS + 60)
+    assert path in [item.path for item in collect(registry.store, keep_runs=9)]
+
+
+def _stage(registry, run, title):
+    record = next(each for each in registry.store.runs() if each["run"] == run)
+    return next(stage["fingerprint"] for stage in record["stages"] if stage["title"] == title)

@@ -1,0 +1,20 @@
+"""A comparison's page in a real Chromium."""
+
+import pytest
+
+from flows.report.compare import compare
+from flows.report.compare_page import write
+from tests.flows.report.test_compare import A, B, two_runs
+from tests.flows.report.test_in_browser import whole_and_readable
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module", params=["binary", "regression"])
+def comparison(request, tmp_path_factory):
+    return write(compare(two_runs(tmp_path_factory.mktemp("compared"), request.param), A, B))
+
+
+@pytest.mark.parametrize(("scheme", "axe_at"), [("light", 360), ("dark", 1440)])
+def test_a_comparison_is_whole_and_can_be_read(visit, accessible, comparison, scheme, axe_at):
+    whole_and_readable(visit(comparison, scheme=scheme), accessible, axe_at, least=4)

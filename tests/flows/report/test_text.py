@@ -1,0 +1,54 @@
+"""Tables for a terminal line up."""
+
+from flows.report.text import text_table
+
+
+def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():
+    rows = [
+        {"name": "a", "rows": 1200, "gone": None, "share": "1.5%"},
+        {"name": "long", "rows": 7, "gone": "", "share": "12%"},
+    ]
+    assert text_table(rows).splitlines() == [
+        "  name   rows  share",
+        "  a     1,200   1.5%",
+        "  long      7    12%",
+    ]
+
+
+def test_a_column_that_the_first_row_lacks_is_shown():
+    assert text_table([{"a": 1}, {"a": 2, "b": "x"}]).splitlines() == ["  a  b", "  1", "  2  x"]
+
+
+def test_a_row_is_one_line_whatever_its_cells_hold():
+    assert text_table([{"a": "x\ny\tz"}]).splitlines() == ["  a", "  x\\ny\\tz"]
+    assert text_table([{"a\n": "\x1b[2Jé\u202e東"}]).splitlines() == ["  a\\n", "  \\x1b[2Jé\\u202e東"]
+
+
+def test_without_rows_the_table_is_empty():
+    assert text_table([]) == ""
+
+
+def test_long_cells_are_cut_but_for_columns_that_are_wanted_whole():
+    row = {"value": "v" * 60, "reason": "r" * 60 + " at byte 7"}
+    assert text_table([row], whole=["reason"], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 60} at byte 7"
+    assert text_table([row], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."
+
+
+def test_names_in_the_first_column_wrap_where_the_others_fit_beside_them_then():
+    name = "auc against the constant baseline on carrier=UA and origin=EWR"
+    row = {"check": name, "now": 0.9, "change": "+0.4 (+0.1 to +0.5)", "outcome": "worse, perhaps within the limit"}
+    lines = text_table([row], whole=["outcome"], width=72, fit=True).splitlines()
+    assert max(map(len, lines)) <= 72 and lines[0].split() == ["check", "now", "change", "outcome"]
+    start = lines[1].index("0.9")
+    assert " ".join(" ".join(line[:start] for line in lines[1:]).split()) == name, "none of it is cut"
+    assert " ".join(line[lines[0].index("outcome") :].strip() for line in lines[1:]).strip() == row["outcome"]
+    assert text_table([row], width=200, fit=True).splitlines()[1].startswith(f"  {name}  0.9"), "all fits"
+
+
+def test_a_wide_table_goes_on_below_at_the_width_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    row = {"column": "income", "type": "float32", "mean": 3011.71, "deviation": 923.6, "most frequent": "x" * 60}
+    lines = text_table([row]).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines if line] == ["column", "income"] * 2
+    assert "deviation" in "".join(lines) and "xxx..." in lines[-1] and "mean" in lines[0]
