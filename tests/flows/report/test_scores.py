@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from flows.report import charts as score_charts
 from flows.report.evaluation import evaluation
 from flows.report.results import RunResults
 from headway.evaluation import gate_checks
@@ -15,7 +14,7 @@ def test_of_many_rows_of_a_ranking_figures_are_of_the_sample_that_was_measured(t
     monkeypatch.setattr(gate_checks, "MOST_ROWS", 400)  # of 700, in five groups
     monkeypatch.setattr(gate_checks, "_GROUP_SHARE", 1)
     drawn = []
-    monkeypatch.setattr(score_charts, "scores", lambda rows: drawn.append(rows.prediction))
+    monkeypatch.setattr("flows.report.evaluation.score_histogram", lambda rows: drawn.append(rows.prediction))
     evaluation(results)
     file = results.file("evaluate", "p.parquet")
     measured, otherwise = (
