@@ -1,6 +1,7 @@
 """Tables for a terminal line up."""
 
-from flows.report.text import text_table
+from flows.report.model import Table, cell
+from flows.report.text import table_text, text_table
 
 
 def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():
@@ -52,3 +53,13 @@ def test_a_wide_table_goes_on_below_at_the_width_of_the_terminal(monkeypatch):
     assert max(map(len, lines)) <= 40
     assert [line.split()[0] for line in lines if line] == ["column", "income"] * 2
     assert "deviation" in "".join(lines) and "xxx..." in lines[-1] and "mean" in lines[0]
+
+
+def test_a_list_is_shown_by_its_values():
+    shown = table_text(Table("", [{"interval": [0.123456, 0.2], "top": [["a", 3], ["b", 1]]}]))
+    assert "0.1235, 0.2" in shown and "[a, 3], [b, 1]" in shown
+
+
+def test_a_cell_has_one_text_in_every_renderer():
+    values = [None, 1200, 0.712345, 12345.678, "x", True, [0.5, None]]
+    assert [cell(value) for value in values] == ["", "1,200", "0.7123", "12,345.68", "x", "True", "0.5, "]
