@@ -290,9 +290,8 @@ def _rate(call: Callable[[], int], seconds: float) -> tuple[float, float]:
 
 
 def _augmented(rows: int, side: int) -> Callable[[], int]:
-    from tfcore.augment.config import AugmentConfig
-    from tfcore.augment.draws import Draws
-    from tfcore.augment.rows import vary
+    from tfcore.train.augment import Draws, vary
+    from tfcore.train.config import AugmentConfig
 
     config, zero = AugmentConfig(flip="horizontal", crop=4), tf.constant(0, tf.int64)
     pixels = tf.constant(np.random.default_rng(0).integers(0, 256, (rows, side, side, 3), np.uint8))
@@ -315,7 +314,7 @@ def _written(folder: Path, rows: int) -> Any:
 
 
 def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
-    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.config import TrainingConfig
     from tfcore.train.training_data import TrainingData
 
     data = TrainingData([written.part("train")], written.fit(), seed=0, training=TrainingConfig(**settings))

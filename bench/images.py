@@ -36,7 +36,9 @@ from PIL import Image
 
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.pipeline import Labeler, Shards, evaluation_dataset
+from tfcore.data.dataset import evaluation_dataset
+from tfcore.data.reader import Labeler
+from tfcore.data.shards import Shards
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform

@@ -78,7 +78,7 @@ def measure(case: str, options: dict[str, object], groups: int, seconds: float) 
     """Seconds of a batch, megabytes above the start, and what came out."""
     import tensorflow as tf
 
-    from tfcore.losses.pairwise import pairwise_loss
+    from tfcore.train.ranking import pairwise_loss
 
     def run(scores: tf.Tensor, labels: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:

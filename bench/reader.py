@@ -110,7 +110,9 @@ def measure(dataset: Any, rows: int, seconds: float) -> float:
 
 
 def headway_dataset(folder: Path, transform: Any, parameters: Any, batch: int) -> tuple[Any, int]:
-    from tfcore.data.pipeline import Labeler, Shards, training_dataset
+    from tfcore.data.dataset import training_dataset
+    from tfcore.data.reader import Labeler
+    from tfcore.data.shards import Shards
 
     result = json.loads((folder / "groups" / "result.json").read_text())
     shards = Shards.of([(folder / "groups", result, "train")])

@@ -149,8 +149,8 @@ def train(way: str, cache: Path) -> dict[str, Any]:
     from headway.errors import Cancelled
     from headway.monitor import Monitor
     from headway.storage.store import open_store
+    from tfcore.train.config import TrainingConfig
     from tfcore.train.request import TrainRequest
-    from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.stage import train as run
 
     class FirstStep(Monitor):

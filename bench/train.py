@@ -262,7 +262,7 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
 
 
 def training_data(data: Data, batch: int, seed: int = 0) -> Any:
-    from tfcore.train.settings.config import TrainingConfig
+    from tfcore.train.config import TrainingConfig
     from tfcore.train.training_data import TrainingData
 
     training = TrainingConfig(batch_size=batch)
@@ -271,7 +271,7 @@ def training_data(data: Data, batch: int, seed: int = 0) -> Any:
 
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
-    from tfcore.train.session import STEPS_PER_CALL
+    from tfcore.train.trainer import STEPS_PER_CALL
     from tfcore.train.training_data import STACK_ROWS
 
     return max(1, min(STEPS_PER_CALL, STACK_ROWS // batch))
@@ -333,11 +333,9 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
     from headway.monitor import Monitor
     from tfcore.graph.retrace import RetraceGuard
     from tfcore.runtime.devices import prepare
-    from tfcore.train.callbacks.history import Recorder
-    from tfcore.train.callbacks.summaries import Summaries
-    from tfcore.train.settings.schedule import Schedule
-    from tfcore.train.steps.loop import PeriodicAction, run
-    from tfcore.train.steps.step_values import StepValues
+    from tfcore.train.callbacks import Recorder, Summaries
+    from tfcore.train.loop import PeriodicAction, run
+    from tfcore.train.schedule import Schedule, StepValues
 
     prepare()
     total, stack = 1 << 24, stack_of(batch)
@@ -402,10 +400,9 @@ def _learner(data: Data, specs: Any, *, full: bool = False) -> Any:
 
     from tfcore.models import build
     from tfcore.models.config import ModelConfig
-    from tfcore.train.settings.config import OptimizerConfig
-    from tfcore.train.steps.learner import Learner
-    from tfcore.train.steps.stop_condition import LIMIT, StopCondition
-    from tfcore.train.steps.train_step import StepConfig
+    from tfcore.train.config import OptimizerConfig
+    from tfcore.train.loop import LIMIT, Learner, StopCondition
+    from tfcore.train.step import StepConfig
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
     model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
@@ -483,14 +480,15 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
 
     from headway.metrics.classification import auc
     from headway.monitor import Monitor
-    from tfcore.data.pipeline import evaluation_dataset
+    from tfcore.data.dataset import evaluation_dataset
+    from tfcore.data.reader import labeler
+    from tfcore.data.shards import shards_of
     from tfcore.evaluation.request import EvaluateRequest, TrainedModel
     from tfcore.evaluation.stage import predict
     from tfcore.models.config import ModelConfig
+    from tfcore.train.config import TrainingConfig
     from tfcore.train.request import TrainRequest
-    from tfcore.train.settings.config import TrainingConfig
     from tfcore.train.stage import train
-    from tfcore.train.training_data import labeler, shards_of
     from tfcore.transform.layer import Transform
 
     config, batch = ModelConfig(hidden=HIDDEN, embedding=WIDTH), 256

@@ -50,8 +50,8 @@ ROW = (
     "tfcore/train/training_data.py:TrainingData.__init__",
     "tfcore/train/training_data.py:TrainingData.stacks",
 )
-STEP = ("tfcore/train/steps/learner.py:Learner.run",)
-SCHEDULES = "tfcore.train.settings.schedule"
+STEP = ("tfcore/train/loop.py:Learner.run",)
+SCHEDULES = "tfcore.train.schedule"
 """Classes of learning rates."""
 GATE = ("headway/evaluation/gate/stage.py:gate",)
 VERDICT = {"Verdict", "Check", "Reason", "Ending"}

@@ -22,7 +22,7 @@ from headway.sources.discovery.spans import files, open_source
 from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
-from tfcore.data.decode import Decoder
+from tfcore.data.reader import Decoder
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters

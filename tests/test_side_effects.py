@@ -66,8 +66,8 @@ sys.path.insert(0, str(Path(sys.argv[1])))
 from tests.example_shards import write_examples
 sys.path.pop(0)
 from tfcore.train.request import TrainRequest
-from tfcore.train.session import TrainingSession
-from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.trainer import TrainingSession
+from tfcore.train.config import TrainingConfig
 rng = np.random.default_rng(0)
 rows = pa.table({"x": rng.normal(size=200).astype("f"), "label": rng.integers(0, 2, 200)})
 columns = Column(name="x", type="float32", nullable=False), Column(name="label", type="int64", nullable=False, role="label")

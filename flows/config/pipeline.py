@@ -26,6 +26,7 @@ from flows.config.production import (
     Secrets,
     placeholders,
 )
+from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
 from headway.evaluation.gate_config import GateConfig
@@ -43,9 +44,8 @@ from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.config import ExportConfig
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.train.settings.auto import unscalable
-from tfcore.train.settings.config import TrainingConfig
-from tfcore.train.settings.tune_config import TuneConfig
+from tfcore.train.auto import unscalable
+from tfcore.train.config import TrainingConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
 from tfcore.transform.config import PreprocessConfig
 

@@ -59,10 +59,10 @@ from tfcore.export.request import Exported, ExportRequest
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.config import ModelConfig
 from tfcore.runtime.tf_import import startup
+from tfcore.train.auto import Facts, described
+from tfcore.train.auto import resolve as resolve_settings
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Trained, TrialConfig
-from tfcore.train.settings.auto import Facts, described
-from tfcore.train.settings.auto import resolve as resolve_settings
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.transform.parameters import Transformed, TransformParameters, TransformRequest
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000

@@ -20,6 +20,7 @@ import yaml
 
 from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
+from flows.config.tune_config import Range, Space, default_space, suggest
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.engine import Engine
@@ -33,10 +34,8 @@ from headway.stages.step import Output
 from headway.storage.atomic_io import replace_text
 from headway.storage.fingerprint import fingerprint
 from tfcore.runtime.tensorflow_process import Child, ChildError
-from tfcore.train.request import Pruning, TrainRequest, TrialConfig
-from tfcore.train.settings.auto import resolve
-from tfcore.train.settings.studies import storage_of
-from tfcore.train.settings.tune_config import Range, Space, default_space, suggest
+from tfcore.train.auto import resolve
+from tfcore.train.request import Pruning, TrainRequest, TrialConfig, storage_of
 
 OVERLAY = "tuned.yaml"
 """The file beside the pipeline that gets the best settings."""

@@ -130,7 +130,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
     "tests/tfcore/train/test_killed.py::test_a_killed_training_goes_on_with_the_same_patients_held_out": [
         Fault("kill -9 of a training on rows of units", "at a step", "the weights of one that lived"),
     ],
-    "tests/tfcore/distribute/test_frozen_peer.py::test_a_peer_that_freezes_ends_the_other_within_half_a_minute": [
+    "tests/tfcore/train/test_frozen_peer.py::test_a_peer_that_freezes_ends_the_other_within_half_a_minute": [
         Fault(
             "SIGSTOP to the chief of a cluster (TF_CONFIG)", "in training", "the other ends with an error within 30 s"
         ),
@@ -140,7 +140,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
             "the other ends with an error within 30 s",
         ),
     ],
-    "tests/tfcore/distribute/test_distributed.py"
+    "tests/tfcore/train/test_distributed.py"
     "::test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits": [
         Fault(
             "kill -9 of a worker of a cluster (TF_CONFIG)",
@@ -148,11 +148,11 @@ FAULTS: dict[str, Sequence[Fault]] = {
             "the weights of one that lived",
         ),
     ],
-    "tests/tfcore/distribute/test_distributed.py"
+    "tests/tfcore/train/test_distributed.py"
     "::test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits": [
         Fault("kill -9 of a worker on images", "at a step, in a checkpoint", "the weights of one that lived"),
     ],
-    "tests/tfcore/distribute/test_distributed.py"
+    "tests/tfcore/train/test_distributed.py"
     "::test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits": [
         Fault("kill -9 of a mirrored training", "at a step, in a checkpoint", "the weights of one that lived"),
     ],

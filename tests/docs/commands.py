@@ -31,7 +31,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 REASONS = {
     "a Prefect server": "tests/flows/orchestration and tests/flows/test_deployed.py run these commands on one",
-    "a cluster": "Flink: tests/infra/test_flink.py; several workers: tests/tfcore/distribute",
+    "a cluster": "Flink: tests/infra/test_flink.py; several workers: tests/tfcore/train/test_distributed.py",
     "make": "its targets are looked up in the Makefile, and CI runs them",
     "an installation": "make dist, make versions; it would change the environment of the tests",
     "another program": "PostgreSQL, TensorFlow Serving: tests/infra, where it is installed",

@@ -47,7 +47,7 @@ UNNEEDED |= {
 UNNEEDED |= {
     "beam_jobs.ingest.range_worker",
     "beam_jobs.ingest.stage",
-    "tfcore.train.session",
+    "tfcore.train.trainer",
     "headway.validation.serving",
 }
 """A run that finds everything done imports none of these, by which stages do their work."""

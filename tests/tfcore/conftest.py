@@ -21,6 +21,6 @@ def _forked(fork_server):
 def _little_is_read_ahead():
     """Rows that nobody asks for take time."""
     with pytest.MonkeyPatch.context() as patch:
-        if (pipeline := sys.modules.get("tfcore.data.pipeline")) is not None:
+        if (pipeline := sys.modules.get("tfcore.data.dataset")) is not None:
             patch.setattr(pipeline, "AHEAD_STACKS", 2)
         yield

@@ -19,8 +19,8 @@ from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import op_determinism
 from tfcore.runtime.tensorflow_process import Child
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant
@@ -111,7 +111,7 @@ def test_a_stopped_training_ends_at_the_bits_of_one_that_was_not(examples, tmp_p
     settings = {"jit": jit, "precision": precision}
     train(request(examples, **settings), tmp_path / "whole", Lines())
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Cancelled):
-        patch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+        patch.setattr("tfcore.train.callbacks.PROGRESS_SECONDS", 0.0)
         train(request(examples, checkpoints=tmp_path / "checkpoints", **settings), tmp_path / "cut", Lines(stop=20))
     result = train(request(examples, checkpoints=tmp_path / "checkpoints", **settings), tmp_path / "cut", Lines())
     assert 20 <= result["resumed_from"] < 60

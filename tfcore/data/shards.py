@@ -5,7 +5,7 @@
     kept_rows(shards, Holdout.of(held_out))               # of each record, by shard; held_out is a mask of each shard
 
 Which rows are held out stands in a bit of each row: NumPy counts with it, and the graph picks with it.
-`tfcore.train.holdout` draws them.
+`tfcore.train.rows` draws them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +21,14 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.records.encode import unpacked
 from headway.schema.columns import UNIT_COLUMN, Column
+from headway.stages.refs import Examples
 from headway.storage.prefetch import Stager
-from headway.tabular.hashing import U64, mix64
+from headway.tabular.hashing import GOLDEN, U64, mix64
 
 _PLACE_BITS = 20
+_RESAMPLE_SALT = 0x726573 << 32
+_BITS = 24
+_ONES = 0xFFFFFFFFFFFFFFFF
 
 Batch = dict[str, tf.Tensor]
 
@@ -160,3 +164,96 @@ def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> 
     if len(rows) < len(of_row) or not np.all(np.asarray(rows) == 1):
         found = np.diff(np.append(0, np.cumsum(of_row))[np.cumsum(rows)], prepend=0)
     return found.astype(np.min_scalar_type(int(found.max(initial=0))))
+
+
+def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
+    """The shards of all examples, in their order."""
+    return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
+
+
+class Resample:
+    """Decides how often each row occurs in an epoch; see the module.
+
+    Args:
+        rates: [classes], how often a row of each comes.
+        classes: of each row, by shard; int [rows].
+        inverse: let each row count 1 / rate times.
+    """
+
+    def __init__(self, rates: Sequence[float], classes: Sequence[NDArray[Any]], *, seed: int, inverse: bool = False):
+        self.seed, self._classes = seed + _RESAMPLE_SALT, classes
+        self.whole = np.floor(rates).astype(np.int64)
+        self.part = np.round((np.asarray(rates) - self.whole) * (1 << _BITS)).astype(np.int64)
+        self.weights = 1.0 / np.asarray(rates, np.float64) if inverse else None
+        self._rates = np.asarray(rates, np.float64)
+
+    def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
+        """How often each row of a shard occurs in an epoch; int64 [rows]. `Resampling` is its twin in the graph."""
+        classes = self._classes[shard]
+        place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
+        drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
+        return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
+
+    def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[Any]]:
+        """Rows that each record contributes to an epoch, by shard."""
+        by_shard = []
+        for shard, rows in enumerate(shards.rows):
+            copies = self.copies(shard, epoch)
+            if holdout is not None:
+                copies = copies * holdout.keeps(shard, len(copies))
+            by_shard.append(by_record(rows, copies))
+        return by_shard
+
+    def most(self, shard: int) -> NDArray[np.int64]:
+        """How often each row of a shard occurs in an epoch at most; int64 [rows]."""
+        return (self.whole + (self.part > 0))[self._classes[shard]]
+
+    def expected(self, shards: Shards, holdout: Holdout | None) -> int:
+        """The mean number of rows in an epoch."""
+        total = 0.0
+        for shard, classes in enumerate(self._classes):
+            rates = self._rates[classes]
+            if holdout is not None:
+                rates = rates * holdout.keeps(shard, len(classes))
+            total += float(rates.sum())
+        return round(total)
+
+
+class Resampling:
+    """`Resample` and the holdout in the graph."""
+
+    def __init__(self, resample: Resample, shards: Shards, holdout: Holdout | None):
+        self._resample = resample
+        self._holdout_rows = HoldoutRows(holdout, shards)
+
+    def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor, epoch: tf.Tensor) -> Batch:
+        """Repeat or drop rows of record `number` of a shard for the epoch."""
+        resample = self._resample
+        places, keep = self._holdout_rows.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
+        classes = tf.cast(rows["label"], tf.int32)
+        place = hash64(tf.cast(places, tf.uint64), tf.cast(shard + 1, tf.uint64))
+        drawn = hash64(tf.bitwise.bitwise_xor(place, tf.cast(epoch, tf.uint64)), resample.seed)
+        drawn = tf.cast(tf.bitwise.right_shift(drawn, tf.constant(64 - _BITS, tf.uint64)), tf.int64)
+        extra = tf.cast(drawn < tf.gather(resample.part, classes), tf.int64)
+        copies = (tf.gather(resample.whole, classes) + extra) * tf.cast(keep, tf.int64)
+        if resample.weights is not None:
+            factor = tf.gather(tf.constant(resample.weights, tf.float32), classes)
+            rows = rows | {"weight": rows["weight"] * factor}
+        order = tf.repeat(tf.range(tf.size(copies)), copies)
+        return {name: tf.gather(value, order) for name, value in rows.items()}
+
+
+def hash64(x: tf.Tensor, seed: int | tf.Tensor = 0) -> tf.Tensor:
+    """Compute headway.tabular.hashing.mix64 in the graph; uint64, shape as `x` (and as `seed`, if a uint64 tensor)."""
+    if isinstance(seed, int):
+        z = x + _u64((seed + 1) * GOLDEN & _ONES)
+    else:
+        z = x + (seed + _u64(1)) * _u64(GOLDEN)
+    shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
+    z = xor(z, shift(z, _u64(30))) * _u64(0xBF58476D1CE4E5B9)
+    z = xor(z, shift(z, _u64(27))) * _u64(0x94D049BB133111EB)
+    return xor(z, shift(z, _u64(31)))
+
+
+def _u64(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint64)

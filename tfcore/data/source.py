@@ -82,7 +82,7 @@ class Feed:
                 spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
         return spec
 
-    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.pipeline`
+    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
     def dataset(self) -> tf.data.Dataset:
         """The raw rows, each once, in their order: an `element_spec` element per record."""
         spec = self.element_spec

@@ -25,7 +25,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, Column
 from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
-from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+from tfcore.data.dataset import evaluation_dataset, safe
+from tfcore.data.reader import labeler
+from tfcore.data.shards import Shards, shards_of
 from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.permutation import REPEATS, Worsening, spread, within
 from tfcore.evaluation.request import ImportanceRequest
@@ -33,7 +35,6 @@ from tfcore.evaluation.scorers import TrainedScorer
 from tfcore.heads.table import label_task
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
-from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 

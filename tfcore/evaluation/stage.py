@@ -35,7 +35,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
-from tfcore.data.pipeline import Shards, evaluation_dataset, safe
+from tfcore.data.dataset import evaluation_dataset, safe
+from tfcore.data.reader import labeler
+from tfcore.data.shards import Shards, shards_of
 from tfcore.data.source import Feed
 from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
@@ -49,7 +51,6 @@ from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
-from tfcore.train.training_data import labeler, shards_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns

@@ -22,13 +22,13 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
-from tfcore.data.pipeline import safe
+from tfcore.data.dataset import safe
 from tfcore.data.reader import Reader
+from tfcore.data.shards import shards_of
 from tfcore.graph.python_errors import all_nodes, python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
-from tfcore.train.training_data import shards_of
 from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn
 

@@ -206,9 +206,7 @@ class Child:
     def _death(self, process: ChildProcess, function: str, *, stopping: bool) -> HeadwayError:
         """Return the error for a child that ended in the middle of a call: its exit status and last output lines."""
         how, fix = process.fate(), None
-        if (
-            stopping and process.exit_code() == -signal.SIGIO
-        ):  # the stop itself, as `tfcore.distribute.placement` has it
+        if stopping and process.exit_code() == -signal.SIGIO:  # the stop itself, as `tfcore.train.strategy` has it
             self._end(0.1)
             return Cancelled("stopped on request, while it waited for other workers")
         if process.exit_code() == -signal.SIGKILL:

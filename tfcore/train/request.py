@@ -4,6 +4,7 @@ TrainRequest(examples=[...], transform={...}, model={"name": "mlp"}, training={"
 Trained.model_validate(result).best_step
 """
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,9 +15,7 @@ from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key
 from headway.tabular.splits import SplitConfig
 from tfcore.models.config import ModelConfig
-from tfcore.train.settings.config import TrainingConfig
-from tfcore.train.settings.ranking import VERSION as RANKING_VERSION
-from tfcore.train.settings.retrieval import VERSION as RETRIEVAL_VERSION
+from tfcore.train.config import RANKING_VERSION, RETRIEVAL_VERSION, TrainingConfig
 from tfcore.transform.parameters import OfTransform, TransformParameters
 
 VERSION = 5
@@ -143,3 +142,25 @@ class TrainRequest(OfTransform[Trained]):
 
     def kept(self) -> Path | None:
         return self.checkpoints
+
+
+def storage_of(journal: Path) -> Any:
+    """The Optuna storage of a journal file; a line that a killed process left unfinished is cut off."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        written = journal.read_bytes()
+        whole = written.rfind(b"\n") + 1
+        if whole < len(written):
+            journal.write_bytes(written[:whole])
+    no_lock: Any = _NoLock()
+    return JournalStorage(JournalFileBackend(str(journal), lock_obj=no_lock))
+
+
+class _NoLock:
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None: ...

@@ -1,119 +1,52 @@
-"""Chooses the devices of a training: `training.strategy` on this machine; `auto` by the work of the steps.
+"""The devices of a training: one, several mirrored ones, or a worker of a cluster; and the learner over several replicas.
 
-    choice = chosen(request, log=monitor.log)                       # Choice("mirrored", replicas=2)
-    work = work_of(training, model, transform, rows=1_000_000)      # Work(steps=11_719, flops=20_736_000, ...)
-    device, why = choose_device(work, gpus=1, cores=16)             # "cpu", "11,719 steps of 0.02 GFLOP take ..."
+    choice = chosen(request, log=monitor.log)             # `training.strategy` on this machine: Choice("mirrored", replicas=2)
+    placement = place(choice, gpus=len(tf.config.list_physical_devices("GPU")))
+    with placement.scope():
+        learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.loop.Learner
+    stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...] and "place" int32 [K, 128]
 
-A GPU that is there costs seconds to start, and each step of a small model costs as much on it as on the CPU, or more. The
-figures are those of one H100 beside 16 cores (docs/training.md); what they decide between differs by much more than they err.
+All devices are in this process: who wants logical CPU devices configures them before TensorFlow first computes something,
+and a worker joins its cluster (TF_CONFIG) before that.
+
+Each replica takes the gradient of its rows' share of the batch's loss: the sum of weighted losses over the weight of the
+*whole* batch, so that the shares add up to what one device computes, and it matters not which worker has which rows. One
+all-reduce a step carries gradients and loss; from then on every replica has the same numbers, and decides alike: clip,
+apply, or skip. The loop is outside of `strategy.run`, since TensorFlow allows neither a loop nor a condition around the
+optimizer inside; only the gradients are compiled with XLA, for the same reason. Micro-batches are those of a replica's
+rows, added up before the all-reduce; a loss scale is decided on after it, so that all replicas skip and scale together.
 """
 
-import itertools
-import math
-from collections.abc import Callable
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from headway.errors import ConfigError
-from headway.process import cores
+from headway.errors import ConfigError, StoreError
+from headway.process import cores, lifeline
+from tfcore.data.reader import OWN
+from tfcore.data.shards import Batch
 from tfcore.data.source import Feed
-from tfcore.distribute.placement import Choice, given_cluster
-from tfcore.models.config import STACKED, ModelConfig
+from tfcore.graph.function import refusal
+from tfcore.graph.scheduled import now, stepping
+from tfcore.train.config import TrainingConfig
+from tfcore.train.cost import Device, Work, choose_device, work_of
+from tfcore.train.loop import Learner, Outcome, Stack, StepPlan
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
-from tfcore.train.settings.ranking import LARGE_BATCH
-from tfcore.train.steps.xla_choice import repays_compiling
-from tfcore.transform.parameters import TransformParameters
+from tfcore.train.step import StepResult, accumulated
 
-Device = Literal["cpu", "gpu", "mirrored"]
 _DEVICES: dict[Device, str] = {"cpu": "the CPU", "gpu": "one GPU", "mirrored": "all GPUs"}
-COMPILE_SECONDS, GPU_SECONDS = 2.0, 3.0
-"""To compile the steps, and to start a GPU with its libraries."""
-CPU_STEP, CPU_STEP_PLAIN, CPU_CORE_FLOPS = 0.5e-3, 1.5e-3, 50e9
-"""Seconds of a step that computes next to nothing, compiled and not, and what a core computes in a second."""
-GPU_STEP, GPU_STEP_PLAIN, GPU_FLOPS = 0.25e-3, 5e-3, 45e12
-MIRRORED_STEP = 6e-3
-"""Uncompiled but for the gradients, with an all-reduce."""
-PAIR_SECONDS, GPU_RANKING = 30e-9, 3e-3
-"""Of the loss of `ranking`: on the CPU each pair of a batch's rows, on a GPU a step."""
-BACKWARD = 3
-"""A training step computes so many times what a prediction does."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a training computes."""
-
-    steps: int
-    flops: float
-    """Of a step, forward and backward."""
-    batch: int
-    ranking: bool = False
-    jit: Literal["auto", "on", "off"] = "auto"
-
-    def compiled(self, *, gpu: bool) -> bool:
-        """Whether XLA is to compile the steps."""
-        if self.jit != "auto":
-            return self.jit == "on"
-        large = self.ranking and self.batch >= LARGE_BATCH
-        return not large and repays_compiling(self.steps, self.batch, gpu=gpu)
-
-    def seconds(self, *, gpus: int, cores: int) -> float:
-        """About how long it takes on so many GPUs; 0: on the CPU."""
-        if gpus > 1:
-            return GPU_SECONDS + self.steps * (MIRRORED_STEP + self.flops / (gpus * GPU_FLOPS))
-        compiled = self.compiled(gpu=gpus > 0)
-        once = COMPILE_SECONDS * compiled
-        if gpus:
-            step = (GPU_STEP if compiled else GPU_STEP_PLAIN) + self.flops / GPU_FLOPS
-            return GPU_SECONDS + once + self.steps * (step + GPU_RANKING * self.ranking)
-        step = (CPU_STEP if compiled else CPU_STEP_PLAIN) + self.flops / (cores * CPU_CORE_FLOPS)
-        return once + self.steps * (step + PAIR_SECONDS * self.batch**2 * self.ranking)
-
-
-def work_of(training: TrainingConfig, model: ModelConfig, transform: TransformParameters, *, rows: int) -> Work | None:
-    """The work of a training on `rows` train rows; None: of a user's model or of images nobody knows it beforehand."""
-    if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
-        return None
-    width = len(transform.numeric) * (model.embedding if model.quantile_bins else 1)
-    most = math.inf if model.most_ids is None else model.most_ids
-    width += model.embedding * (len(transform.lists) + sum(entry.size <= most for entry in transform.categorical))
-    sizes = [width, *model.hidden, 1]
-    products = sum(before * after for before, after in itertools.pairwise(sizes))
-    products *= STACKED if model.name == "stacked" else 1
-    if training.retrieval is not None:  # each row's user with each item of the batch
-        products += training.batch_size * (model.embedding + 1)
-    return Work(
-        steps=training.total_steps(rows),
-        flops=2.0 * BACKWARD * products * training.batch_size,
-        batch=training.batch_size,
-        ranking=training.ranking is not None,
-        jit=training.jit,
-    )
-
-
-def choose_device(work: Work | None, *, gpus: int, cores: int, splits: bool = True) -> tuple[Device, str]:
-    """The device where the training ends first, and the reason in words.
-
-    Args:
-        gpus: at least one.
-        splits: whether a batch may be split over several.
-    """
-    several = splits and gpus > 1
-    if work is None:
-        return "mirrored" if several else "gpu", "how much a step computes is not known beforehand"
-    times: dict[Device, float] = {
-        "cpu": work.seconds(gpus=0, cores=cores),
-        "gpu": work.seconds(gpus=1, cores=cores),
-    }
-    if several:
-        times["mirrored"] = work.seconds(gpus=gpus, cores=cores)
-    chosen = min(times, key=lambda device: times[device])
-    names = {"cpu": "the CPU", "gpu": "a GPU", "mirrored": f"{gpus} GPUs"}
-    estimates = ", ".join(f"{seconds:,.0f} s on {names[device]}" for device, seconds in times.items())
-    return chosen, f"{work.steps:,} steps of {work.flops / 1e9:.3g} GFLOP take about {estimates}"
 
 
 def choose(
@@ -230,3 +163,388 @@ def _rows(request: TrainRequest, feed: Feed | None) -> int:
     if feed is not None:
         return feed.shards.total
     return sum(part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
+
+
+Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
+TF_CONFIG = "TF_CONFIG"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The devices that `training.strategy` means in this process."""
+
+    name: Name
+    replicas: int = 1
+    """Devices that each batch is split over, of all workers together."""
+    workers: int = 1
+    worker: int = 0
+    """The number of this one."""
+    logical: bool = False
+    """The replicas are logical CPU devices, since there are no two GPUs."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The devices that hold the model; without a strategy, one device."""
+
+    choice: Choice
+    strategy: tf.distribute.Strategy | None = None
+    device: str | None = None
+
+    @property
+    def worker(self) -> int:
+        return self.choice.worker
+
+    @property
+    def chief(self) -> bool:
+        """Whether this process writes the training's output."""
+        return self.worker == 0
+
+    @property
+    def replicas(self) -> int:
+        return self.choice.replicas
+
+    @property
+    def several(self) -> bool:
+        """Whether there are other workers."""
+        return self.choice.name == "multi_worker"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether steps run on a GPU or several."""
+        return self.choice.name != "cpu" and not self.choice.logical and bool(tf.config.get_visible_devices("GPU"))
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """The context of everything that makes or changes variables."""
+        if self.strategy is not None:
+            return self.strategy.scope()
+        return self.device_scope()
+
+    def device_scope(self) -> contextlib.AbstractContextManager[Any]:
+        """The context of everything that computes."""
+        return tf.device(self.device) if self.device else contextlib.nullcontext()
+
+    def facts(self) -> dict[str, Any]:
+        """The facts of the placement for a training's result."""
+        return {"strategy": self.choice.name, "replicas": self.replicas, "workers": self.choice.workers}
+
+
+def place(choice: Choice, *, gpus: int = 0) -> Placement:
+    """Set up the chosen devices.
+
+    Raises:
+        ConfigError: this process has computed already, and cannot join a cluster any more.
+    """
+    if choice.name == "mirrored":
+        kind = "CPU" if choice.logical else "GPU"
+        devices = [f"{kind}:{number}" for number in range(choice.replicas)]
+        return Placement(choice, _mirrored(*devices))
+    if choice.name == "multi_worker":
+        return Placement(choice, _multi_worker(os.environ[TF_CONFIG], gpus))
+    if choice.name == "gpu":
+        return Placement(choice, device="/GPU:0")
+    return Placement(choice, device="/CPU:0" if gpus else None)
+
+
+@functools.cache  # a second one would number its collectives anew, and TensorFlow refuses those of one number that differ
+def _mirrored(*devices: str) -> tf.distribute.Strategy:
+    return tf.distribute.MirroredStrategy(devices)
+
+
+@functools.cache  # a process joins a cluster once, and to let it go takes ten seconds: it waits for a look at the others' health
+def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
+    """The strategy of this worker of a cluster, whose TF_CONFIG this is; waits until all the others are there."""
+    kind = tf.distribute.experimental.CommunicationImplementation
+    # the ring sums in one order, whatever the timing; NCCL's own on GPUs
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
+    try:
+        with _ending_with_parent():
+            return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"this process cannot join a cluster any more, since it has computed already: {error}",
+            where="training.strategy",
+            fix="train in a fresh process, before anything else computes in TensorFlow",
+        ) from error
+
+
+@contextlib.contextmanager
+def _ending_with_parent() -> Iterator[None]:
+    """End this process when its parent ends or says so, even while native code keeps Python from running, as waiting
+    for other workers does."""
+    pipe = lifeline()
+    if pipe is None:
+        yield
+        return
+    before = fcntl.fcntl(pipe, fcntl.F_GETFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, before | os.O_ASYNC)  # SIGIO, which nobody handles
+    try:
+        yield
+    finally:
+        fcntl.fcntl(pipe, fcntl.F_SETFL, before)
+
+
+def given_cluster() -> tuple[list[str], int] | None:
+    """Return (the workers' addresses, this worker's index) if the environment has a TF_CONFIG, else None."""
+    text = os.environ.get(TF_CONFIG)
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"is not JSON: {error}", where=TF_CONFIG) from None
+    return workers_of(value if isinstance(value, dict) else {})
+
+
+def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
+    """(the workers' addresses, the number of this worker) from TF_CONFIG; ConfigError if it names no workers."""
+    where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+    cluster, task = tf_config.get("cluster"), tf_config.get("task")
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        raise ConfigError("names no cluster and task", where=where, fix=fix)
+    addresses = [*cluster.get("chief", []), *cluster.get("worker", [])]
+    other = sorted(set(cluster) - {"chief", "worker"})
+    if other or not addresses:
+        raise ConfigError(f"has {', '.join(other) or 'no workers'}; only workers train here", where=where, fix=fix)
+    kind, index = task.get("type"), task.get("index")
+    if kind not in ("chief", "worker") or not isinstance(index, int) or not 0 <= index < len(cluster.get(kind, [])):
+        raise ConfigError(f"this task is {task}, which the cluster does not have", where=where, fix=fix)
+    return addresses, index + (len(cluster.get("chief", [])) if kind == "worker" else 0)
+
+
+PLACE = "place"
+"""Of a worker's stack, int32 [K, rows]: where each row stands in the whole batch."""
+
+
+def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
+    """A function from whole stacks to this worker's contiguous slice of each batch."""
+
+    def sliced(stack: Batch) -> Batch:
+        count, batch = stack["weight"].shape
+        size = batch // workers
+        first = worker * size
+        places = tf.broadcast_to(first + tf.range(size), [count, size])
+        return {name: value[:, first : first + size] for name, value in stack.items()} | {PLACE: places}
+
+    return sliced
+
+
+def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
+    """A function from stacks with zeros for other workers' rows to the rows of each batch that this worker owns.
+
+    Args:
+        multiple: of what the rows are to be, a divisor of a batch: they are cut into so many micro-batches.
+    """
+
+    def compacted(stack: Batch) -> Batch:
+        own = stack[OWN]
+        batch = own.shape[1]
+        unit = multiple * max(1, batch // (4 * workers * multiple))
+        counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
+        room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
+        order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]
+        filled = tf.range(room) < counts[:, None]
+        # a row of zeros might be one that the model makes no number of
+        places = tf.where(filled, order, order[:, :1])
+        rows = {name: tf.gather(value, places, batch_dims=1) for name, value in stack.items() if name != OWN}
+        return rows | {"weight": tf.where(filled, rows["weight"], 0.0), PLACE: places}
+
+    return compacted
+
+
+_REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError)
+SUM = tf.distribute.ReduceOp.SUM
+
+
+class DistributedLearner(Learner):
+    """A learner over several replicas; see the module. A stack holds whole batches, which the replicas of this process
+    split; that of one worker among several holds its rows of each, their places in the batch as "place", and any number
+    of rows of weight 0."""
+
+    def __init__(self, *, placement: Placement, **keywords: Any):
+        assert placement.strategy is not None
+        self._placement: Placement = placement
+        self._strategy: tf.distribute.Strategy = placement.strategy
+        self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
+        jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
+        super().__init__(**keywords, jit="off")
+        if self.train_step.config.micro_batches and self.train_step.keep():
+            raise ConfigError(
+                "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
+                "cannot share within a step",
+                where="training.micro_batches",
+                fix="leave it out, or train on one device",
+            )
+        if hasattr(self.optimizer, "_all_reduce_sum_gradients"):
+            # they are summed already, and a second sum costs as much as the first
+            self.optimizer._all_reduce_sum_gradients = list
+            self._again = 1.0
+        else:
+            self._again = 1.0 / placement.replicas
+        self._jit, self._log = jit, log
+        self._compiled: Callable[..., Any] | None = None
+        self._summed = tf.function(self._sum, input_signature=[tf.TensorSpec([None], tf.float64)], autograph=False)
+        self._mode: str | None = None
+
+    @property
+    def mode(self) -> str | None:
+        return self._mode
+
+    def run(self, stack: Stack, **keywords: Any) -> Outcome:
+        with self._placement.scope():
+            if self._mode is None:
+                self._choose_mode(stack)
+            return super().run(stack, **keywords)
+
+    def _rows(self, stack: Stack) -> int:
+        rows = int(stack["weight"].shape[1])
+        return rows if self._placement.several else rows // self._placement.replicas
+
+    def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
+        """Evaluate in this process alone, on its first device."""
+        with self._placement.scope():
+            return super().evaluate(batches)
+
+    def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The chief's `values` on every worker; float64 of one length."""
+        addends = values if self._placement.chief else np.zeros_like(values)
+        with self._placement.scope():
+            return np.asarray(self._summed(tf.constant(addends, tf.float64)))
+
+    def _sum(self, values: tf.Tensor) -> tf.Tensor:
+        def of_replica(values: tf.Tensor) -> tf.Tensor:
+            # a sum goes where its terms lie, and an argument lies nowhere yet
+            return tf.distribute.get_replica_context().all_reduce(SUM, tf.identity(values))
+
+        return self._first(self._strategy.run(of_replica, args=(values,)))
+
+    def _first(self, value: Any) -> Any:
+        """Return one replica's value of a result that is the same on all replicas."""
+        return self._strategy.experimental_local_results(value)[0]
+
+    def _choose_mode(self, stack: Stack) -> None:
+        """Compile the gradients if XLA takes them. The trial changes nothing and runs no collective, since one that is
+        interrupted in the middle of a step is lost for the process."""
+        self._mode = "graph"
+        if self._jit == "off":
+            return
+        refused = None
+        if self.train_step.keep():
+            refused = "a layer keeps moving averages, which the replicas share"
+        else:
+            compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
+            # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
+            signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
+            signature += [tf.TensorSpec([], tf.int32)] if self.train_step.config.micro_batches else []
+
+            @tf.function(autograph=False, input_signature=signature)
+            def once(some: Stack, count: tf.Tensor | None = None) -> None:
+                def of_replica() -> Any:
+                    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                    values = {name: tf.constant(0.5) for name in self.values}
+                    return compiled(*self._share(some, replica), values, tf.constant(1.0), count)
+
+                self._strategy.run(of_replica)
+
+            zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
+            try:
+                once(zeros, *([tf.constant(1)] if self.train_step.config.micro_batches else []))
+            except _REFUSALS as error:
+                refused = refusal(error)
+        if refused is None:
+            self._mode, self._compiled = "jit", compiled
+        elif self._jit == "on":
+            raise ConfigError(
+                f"XLA cannot compile the gradients: {refused}", where="training.jit", fix="set it to auto or off"
+            )
+        else:
+            self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
+
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
+        weight = tf.reduce_sum(self.train_step.row_weights(batch))
+        if self._placement.several:
+            weight = self._sum(weight)
+        run = self._strategy.run
+        kept = run(self.train_step.keep)
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(now()), weight, micro_batches))
+        self.train_step.set_rate()
+
+        def apply() -> tf.Tensor:
+            run(self.train_step.apply, args=(gradients,))
+            return tf.constant(True)
+
+        def skip() -> tf.Tensor:
+            run(self.train_step.skip, args=(kept,))
+            return tf.constant(False)
+
+        # a condition on what all replicas have alike, and outside of strategy.run
+        applied = tf.cond(self._first(finite), apply, skip)
+        self.train_step.counter.assign_add(1)
+        retryable = self.train_step.retryable(applied, self._first(objective))
+        return self._first(loss), weight, StepResult(applied, retryable)
+
+    def _replica_part(
+        self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor, micro_batches: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
+        every replica. Runs in a replica."""
+        context = tf.distribute.get_replica_context()
+        rows, places = self._share(batch, context.replica_id_in_sync_group)
+        parts = (self._compiled or self._part_of_rows)(rows, places, values, total, micro_batches)
+        *gradients, loss, objective = context.all_reduce(SUM, parts)
+        norm = tf.linalg.global_norm(gradients)
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
+        clipped = self.train_step.clipped(gradients, norm)
+        return loss, objective, finite, [gradient * self._again for gradient in clipped]
+
+    def _part_of_rows(
+        self,
+        rows: Stack,
+        places: tf.Tensor,
+        values: dict[str, tf.Tensor],
+        total: tf.Tensor,
+        micro_batches: tf.Tensor | None,
+    ) -> list[tf.Tensor]:
+        """Return gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
+        share = 1.0 / self._placement.replicas
+        with stepping(values) as read:  # a replica runs in a thread of its own
+            if micro_batches is None:
+                part = self.train_step.part(rows, total=total, share=share, first_row=places)
+            else:
+                part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, places=places)
+        self._read |= read
+        return [*part.gradients, part.loss, part.objective]
+
+    def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Return (a replica's rows of a batch, their places in it)."""
+        if PLACE in batch:
+            return {key: value for key, value in batch.items() if key != PLACE}, batch[PLACE]
+        share = self.batch // self._placement.replicas
+        first = replica * share
+        with tf.device("/CPU:0"):  # so that only a replica's rows go to its device
+            return {key: value[first : first + share] for key, value in batch.items()}, first + tf.range(share)
+
+
+def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
+    """Return the function that gives all workers the chief's plan, for `tfcore.train.loop.run`. A collective's
+    name includes its place in the loop, so that all workers must make the same steps in the same calls."""
+
+    def agreed(turn: StepPlan) -> StepPlan:
+        stop, steps = learner.from_chief(np.asarray([float(turn.stop), float(turn.steps)])).tolist()
+        return StepPlan(bool(stop), int(steps))
+
+    return agreed
+
+
+def same_start(learner: DistributedLearner, step: int | None, checkpoints: Path | None) -> None:
+    """Raise StoreError unless all workers found the chief's checkpoint; `step` None means none was found."""
+    own_step = -1 if step is None else step
+    chief_step = int(learner.from_chief(np.asarray([own_step], np.float64))[0])
+    if own_step != chief_step:
+        here, there = ("no checkpoint" if n < 0 else f"the checkpoint of step {n}" for n in (own_step, chief_step))
+        raise StoreError(
+            f"this worker found {here} and the chief {there}",
+            where=str(checkpoints),
+            fix="give all workers one folder for checkpoints, on a disk that they share",
+        )

@@ -20,16 +20,8 @@ from headway.schema.columns import UNIT, named_for
 from headway.stages.refs import Examples
 from headway.storage.prefetch import Stager
 from headway.tasks.table import task_of
-from tfcore.augment.rows import Augment
-from tfcore.data.decode import Labeler
-from tfcore.data.groups.batching import GroupOrder
-from tfcore.data.groups.group_ids import GROUP
-from tfcore.data.order import shard_order
-from tfcore.data.owned_rows import owned
-from tfcore.data.pipeline import (
-    Batch,
-    Holdout,
-    Shards,
+from tfcore.data.dataset import (
+    Resample,
     classes_of,
     evaluation_dataset,
     least_label,
@@ -38,20 +30,21 @@ from tfcore.data.pipeline import (
     training_plan,
     training_rows,
 )
-from tfcore.data.resample import Resample
+from tfcore.data.groups import GROUP, GroupOrder
+from tfcore.data.order import shard_order
+from tfcore.data.reader import labeler, owned
+from tfcore.data.shards import Batch, Holdout, shards_of
 from tfcore.data.source import Feed
-from tfcore.distribute.placement import Choice, Placement
-from tfcore.distribute.worker_slice import PLACE, compact, slice_of
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.models.towers.item_index import collect
-from tfcore.train.group_discovery import GroupRuns, group_runs
-from tfcore.train.holdout import Drawn, draw
+from tfcore.train.augment import Augment
+from tfcore.train.config import TrainingConfig
+from tfcore.train.cost import repays_compiling
 from tfcore.train.request import Latest
-from tfcore.train.settings.config import TrainingConfig
-from tfcore.train.settings.sampling import class_rates
-from tfcore.train.steps.xla_choice import repays_compiling
+from tfcore.train.rows import Drawn, GroupRuns, class_rates, draw, group_runs
+from tfcore.train.strategy import PLACE, Choice, Placement, compact, slice_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
@@ -295,7 +288,7 @@ class TrainingData:
     def _keep(self, rows: Batch) -> None:
         self._kept = rows
 
-    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.pipeline`
+    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
     def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
         """Prepare the stacks for the devices of this process."""
         where = self._placement
@@ -388,17 +381,6 @@ class TrainingData:
                 found[name][~out] = others
                 found[name][out] = np.concatenate([rows[name].numpy() for rows in held_out])[: self.holdout_rows]
         return found
-
-
-def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
-    """The shards of all examples, in their order."""
-    return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
-
-
-def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
-    """Return the labeler of the stored rows: the weight column is the one with the role weight."""
-    weight = next((column for column in shards.columns if column.role == "weight"), None)
-    return Labeler(parameters.label, weight=weight, class_weights=class_weights)
 
 
 def class_names(parameters: TransformParameters) -> list[str]:

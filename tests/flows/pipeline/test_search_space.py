@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from flows.config.pipeline import read_pipeline
+from flows.config.tune_config import Range
 from flows.pipeline.tune import check_space, overrides_at, space_of
 from flows.records import ResolvedSettings
 from headway.errors import ConfigError
-from tfcore.train.settings.auto import Facts, resolve
-from tfcore.train.settings.tune_config import Range
+from tfcore.train.auto import Facts, resolve
 
 PIPELINE = "name: p\nsource: {format: csv, path: data.csv}\nlabel: y\n"
 

@@ -53,7 +53,7 @@ def test_a_study_shares_the_data_resumes_after_a_kill_and_its_best_goes_through_
     assert not store.children(store.checkpoints) and not (tuned / "store" / "models").exists()
 
     # a process that was killed: a trial that did not end, and a line that was not written whole
-    from tfcore.train.settings.studies import storage_of
+    from tfcore.train.request import storage_of
 
     journal = next((tuned / "store" / "studies" / "flights").iterdir())
     study = optuna.load_study(study_name=result["study"], storage=storage_of(journal))

@@ -11,8 +11,8 @@ from headway.errors import ConfigError, DataError
 from headway.records.grouping import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.data.decode import Labeler
-from tfcore.data.pipeline import evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.data.dataset import evaluation_dataset, safe, training_dataset, training_rows
+from tfcore.data.reader import Labeler
 from tfcore.data.shards import Holdout, Shards
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.transform.config import ColumnTransform

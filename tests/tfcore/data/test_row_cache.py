@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfcore.data.pipeline
+import tfcore.data.dataset
 from tests.tfcore.data.test_pipeline import _write
-from tfcore.augment.config import AugmentConfig
-from tfcore.augment.rows import Augment
-from tfcore.data.decode import Labeler
-from tfcore.data.groups.group_ids import placed
-from tfcore.data.pipeline import safe, training_dataset
-from tfcore.data.row_cache import RowCache, taken
+from tfcore.data.dataset import RowCache, safe, taken, training_dataset
+from tfcore.data.groups import placed
+from tfcore.data.reader import Labeler
 from tfcore.data.shards import Holdout
 from tfcore.graph.python_op import numpy_op
+from tfcore.train.augment import Augment
+from tfcore.train.config import AugmentConfig
 from tfcore.transform.layer import Transform
 
 
@@ -85,7 +84,7 @@ def test_rows_that_take_more_are_read_each_time(tmp_path, monkeypatch):
         return transform(columns)
 
     monkeypatch.setattr(
-        tfcore.data.pipeline, "RowCache", type("Spy", (), {"of": lambda *a: made.append(RowCache.of(*a)) or made[-1]})
+        tfcore.data.dataset, "RowCache", type("Spy", (), {"of": lambda *a: made.append(RowCache.of(*a)) or made[-1]})
     )
     for most in (83 * 16 - 1, 83 * 16):  # x, s, label and weight: four bytes each
         _stacks(shards, parameters, most, transform=counted, count=2)

@@ -13,8 +13,8 @@ from tfcore.data.source import Feed
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 
 ROWS = 1000
@@ -56,7 +56,7 @@ def written(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def _short_calls():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 8)
         yield
 
 

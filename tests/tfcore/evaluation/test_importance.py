@@ -17,8 +17,8 @@ from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.fitted import Fitted, FittedOp

@@ -19,8 +19,8 @@ from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.stage import kept_column, predict
 from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 
 ROWS = 5000

@@ -7,7 +7,7 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from tfcore.heads.losses import NAMED, with_loss
 from tfcore.heads.table import head_of
-from tfcore.train.settings.config import LOSSES, TrainingConfig
+from tfcore.train.config import LOSSES, TrainingConfig
 
 OUTPUTS = np.array([[0.5], [3.0]], np.float32)
 

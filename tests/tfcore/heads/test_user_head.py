@@ -10,8 +10,8 @@ import tensorflow as tf
 from headway.errors import ConfigError
 from headway.tasks.user_task import load_task
 from tfcore.heads.table import head_of, label_head
-from tfcore.train.settings.config import OptimizerConfig
-from tfcore.train.steps.train_step import TrainStep, make_optimizer
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.step import TrainStep, make_optimizer
 
 TEXT = """
 import tensorflow as tf

@@ -23,7 +23,7 @@ from tfcore.models.layers import (
     hash_uniform,
     summed_by_id,
 )
-from tfcore.train.steps.xla_choice import SCATTERS
+from tfcore.train.cost import SCATTERS
 
 
 def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headway.errors import ConfigError
 from tests.gradients import assert_gradient
 from tfcore.graph.function import GraphFunction
-from tfcore.losses.pairwise import SecondDerivativeError, pairwise_loss
+from tfcore.train.ranking import SecondDerivativeError, pairwise_loss
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 LEAST = {"float32": 1.2e-38, "float64": 2.3e-308}
@@ -373,7 +373,7 @@ def test_the_twins_blocks_are_no_part_of_what_it_gives(kind, monkeypatch):
     bend = (derivatives(scores + step)[1] - derivatives(scores - step)[1]) / 2e-5
     np.testing.assert_allclose(whole[2], bend, rtol=1e-6, atol=1e-9)
     for block, run in ((1, derivatives), (9, tf.function(derivatives, autograph=False))):
-        monkeypatch.setattr("tfcore.losses.pairwise_tf.BLOCK", block)
+        monkeypatch.setattr("tfcore.train.ranking.BLOCK", block)
         for one, other in zip(whole, run(scores), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
@@ -431,7 +431,7 @@ CHILD = """
 import json, os, sys, hashlib
 import numpy as np, tensorflow as tf
 from pathlib import Path
-from tfcore.losses.pairwise import pairwise_loss
+from tfcore.train.ranking import pairwise_loss
 
 def peak():
     status = Path("/proc/self/status").read_text().splitlines()

@@ -11,7 +11,7 @@ from headway.records.encode import encode
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import write_examples
-from tfcore.data.decode import Decoder
+from tfcore.data.reader import Decoder
 from tfcore.graph.python_op import PythonOpError
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.preprocess.stage import analyse

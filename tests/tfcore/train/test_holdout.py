@@ -1,4 +1,4 @@
-"""tfcore.train.holdout: what the split keeps together is trained on or held out, never both."""
+"""tfcore.train.rows: what the split keeps together is trained on or held out, never both."""
 
 import datetime
 import itertools
@@ -13,10 +13,10 @@ from headway.errors import DataError
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
 from tfcore.data.shards import Shards, kept_rows
-from tfcore.train import holdout as drawing
-from tfcore.train.holdout import draw
+from tfcore.train import rows as drawing
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Latest
-from tfcore.train.settings.config import TrainingConfig
+from tfcore.train.rows import draw
 from tfcore.train.training_data import TrainingData
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")

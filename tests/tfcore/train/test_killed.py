@@ -17,8 +17,8 @@ from PIL import Image
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.training_data import TrainingData
 from tfcore.transform.config import ColumnTransform
 
@@ -55,8 +55,8 @@ def killed(path):  # a checkpoints's files are written, its manifest is not, or 
     return whole(path)
 
 Killed.saves = 0
-import tfcore.train.callbacks.history
-tfcore.train.callbacks.history.PROGRESS_SECONDS = 0.0
+import tfcore.train.callbacks
+tfcore.train.callbacks.PROGRESS_SECONDS = 0.0
 whole, checkpoints.sync_path = checkpoints.sync_path, killed
 print(json.dumps(train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Killed())), flush=True)
 os._exit(0)  # without taking TensorFlow apart

@@ -18,10 +18,10 @@ from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.pipeline import evaluation_dataset
+from tfcore.data.dataset import evaluation_dataset
 from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 from tfcore.train.training_data import TrainingData
 
@@ -70,7 +70,7 @@ def examples(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def _short_calls():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 8)
         yield
 
 
@@ -159,7 +159,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
         request(examples, **length, **STOPPED).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
         for length in ({"steps": whole["steps"]}, {"epochs": 1.6, "steps": None})
     )
-    monkeypatch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("tfcore.train.callbacks.PROGRESS_SECONDS", 0.0)
     for stop, asked in ((37, steps), (121, epochs)):  # one that was resumed is stopped too
         monitor = StopAt(None)
         monkeypatch.setattr(

@@ -18,11 +18,11 @@ from tfcore.export.saved_model import ExportRequest, export
 from tfcore.models import build
 from tfcore.models.config import ModelConfig
 from tfcore.runtime.devices import numerics
+from tfcore.train.config import TrainingConfig
+from tfcore.train.loop import Learner
 from tfcore.train.request import TrainRequest
-from tfcore.train.session import TrainingSession
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
-from tfcore.train.steps.learner import Learner
+from tfcore.train.trainer import TrainingSession
 
 ROWS = 2000
 COLUMNS = (
@@ -73,8 +73,8 @@ class Lines(Monitor):
 @pytest.fixture(scope="module", autouse=True)
 def _every_call_is_shown():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.callbacks.history.PROGRESS_SECONDS", 0.0)
-        patch.setattr("tfcore.train.session.STEPS_PER_CALL", 8)
+        patch.setattr("tfcore.train.callbacks.PROGRESS_SECONDS", 0.0)
+        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 8)
         yield
 
 
@@ -149,7 +149,7 @@ def every_option(examples, tmp_path_factory):
 def test_float16_in_micro_batches_resumes_exactly_with_its_loss_scale_in_calls_of_any_size(
     examples, every_option, monkeypatch
 ):
-    monkeypatch.setattr("tfcore.train.session.STEPS_PER_CALL", 3)
+    monkeypatch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 3)
     folder, whole = every_option
     again = resumed(examples, folder, "whole", 72, **EVERY)
     assert again["loss_scale"] == whole["loss_scale"]
@@ -213,7 +213,7 @@ def test_the_holdout_is_evaluated_exactly_whatever_relaxes_the_steps(examples, t
 
 def test_steps_that_are_not_finite_end_a_training_in_the_middle_of_a_call(tmp_path, monkeypatch):
     """The square of 1e30 is no float32; in calls of 64 steps, the tenth in a row is the last."""
-    monkeypatch.setattr("tfcore.train.session.STEPS_PER_CALL", 64)
+    monkeypatch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 64)
     columns = (COLUMNS[0], Column(name="label", type="float32", nullable=False, role="label"))
     rows = table(300, 1).select(["delay"]).append_column("label", pa.array(np.float32([1e30, 2e30] * 150)))
     made = write_examples(tmp_path / "examples", {"train": rows}, columns)

@@ -18,8 +18,8 @@ from headway.storage.store import Store, open_store
 from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 
 FP = "0123456789abcdef" * 2

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from headway.errors import Pruned
-from tfcore.train.callbacks.trial import Trial, optuna_prune
-from tfcore.train.request import LOOKS, Pruning, TrialConfig
-from tfcore.train.settings.studies import storage_of
+from tfcore.train.callbacks import Trial, optuna_prune
+from tfcore.train.request import LOOKS, Pruning, TrialConfig, storage_of
 
 
 def _session(tmp_path, total):

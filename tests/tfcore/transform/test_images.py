@@ -12,7 +12,9 @@ from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import write_examples
-from tfcore.data.pipeline import Labeler, Shards, evaluation_dataset, safe, training_dataset
+from tfcore.data.dataset import evaluation_dataset, safe, training_dataset
+from tfcore.data.reader import Labeler
+from tfcore.data.shards import Shards
 from tfcore.graph.python_op import python_errors
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import Tolerant, decode_images

@@ -11,7 +11,7 @@ from headway.errors import ConfigError
 from headway.records.encode import encode, encode_classic
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.data.decode import Decoder
+from tfcore.data.reader import Decoder
 from tfcore.export.request_columns import of_examples, of_tensors
 from tfcore.export.saved_model import Served
 from tfcore.export.signatures import nullable_inputs

@@ -17,8 +17,8 @@ from tfcore.models.config import ModelConfig
 from tfcore.models.towers.item_index import FILE
 from tfcore.serving.request_json import RequestError
 from tfcore.serving.served_model import ServedModel
+from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.settings.config import TrainingConfig
 from tfcore.train.stage import train
 
 MODEL = ModelConfig(name="two_towers", item=("movie", "genres", "price"), embedding=3, hidden=())

@@ -1,0 +1,153 @@
+"""tfcore.train's config, schedules and patience: no TensorFlow in any of them."""
+
+import inspect
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.config import load
+from headway.errors import ConfigError
+from tfcore.models.config import ModelConfig
+from tfcore.train.callbacks import Patience
+from tfcore.train.config import SETTINGS, EarlyStoppingConfig, TrainingConfig
+from tfcore.train.schedule import OPTIONAL, REQUIRED, Schedule, cosine
+
+COSINE = Schedule(name="cosine", settings={"initial": 0.01, "warmup_steps": 7})
+
+
+def test_the_configs_import_no_tensorflow():
+    modules = "tfcore.train.config, tfcore.models.config"
+    code = f"import sys, {modules}; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_shorthands():
+    config = TrainingConfig.model_validate({"learning_rate": 0.1, "optimizer": "sgd", "early_stopping": True})
+    assert config.learning_rate == 0.1
+    assert TrainingConfig.model_validate({"learning_rate": "cosine"}).learning_rate == Schedule(name="cosine")
+    assert config.optimizer.name == "sgd"
+    assert config.early_stopping == EarlyStoppingConfig()
+    assert [TrainingConfig.model_validate({"jit": word}).jit for word in (True, False, "auto")] == ["on", "off", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"epochs": 1, "steps": 2}, "exclude each other"),
+        ({"optimizer": {"name": "sgd", "settings": {"momentun": 0.9}}}, "did you mean 'momentum'?"),
+        ({"optimizer": {"name": "sgd", "settings": {"beta_1": 0.9}}}, "beta_1: sgd has no such setting"),
+        ({"optimizer": {"name": "sgd", "momentum": 0.9}}, "known keys: name, settings"),
+        ({"optimizer": "adamm"}, "adamm"),
+        ({"learning_rate": {"name": "cosin"}}, "cosin"),
+        ({"learning_rate": True}, "a number"),
+        ({"learning_rate": 0}, "not a learning rate"),
+        ({"learning_rate": {"name": "cosine", "settings": {"initial": -1}}}, "not a learning rate"),
+        ({"learning_rate": {"name": "cosine", "settings": {"warmup_steps": 0.5}}}, "0.5 is not a number of steps"),
+        ({"learning_rate": {"name": "CosineDecay", "settings": {"decay_step": 5}}}, "did you mean 'decay_steps'?"),
+        ({"learning_rate": {"name": "CosineDecay", "settings": {"decay_steps": 5}}}, "needs initial_learning_rate"),
+        ({"schedules": {"temperature": 0}}, "above 0"),
+        ({"schedules": {"label_smoothing": 1.0}}, "below 1"),
+        ({"schedules": {"x": float("nan")}}, "finite"),
+        ({"schedules": {"x": 1e-60}}, "which float32 does not hold; it would be 0"),
+        ({"schedules": {"temperature": {"name": "cosine", "settings": {"initial": 2}}}}, "above 0"),
+        ({"schedules": {"dropout": {"name": "cosine"}}}, "cosine needs settings: {initial: ...}"),
+        ({"schedules": {"Margin": 1.0}}, "not a name"),
+        ({"schedules": {"clip_norm": 1.0}}, "has a key of its own: training.clip_norm"),
+        ({"class_weights": {"1": -1}}, "class_weights"),
+        ({"batchsize": 3}, "did you mean 'batch_size'?"),
+        ({"early_stopping": {"holdout": 0.9}}, "early_stopping.holdout"),
+    ],
+)
+def test_mistakes_are_named(value, words):
+    with pytest.raises(ConfigError) as caught:
+        load(TrainingConfig, value, where="pipeline.yaml: training")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"name": "mpl"}, "no model 'mpl'"),
+        ({"item": ["a"]}, "item: only two_towers has it, not mlp"),
+        ({"name": "stacked", "hidden": []}, "give it one or more"),
+        ({"name": "stacked", "l2": 0.1}, "l2: the members of stacked decay their weights instead"),
+        ({"most_ids": 50}, "set linear: true"),
+        ({"options": {"a": 1}}, "only a user's function"),
+        ({"name": "mine:model", "hidden": [3]}, "put it under options"),
+    ],
+)
+def test_model_mistakes_are_named(value, words):
+    with pytest.raises(ConfigError) as caught:
+        load(ModelConfig, value, where="pipeline.yaml: model")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [ModelConfig(name="mine:model", options={"a": 1}), ModelConfig(), TrainingConfig()])
+def test_a_config_survives_json(config):
+    assert type(config).model_validate_json(config.model_dump_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("config", "rows", "steps"),
+    [({"steps": 7}, 10, 7), ({"epochs": 2}, 512, 4), ({"epochs": 2}, 513, 5), ({}, 256, 3), ({"epochs": 0.1}, 10, 1)],
+)
+def test_total_steps(config, rows, steps):
+    assert TrainingConfig(**config).total_steps(rows) == steps
+
+
+@given(st.integers(0, 90), st.integers(1, 40))
+def test_a_rate_depends_on_its_step_only(first, count):
+    whole, part = cosine(COSINE, 0, 200, 100), cosine(COSINE, first, count, 100)
+    assert part.dtype == np.float32
+    assert part.tobytes() == whole[first : first + count].tobytes()
+
+
+def test_cosine_rises_in_its_warm_up_and_falls_to_zero_at_the_end():
+    rates = cosine(COSINE, 0, 101, 100)
+    assert np.allclose(rates[[0, 6, 7]], [0.01 / 7, 0.01, 0.01])
+    assert math.isclose(rates.max(), 0.01, rel_tol=1e-6)
+    assert rates[100] == 0 and (np.diff(rates[7:]) < 0).all()
+
+
+def test_the_settings_are_those_that_keras_has():
+    import keras
+
+    later = {"name", "learning_rate", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum"}
+    later |= {"ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps", "kwargs"}
+    for name in SETTINGS:
+        made = keras.optimizers.get(name)
+        assert SETTINGS[name] == {*inspect.signature(type(made)).parameters} - later, name
+    for name in {*REQUIRED} - {"cosine"}:
+        given = inspect.signature(getattr(keras.optimizers.schedules, name)).parameters
+        needed = {key for key, one in given.items() if one.default is inspect.Parameter.empty}
+        assert REQUIRED[name] == needed and REQUIRED[name] | OPTIONAL.get(name, set()) == {*given} - {"name"}, name
+
+
+def test_patience_counts_and_survives_json():
+    patience = Patience(EarlyStoppingConfig(patience=2, min_delta=0.01))
+    assert [patience.update(step, loss) for step, loss in [(1, 0.5), (2, 0.495), (3, 0.4)]] == [True, False, True]
+    assert not patience.exhausted
+    patience.update(4, math.nan)
+    again = Patience(EarlyStoppingConfig(patience=2, min_delta=0.01))
+    again.restore(patience.state())
+    again.update(5, 0.4)
+    assert again.exhausted
+    assert (again.best_loss, again.best_step) == (0.4, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"batch_size": 100, "micro_batches": 8}, "8 does not divide batch_size 100; 5 does"),
+        ({"micro_batches": 0}, "greater than or equal to 1"),
+        ({"precision": "half"}, "'float32', 'tf32', 'bfloat16' or 'float16'"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_mistakes(given, words):
+    with pytest.raises(ValueError, match=words):
+        TrainingConfig(**given)

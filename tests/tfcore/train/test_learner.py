@@ -1,0 +1,446 @@
+"""The compiled steps, the loop around them and their checkpoints, on data in memory."""
+
+import json
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError, StoreError
+from headway.monitor import Monitor
+from tests.exact_resume import assert_resumes_exactly
+from tests.same_bytes import assert_same_bytes
+from tests.tfcore.train.learners import Kinds, Turn
+from tfcore.graph.scheduled import scheduled
+from tfcore.models.build import build
+from tfcore.models.config import ModelConfig
+from tfcore.models.layers import ColumnLasso, OffsetEmbedding
+from tfcore.train.callbacks import Recorder
+from tfcore.train.checkpoints import Checkpoints
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
+from tfcore.train.loop import Learner, PeriodicAction, StopCondition, run
+from tfcore.train.rows import class_weights
+from tfcore.train.schedule import Schedule, StepValues
+from tfcore.train.step import StepConfig
+
+K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
+LAYOUT = SimpleNamespace(
+    numeric=("a", "b", "c"),
+    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
+    lists=(),
+    inputs=lambda: {"numeric": ((len(LAYOUT.numeric),), "float32"), "categorical": ((len(SIZES),), "int32")},
+    label=SimpleNamespace(task="binary", classes=None),
+)
+SPECS = {
+    "numeric": tf.TensorSpec([K, B, NUMERIC], tf.float32),
+    "categorical": tf.TensorSpec([K, B, len(SIZES)], tf.int32),
+    "label": tf.TensorSpec([K, B], tf.float32),
+    "weight": tf.TensorSpec([K, B], tf.float32),
+}
+
+
+def batch(step):
+    """Batch number `step` of an endless stream."""
+    rng = np.random.default_rng(step)
+    numeric = rng.standard_normal((B, NUMERIC), np.float32)
+    return {
+        "numeric": numeric,
+        "categorical": rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32),
+        "label": (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32),
+        "weight": rng.uniform(0.5, 2, B).astype(np.float32),
+    }
+
+
+def stacks(step, change=lambda step, batch: None):
+    while True:
+        batches = [batch(s) for s in range(step, step + K)]
+        for number, one in enumerate(batches):
+            change(step + number, one)
+        yield {key: tf.constant(np.stack([one[key] for one in batches])) for key in SPECS}
+        step += K
+
+
+KINDS = Kinds()
+
+
+def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", ending=None, **config):
+    """As if it were new; two of one kind are one learner."""
+
+    def make():
+        step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        built = model or build(ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout), LAYOUT, seed=7, step=step)
+        return Learner(
+            model=built,
+            head="binary",
+            step=step,
+            specs=SPECS,
+            optimizer=OptimizerConfig(name=optimizer),
+            values=["learning_rate", *scheduled],
+            config=StepConfig(**config),
+            ending=ending,
+            jit=jit,
+        )
+
+    return make() if model or ending else KINDS(repr((jit, dropout, sorted(scheduled), optimizer, config)), make)
+
+
+def train(it, total, start=0, batches=stacks, **options):
+    schedule = Schedule(name="cosine", settings={"initial": 0.01})
+    values = StepValues(dict.fromkeys(it.values, schedule), 30)
+    return run(it, batches, start=start, total=total, values=values, **options)
+
+
+def constant(**values):
+    return {name: np.full(K, value, np.float32) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
+    it = learner(jit, dropout=0.0)
+    outcomes = []
+    marks = []
+    ended = train(
+        it,
+        30,
+        every=[PeriodicAction(7, marks.append), PeriodicAction(11, marks.append, at_end=True)],
+        report=lambda s, o: outcomes.append(o),
+    )
+    losses = np.concatenate([o.losses for o in outcomes])
+    assert ended == 30
+    assert len(losses) == 30
+    assert {len(o.losses) for o in outcomes} > {1, 4}
+    assert marks == [7, 11, 14, 21, 22, 28, 30]
+    assert losses[-5:].mean() < losses[:5].mean()
+    assert it.traces == 1
+    assert int(it.step) == 30
+
+
+def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
+    it = learner(dropout=0.0)
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    with tf.GradientTape() as tape:
+        logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(one["label"], logits)
+        loss = tf.reduce_sum(rows * one["weight"]) / tf.reduce_sum(one["weight"])
+    optimizer = keras.optimizers.Adam(0.01)
+    gradients = tape.gradient(loss, [v.value for v in reference.trainable_variables])
+    optimizer.apply([tf.convert_to_tensor(g) for g in gradients], reference.trainable_variables)
+    outcome = it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.01))
+    assert np.allclose(outcome.losses, [loss], rtol=1e-5)
+    assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
+    for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
+        assert np.allclose(a, b, atol=1e-5)
+
+
+def test_a_resumed_training_ends_at_the_same_bits(tmp_path):
+    """Compiled by XLA: test_data_dependent_steps.py."""
+    resumes_exactly(learner(), steps=30, stop=13, folder=tmp_path)
+
+
+def resumes_exactly(it, *, steps, stop, folder):
+    def go(turn, first, end):
+        turn.run(lambda it: train(it, end, first))
+
+    begun = Turn(it)
+    assert_resumes_exactly(begun.again, go, Turn.variables, steps=steps, stops=(stop,), folder=folder)
+
+
+def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
+    keras.utils.set_random_seed(1)
+    inputs = {
+        "numeric": keras.Input((NUMERIC,), name="numeric"),
+        "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
+    }
+    x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
+    with_keras_dropout = learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
+    resumes_exactly(with_keras_dropout, steps=10, stop=6, folder=tmp_path)
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_step_that_is_not_finite_changes_nothing_but_the_count(jit):
+    def spoil(step, one):
+        if step == 2:
+            one["numeric"][0, 0] = np.nan
+
+    inputs = {
+        "numeric": keras.Input((NUMERIC,), name="numeric"),
+        "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
+    }
+    keras.utils.set_random_seed(1)
+    normal = keras.layers.BatchNormalization()(inputs["numeric"])
+    it = learner(jit, model=keras.Model(inputs, keras.layers.Dense(1)(normal)))
+    outcomes = []
+    train(it, 2)
+    before = it.model.get_weights()
+    train(it, 3, start=2, batches=lambda s: stacks(s, spoil), report=lambda s, o: outcomes.append(o))
+    assert outcomes[-1].applied.tolist() == [False]
+    assert_same_bytes(it.model.get_weights(), before)
+    assert int(it.step) == 3
+    assert int(it.optimizer.iterations) == 2
+    train(it, 6, start=3)
+    assert all(np.isfinite(v).all() for v in it.model.get_weights())
+
+
+def test_steps_that_stay_not_finite_end_the_training():
+    def spoil(step, one):
+        one["weight"][0] = np.inf
+
+    recorder = Recorder(total=20, batch=B, monitor=Monitor())
+    it = learner(ending=StopCondition(6))
+    assert train(it, 20, batches=lambda s: stacks(s, spoil), report=recorder) == 6
+    assert recorder.skipped == 6 and it.ending.met
+
+
+def test_gradients_are_clipped_to_their_global_norm():
+    it = learner(dropout=0.0, clip_norm=0.01, optimizer="sgd")
+    start = it.model.get_weights()
+    it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=1.0))
+    moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
+    assert np.isclose(moved, 0.01, rtol=1e-3)
+
+
+OFF = {"dropout": 0, "label_smoothing": 0, "temperature": 1, "positive_weight": 1}
+"""The values at which scheduled numbers change nothing."""
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_scheduled_numbers_change_between_calls_and_steps_without_another_trace(jit):
+    it, plain = learner(jit, scheduled=OFF), learner(dropout=0.0)
+    variables = [variable for some in it.variables().values() for variable in some]
+    begun = [variable.numpy() for variable in variables]
+    stack = next(stacks(0))
+    whole = it.run(stack, first=0, steps=K, values=constant(learning_rate=0.01, **OFF))
+    expected = plain.run(stack, first=0, steps=K, values=constant(learning_rate=0.01))
+    assert np.allclose(whole.losses, expected.losses, rtol=1e-5)
+    for values in (OFF, OFF | {"dropout": 0.5}, OFF | {"temperature": 4}, OFF):
+        it.run(stack, first=0, steps=2, values=constant(learning_rate=0.01, **values))
+    for variable, value in zip(variables, begun, strict=True):
+        variable.assign(value)
+    values = constant(learning_rate=0.01, **OFF)
+    values["temperature"][2] = 3.0  # one step of a call
+    outcome = it.run(stack, first=0, steps=K, values=values)
+    assert np.array_equal(outcome.losses[:2], whole.losses[:2]) and outcome.losses[2] != whole.losses[2]
+    assert it.traces == 1
+
+
+def test_what_scheduled_numbers_mean():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
+    label, weight = one["label"], one["weight"]
+
+    def loss(label, logits, weight):
+        rows = tf.nn.sigmoid_cross_entropy_with_logits(label, logits)
+        return float(tf.reduce_sum(rows * weight) / tf.reduce_sum(weight))
+
+    it = learner(scheduled=OFF)
+    for name, value, wanted in (
+        ("label_smoothing", 0.2, loss(label * 0.8 + 0.1, logits, weight)),
+        ("temperature", 2.0, loss(label, logits / 2, weight)),
+        ("positive_weight", 3.0, loss(label, logits, weight * tf.where(label > 0, 3.0, 1.0))),
+    ):
+        found = it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, **OFF | {name: value}))
+        assert np.isclose(found.losses[0], wanted, rtol=1e-5), name
+
+
+def test_a_mixed_label_counts_as_its_two_rows_with_every_number_scheduled():
+    """Of label 0.3 and weight 2 is 0.6 of a positive row and 1.4 of a negative one, for the gradient and the loss."""
+    numbers = {"positive_weight": 3.0, "label_smoothing": 0.2, "temperature": 2.0, "learning_rate": 0.01}
+
+    def end(labels, weights):
+        it = learner(dropout=0.0, scheduled=list(numbers)[:-1], offsets=[0.7])
+        half = B // 2
+
+        def two(_, one):
+            for name in ("numeric", "categorical"):
+                one[name][half:] = one[name][:half]
+            for name, values in (("label", labels), ("weight", weights)):
+                one[name] = np.repeat(np.float32(values), half)
+
+        outcome = it.run(next(stacks(0, two)), first=0, steps=K, values=constant(**numbers))
+        return outcome, [v.numpy() for v in it.model.trainable_variables]
+
+    mixed, moved = end((0.3, 0.3), (2.0, 0.0))
+    apart, expected = end((1.0, 0.0), (0.6, 1.4))
+    assert np.allclose(mixed.losses, apart.losses, rtol=1e-4)
+    assert np.allclose(mixed.weights, apart.weights, rtol=1e-5)
+    for found, wanted in zip(moved, expected, strict=True):
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_what_a_sample_added_to_the_odds_is_added_in_training_alone():
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    names = ["positive_weight", "label_smoothing", "temperature"]
+    plain, offset = learner(dropout=0.0), learner(dropout=0.0, scheduled=names, offsets=[0.7])
+    assert plain.evaluate([one]) == offset.evaluate([one])
+    rates = constant(learning_rate=0.0), constant(learning_rate=0.0, **{name: OFF[name] for name in names})
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, values=rate).losses[0]
+        for it, rate in zip((plain, offset), rates, strict=True)
+    ]
+    assert losses[0] != losses[1]
+
+
+class Shifted(keras.layers.Layer):
+    def call(self, x):
+        return x + scheduled("margin", 1.0)
+
+
+def with_a_margin():
+    inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+    keras.utils.set_random_seed(1)
+    return keras.Model(inputs, keras.layers.Dense(1)(Shifted()(inputs["numeric"])))
+
+
+@pytest.mark.parametrize("jit", ["off", "on"])
+def test_a_user_s_layer_reads_its_own_number_and_where_it_predicts_its_default(jit):
+    it = learner(jit, model=with_a_margin(), scheduled=["margin"])
+    losses = [
+        it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margin=m)).losses[0]
+        for m in (0.0, 2.0, 1.0, 0.0)
+    ]
+    assert losses[0] == losses[3] != losses[1] and it.traces == 1
+    one = {key: tf.constant(value) for key, value in batch(0).items()}
+    assert np.isclose(it.evaluate([one]), losses[2], rtol=1e-5)
+
+
+def test_a_number_that_nothing_reads_is_a_mistake():
+    it = learner(model=with_a_margin(), scheduled=["margn"])
+    with pytest.raises(ConfigError, match=r"training\.schedules\.margn: nothing in the step reads 'margn'"):
+        it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margn=1.0))
+
+
+def test_evaluation_ignores_padding_and_dropout():
+    it = learner()
+    ones = [{key: tf.constant(value) for key, value in batch(s).items()} for s in range(2)]
+    loss = it.evaluate(ones)
+    padded = {key: value.numpy().copy() for key, value in ones[1].items()}
+    padded["numeric"][10:] = np.nan
+    padded["weight"][10:] = 0
+    part = it.evaluate([ones[0], {key: tf.constant(value) for key, value in padded.items()}])
+    assert np.isfinite(part)
+    assert loss == it.evaluate(ones)
+    assert loss != part
+
+
+def test_class_weights():
+    assert class_weights(None, ["0", "1"], None) is None
+    assert class_weights("balanced", ["0", "1"], {"0": 75, "1": 25}) == [100 / 150, 2.0]
+    assert class_weights({"1": 3}, ["0", "1"], None) == [1.0, 3.0]
+    with pytest.raises(ConfigError, match="'2' is not a class"):
+        class_weights({"2": 3}, ["0", "1"], None)
+    with pytest.raises(ConfigError, match="no classes"):
+        class_weights("balanced", [], None, "regression")
+
+
+def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path):
+    it, lines = learner(), []
+    checkpoints = Checkpoints(tmp_path, log=lines.append)
+    assert checkpoints.newest() is None
+    for step in (5, 10, 100):
+        checkpoints.save(step, it.variables(), {"at": step})
+    (tmp_path / ".staged-of-a-killed-process").mkdir()
+    assert checkpoints.newest().state == {"at": 100}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["10", "100"]
+    data = next((tmp_path / "100").glob("variables.data*"))
+    whole = data.read_bytes()
+    data.write_bytes(whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:])
+    assert checkpoints.newest().step == 10
+    assert "is skipped: variables.data-00000-of-00001 has changed (crc32c)" in lines[-1]
+    data.write_bytes(whole[:-8])
+    assert checkpoints.newest().step == 10
+    assert f"has {len(whole) - 8} bytes, not {len(whole)}" in lines[-1]
+    (tmp_path / "10" / "checkpoint.json").write_text("{")
+    assert checkpoints.newest() is None
+    assert len(lines) == 4
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    Checkpoints(tmp_path).save(1, learner().variables(), {})
+    other = learner(optimizer="sgd")
+    with pytest.raises(StoreError, match="optimizer has"):
+        Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), other.variables())
+
+
+def test_the_history_is_the_same_however_steps_were_cut_into_calls():
+    def history(cut, start_again=None):
+        recorder = Recorder(total=24, batch=B, monitor=Monitor())
+        points = PeriodicAction(8, lambda step: recorder.point(step, loss=recorder.loss()))
+        it = learner()
+        train(
+            it,
+            24 if start_again is None else start_again,
+            every=[points, PeriodicAction(cut, lambda step: None)],
+            report=recorder,
+        )
+        if start_again is not None:
+            again = Recorder(total=24, batch=B, monitor=Monitor())
+            again.restore(json.loads(json.dumps(recorder.state())))
+            recorder = again
+            train(it, 24, start=start_again, every=[points], report=recorder)
+        return recorder.history
+
+    assert history(3) == history(24) == history(5, start_again=13)
+
+
+def test_cancelling_ends_the_loop_between_calls():
+    asked = iter([False, False, True])
+    assert train(learner(), 30, cancelled=lambda: next(asked)) == 8
+
+
+class Pooled(keras.layers.Layer):
+    def call(self, inputs):
+        return tf.nn.max_pool2d(inputs, 2, 2, "VALID")
+
+
+@pytest.mark.parametrize(
+    ("layers", "op"),
+    [
+        ([keras.layers.Flatten(), keras.layers.Dense(4, activation="relu")], None),
+        ([keras.layers.Conv2D(2, 3)], "Conv2D"),
+        ([keras.layers.Reshape((32, 3)), keras.layers.Conv1D(2, 3)], "Conv2D"),
+        ([keras.layers.MaxPooling2D()], "MaxPool"),
+        ([Pooled()], "MaxPool"),
+        ([keras.Sequential([keras.layers.Dense(2), keras.layers.DepthwiseConv2D(2)])], "DepthwiseConv2dNative"),
+    ],
+)
+def test_what_xla_makes_slow_on_a_cpu_is_known_without_a_compilation(layers, op):
+    photo = keras.Input([8, 12, 1], name="photo")
+    x = photo
+    for layer in layers:
+        x = layer(x)
+    model = keras.Model({"photo": photo}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    assert slow_under_xla(model, {"photo": tf.TensorSpec([4, None, 8, 12, 1], tf.float32)}) == op
+
+
+def scattered(table):
+    return tf.reduce_sum(tf.sqrt(tf.math.unsorted_segment_sum(tf.square(table[:, 0]), [0] * 9 + [1] * 9, 2)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "op"),
+    [
+        ([keras.layers.Flatten(), keras.layers.Dense(4)], None),
+        ([keras.layers.Embedding(9, 3)], "UnsortedSegmentSum"),
+        ([OffsetEmbedding((9, 9), 3, seed=0)], None),
+        ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=ColumnLasso((9, 9), 0.1))], None),
+        ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=scattered)], "UnsortedSegmentSum"),
+    ],
+)
+def test_what_xla_makes_slow_on_a_gpu_is_known_without_a_compilation(layers, op, monkeypatch):
+    monkeypatch.setattr("tfcore.graph.xla._device", lambda: "GPU")
+    ids = keras.Input([2], dtype="int32", name="ids")
+    x = ids
+    for layer in layers:
+        x = layer(x)
+    model = keras.Model({"ids": ids}, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
+    assert scatters_under_xla(model, {"ids": tf.TensorSpec([4, 16, 2], tf.int32)}) == op
+
+
+def test_compiling_repays_itself_sooner_on_a_gpu():
+    assert repays_compiling(1000, 64, gpu=True) and not repays_compiling(1000, 64)
+    assert not repays_compiling(100, 64, gpu=True) and repays_compiling(100, 30_000)

@@ -1,0 +1,263 @@
+"""Which devices a config comes to, what cannot be had, and which rows a worker reads."""
+
+import functools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headway.errors import ConfigError, HeadwayError
+from headway.monitor import Monitor
+from headway.schema.columns import Column
+from tests.example_shards import write_examples
+from tfcore.data.dataset import training_dataset
+from tfcore.data.reader import Labeler, owned
+from tfcore.data.shards import Holdout, Shards
+from tfcore.models.config import ModelConfig
+from tfcore.train.config import TrainingConfig
+from tfcore.train.cost import Work, work_of
+from tfcore.train.request import TrainRequest
+from tfcore.train.stage import train
+from tfcore.train.strategy import PLACE, choose, compact, given_cluster, slice_of, workers_of
+from tfcore.transform.preprocess import transform_of
+
+COLUMNS = (
+    Column(name="delay", type="float32", nullable=False),
+    Column(name="label", type="int64", nullable=False, role="label"),
+)
+ROWS, BATCH, STACK = 3000, 32, 4
+ADDRESSES = ["a:1", "b:2"]
+
+
+def config(**settings):
+    return TrainingConfig(**{"batch_size": 64} | settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "cpus", "name", "replicas", "logical"),
+    [
+        ({}, 0, 1, "cpu", 1, False),
+        ({}, 0, 2, "cpu", 1, False),
+        ({}, 1, 1, "gpu", 1, False),
+        ({}, 4, 1, "mirrored", 4, False),
+        ({"batch_size": 63}, 2, 1, "gpu", 1, False),
+        ({"micro_batches": 2}, 2, 1, "gpu", 1, False),
+        ({"strategy": "mirrored", "micro_batches": 2}, 2, 1, "mirrored", 2, False),
+        ({"ranking": {}}, 2, 1, "gpu", 1, False),
+        ({"strategy": "cpu"}, 2, 1, "cpu", 1, False),
+        ({"strategy": "mirrored"}, 0, 2, "mirrored", 2, True),
+        ({"strategy": "mirrored"}, 1, 4, "mirrored", 4, True),
+        ({"strategy": "mirrored"}, 2, 4, "mirrored", 2, False),
+    ],
+)
+def test_a_strategy_comes_to_devices(settings, gpus, cpus, name, replicas, logical):
+    choice = choose(config(**settings), gpus=gpus, cpus=cpus)
+    assert (choice.name, choice.replicas, choice.logical) == (name, replicas, logical)
+
+
+def test_the_workers_of_a_cluster_share_a_batch():
+    choice = choose(config(strategy="multi_worker"), cluster=(ADDRESSES, 1))
+    assert (choice.name, choice.replicas, choice.workers, choice.worker) == ("multi_worker", 2, 2, 1)
+
+
+SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
+"""Products of a row in models of docs/training.md, and beyond."""
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "products", "gpus", "ranking", "name"),
+    [
+        (3_000, 512, SMALL, 1, False, "cpu"),
+        (300_000, 512, SMALL, 1, False, "gpu"),  # 4,100 steps per second pay for the start
+        (3_000, 2_048, MIDDLE, 1, False, "gpu"),
+        (100, 32, MIDDLE, 1, False, "cpu"),
+        (100_000, 128, SMALL, 1, True, "cpu"),  # 630 steps per second, 275 there
+        (10_000, 1_024, SMALL, 1, True, "gpu"),  # 32, 155 there
+        (3_000, 512, SMALL, 8, False, "cpu"),
+        (300_000, 512, SMALL, 8, False, "gpu"),  # each step is as long on eight
+        (3_000, 8_192, LARGE, 8, False, "mirrored"),
+        (100, 8_192, HUGE, 2, False, "mirrored"),
+    ],
+)
+def test_auto_takes_the_devices_on_which_the_training_ends_first(steps, batch, products, gpus, ranking, name):
+    lines, work = [], Work(steps=steps, flops=6.0 * products * batch, batch=batch, ranking=ranking)
+    assert choose(config(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
+    assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "s on the CPU" in lines[0]
+
+
+def test_a_machine_without_a_gpu_says_nothing_of_devices():
+    lines = []
+    assert choose(config(), gpus=0, log=lines.append).name == "cpu" and lines == []
+
+
+def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
+    made = pa.table({"delay": np.arange(ROWS, dtype=np.float32), "label": np.arange(ROWS) % 2})
+    transform = write_examples(tmp_path, {"train": made}, COLUMNS).fit(task="binary")
+    work = functools.partial(work_of, config(epochs=2), transform=transform, rows=ROWS)
+    assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4), batch=64)
+    assert work(ModelConfig(name="stacked", hidden=(8, 4), bins=0)).flops == 8 * 6.0 * 64 * 44
+    assert work(ModelConfig(name="mine:net")) is None
+    towers = ModelConfig(name="two_towers", item=("delay",), embedding=3, hidden=())
+    plain, chosen = (work_of(config(**of), towers, transform, rows=ROWS).flops for of in ({}, {"retrieval": {}}))
+    assert chosen - plain == 6.0 * 64 * 64 * 4  # each user's vector times each item's of the batch
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices", "words"),
+    [
+        ({"strategy": "gpu"}, {}, "TensorFlow sees no GPU"),
+        ({"strategy": "mirrored"}, {}, "at least two devices, and TensorFlow sees no GPUs"),
+        ({"strategy": "mirrored"}, {"gpus": 1}, "at least two devices, and TensorFlow sees one GPU"),
+        ({"strategy": "mirrored"}, {"cpus": 3}, "64 cannot be split evenly over 3 replicas"),
+        ({"strategy": "mirrored"}, {"gpus": 3}, "64 cannot be split evenly over 3 replicas"),
+        ({"strategy": "multi_worker"}, {}, "no TF_CONFIG"),
+        ({"strategy": "multi_worker"}, {"cluster": (["a:1", "b:2", "c:3"], 0)}, "64 cannot be split evenly over 3"),
+        (
+            {"strategy": "multi_worker", "micro_batches": 64},
+            {"cluster": (ADDRESSES, 0)},
+            "over 2 workers with 64 micro-batches each",
+        ),
+        ({"strategy": "multi_worker", "ranking": {}}, {"cluster": (ADDRESSES, 0)}, "would cut groups"),
+    ],
+)
+def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, devices, words):
+    with pytest.raises(ConfigError, match=words) as failed:
+        choose(config(**settings), **devices)
+    assert failed.value.fix
+
+
+def test_a_tf_config_says_who_the_workers_are(monkeypatch):
+    task = {"type": "worker", "index": 1}
+    assert workers_of({"cluster": {"worker": ADDRESSES}, "task": task}) == (ADDRESSES, 1)
+    chief = {"chief": ["c:1"], "worker": ADDRESSES}
+    assert workers_of({"cluster": chief, "task": task}) == (["c:1", "a:1", "b:2"], 2)
+    assert workers_of({"cluster": chief, "task": {"type": "chief", "index": 0}})[1] == 0
+    for wrong in ({}, {"cluster": {"ps": ["a:1"]}, "task": task}, {"cluster": {"worker": ["a:1"]}, "task": task}):
+        with pytest.raises(ConfigError, match="TF_CONFIG"):
+            workers_of(wrong)
+    monkeypatch.setenv("TF_CONFIG", "{")
+    with pytest.raises(ConfigError, match="not JSON"):
+        given_cluster()
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ADDRESSES}, "task": task}))
+    assert given_cluster() == (ADDRESSES, 1)
+    monkeypatch.delenv("TF_CONFIG")
+    assert given_cluster() is None
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    delay = np.arange(ROWS).astype(np.float32)
+    rows = pa.table({"delay": delay, "label": (np.arange(ROWS) % 3 == 0).astype(np.int64)})
+    return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=128, shards=5)
+
+
+def stacks(examples, own=None, share=None, count=40, start=0):
+    """Those of `training_dataset`, mapped by `share`."""
+    parameters = examples.fit(task="binary")
+    part = examples.part("train")
+    shards = Shards.of([(part.path, part.result, part.split)])
+    dataset = training_dataset(
+        shards,
+        transform_of(parameters, None),
+        Labeler(parameters.label),
+        seed=3,
+        batch=BATCH,
+        stack=STACK,
+        start_step=start,
+        window_rows=700,
+        holdout=Holdout.by_place(shards, 0.1),
+        own=None if own is None else own(shards),
+    )
+    dataset = dataset if share is None else dataset.map(share)
+    return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
+
+
+@pytest.mark.long
+def test_workers_that_read_their_own_shards_have_together_the_rows_of_every_batch(examples):
+    workers, start = 3, 57
+    whole = stacks(examples, start=start)
+    found = [np.zeros(stack["numeric"].shape, np.float32) for stack in whole]
+    seen = [np.zeros(stack["label"].shape, int) for stack in whole]
+    for worker in range(workers):
+        own = lambda shards, worker=worker: owned(shards, worker=worker, workers=workers)  # noqa: E731
+        parts = stacks(examples, own, compact(workers), start=start)
+        assert np.mean([part["weight"].shape[1] for part in parts]) < 0.8 * BATCH, "holes were not left out"
+        for total, marks, stack, part in zip(found, seen, whole, parts, strict=True):
+            for k in range(STACK):
+                there = part["weight"][k] > 0
+                places = part[PLACE][k][there]
+                total[k][places] = part["numeric"][k][there]
+                marks[k][places] += 1
+                assert np.array_equal(part["label"][k][there], stack["label"][k][places])
+                assert np.array_equal(part["weight"][k][there], stack["weight"][k][places])
+    for total, marks, stack in zip(found, seen, whole, strict=True):
+        assert np.array_equal(total, stack["numeric"])
+        assert (marks == 1).all()
+
+
+def test_a_worker_opens_no_shard_but_its_own(tmp_path):
+    rows = pa.table({"delay": np.arange(ROWS).astype(np.float32), "label": np.arange(ROWS) % 2})
+    made = write_examples(tmp_path, {"train": rows}, COLUMNS, rows_per_record=128, shards=4)
+    part = made.part("train")
+    shards = Shards.of([(part.path, part.result, part.split)])
+    mine = owned(shards, worker=1, workers=2)
+    own = lambda _: mine  # noqa: E731
+    before = stacks(made, own, compact(2))
+    for path, keep in zip(shards.paths, mine, strict=True):
+        if not keep:
+            part.path.joinpath(path).unlink()
+    after = stacks(made, own, compact(2))
+    for one, other in zip(before, after, strict=True):
+        assert all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+def test_shards_are_shared_out_evenly_or_not_at_all():
+    def shards(*rows):
+        return Shards(tuple(map(str, range(len(rows)))), tuple((n,) for n in rows), COLUMNS)
+
+    parts = [owned(shards(100, 90, 80, 50, 40, 10), worker=w, workers=2) for w in (0, 1)]
+    assert (parts[0] ^ parts[1]).all()
+    assert abs(np.dot(parts[0], [100, 90, 80, 50, 40, 10]) - 185) < 20
+    assert owned(shards(100), worker=0, workers=2) is None
+    assert owned(shards(1000, 10, 10), worker=0, workers=2) is None
+
+
+def test_slices_are_whole_batches_together(examples):
+    whole = stacks(examples, count=3)
+    dataset = tf.data.Dataset.from_tensor_slices({name: np.stack([one[name] for one in whole]) for name in whole[0]})
+    parts = [[*dataset.map(slice_of(worker, 4))] for worker in range(4)]
+    for number, stack in enumerate(whole):
+        for name in ("numeric", "label", "weight"):
+            assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack[name])
+        places = np.concatenate([part[number][PLACE] for part in parts], axis=1)
+        assert np.array_equal(places, np.broadcast_to(np.arange(BATCH), (STACK, BATCH)))
+
+
+def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
+    training = TrainingConfig(batch_size=32, steps=4, strategy="gpu")
+    asked = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(hidden=(4,)),
+        training=training,
+    )
+    with pytest.raises(HeadwayError, match="sees no GPU"):
+        train(asked, tmp_path / "out", Monitor())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_process_that_has_computed_joins_no_cluster(examples, tmp_path, monkeypatch):
+    tf.add(1, 1)
+    cluster = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    asked = TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(task="binary"),
+        model=ModelConfig(hidden=(4,)),
+        training=TrainingConfig(batch_size=32, steps=4, strategy="multi_worker"),
+    )
+    with pytest.raises(ConfigError, match="has computed already") as failed:
+        train(asked, tmp_path / "out", Monitor())
+    assert "in a fresh process" in failed.value.fix

@@ -1,0 +1,276 @@
+"""Rows that belong together: their group ids, and batches of whole groups.
+
+    group_ids(columns["query"])         # int64 [rows], a number for each value
+    placed(rows, places)                # rows in another order, with rows of weight 0 where there is none
+    group_splits([7, 7, 7, 2, 2])       # int64 [0, 3, 5, 5, 5, 5]
+    order = GroupOrder("query", plan, shards, holdout=holdout, batch=256)
+    order.batches(epoch)                # batches of an epoch
+    order.start(step)                   # where to begin so that the batch of `step` comes first
+    order.bounds(epoch)                 # rows of the windows that are shuffled
+    order.window(epoch, 3)              # int32: which of the window's rows come; below 0 where a place stays empty
+
+The rows of a step are a function of (seed, epoch, step) and group sizes. An epoch reads records as `tfcore.data.order`
+has them. Its rows are cut into windows where groups end, the groups of a window are permuted, rows within a group keep
+their order, and batches are filled one after another: a group that does not fit into what is left of a batch begins the
+next one, and the rest stays empty. So an epoch is whole batches of one size, and how many there are depends on the order.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.tabular.hashing import U64, mix64
+from tfcore.data.order import Plan, Start, ranges
+from tfcore.data.shards import Batch, Holdout, Resample, Shards, hash64
+from tfcore.transform.raw_column import RawColumn
+
+_KEYS = 0x67726F7570  # "group"
+
+
+_GROUPS_AT_ONCE = 1 << 20
+"""Groups that are looked at together, which bounds the memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Epoch:
+    bounds: NDArray[np.int64]
+    """Where windows begin among the rows that are read; [windows + 1]."""
+    outs: NDArray[np.int64]
+    """Where they begin among the rows that come, empty places among them; [windows + 1]."""
+    groups: NDArray[np.int64]
+    """Where they begin among the groups; [windows + 1]."""
+    units: NDArray[np.int64]
+    """Records, in the order in which they are read."""
+    ends: NDArray[np.int64]
+    """How many groups come up to the end of each; [units]."""
+    sizes: NDArray[Any]
+    """Rows of each run, in the order of the manifests; [runs]."""
+
+
+class GroupOrder:
+    """The order of batches that never split a group; see the module.
+
+    Args:
+        column: the group column.
+        plan: of the same rows.
+        shards: with `runs`.
+        batch: rows of one; no group has `most` rows above it.
+        holdout, resample: which rows take part, and how often; as of the plan.
+    """
+
+    def __init__(
+        self,
+        column: str,
+        plan: Plan,
+        shards: Shards,
+        *,
+        batch: int,
+        holdout: Holdout | None = None,
+        resample: Resample | None = None,
+    ):
+        assert shards.runs is not None
+        self.column, self.plan = column, plan
+        self._batch, self._shards, self._holdout, self._resample = batch, shards, holdout, resample
+        self._fixed_sizes = None if resample is not None else self._sizes(0)
+        of_shards = [
+            np.diff(np.searchsorted(np.cumsum(runs), np.cumsum(rows), side="right"), prepend=0)
+            for runs, rows in zip(shards.runs, shards.rows, strict=True)
+        ]
+        self._runs = np.concatenate([np.zeros(0, np.int64), *of_shards])
+        """Of each unit, a record."""
+        self._first = np.cumsum(self._runs) - self._runs
+        self._counted: dict[int, int] = {}
+
+    def batches(self, epoch: int) -> int:
+        """The number of batches in an epoch."""
+        if epoch not in self._counted:
+            self._counted[epoch] = int(self._epoch(epoch).outs[-1]) // self._batch
+        return self._counted[epoch]
+
+    def epochs(self, step: int) -> float:
+        """The number of epochs that `step` steps make."""
+        epoch, batch = self._epoch_of(step)
+        return epoch + batch / self.batches(epoch)
+
+    def start(self, step: int) -> Start:
+        epoch, batch = self._epoch_of(step)
+        layout, first = self._epoch(epoch), batch * self._batch
+        window = int(np.searchsorted(layout.outs, first, side="right")) - 1
+        skip, drop = self.plan.skip(epoch, int(layout.bounds[window]))
+        return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
+
+    def bounds(self, epoch: int) -> NDArray[np.int64]:
+        """Where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows + 1]."""
+        return self._epoch(int(epoch)).bounds
+
+    def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
+        """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
+        An empty place has -1 - the place of the row before it, whose values fill the gap."""
+        layout = self._epoch(int(epoch))
+        first, end = layout.groups[window : window + 2]
+        begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
+        sizes, _ = self._of_units(layout.units[begin : stop + 1], layout.sizes)
+        before = layout.ends[begin - 1] if begin else 0
+        sizes = sizes[first - before : end - before]
+        order = np.argsort(self._keys(first, len(sizes), epoch), kind="stable")
+        begins = (np.cumsum(sizes) - sizes)[order]
+        out, sizes = layout.outs[window], sizes[order]
+        used = out % self._batch
+        filled = ranges(self._filled(sizes, used) - used, sizes)
+        places = np.zeros(layout.outs[window + 1] - out, np.int32)
+        places[filled] = ranges(begins, sizes)
+        last = np.zeros(len(places), np.int64)
+        last[filled] = filled
+        last = np.maximum.accumulate(last)
+        return np.where(last < np.arange(len(places)), -1 - places[last], places), out
+
+    def most(self) -> NDArray[Any]:
+        """The most rows that any epoch has of each run, through all shards; integers [runs]."""
+        return self._sizes(None)
+
+    def _sizes(self, epoch: int | None) -> NDArray[Any]:
+        """Rows that each run contributes to an epoch, of the least type; None: the most that any epoch has."""
+        by_shard: list[NDArray[Any]] = [np.zeros(0, np.uint8)]
+        for shard, runs in enumerate(self._shards.runs or ()):
+            firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
+            sizes = runs
+            if self._resample is not None and rows:
+                copies = self._resample.most(shard) if epoch is None else self._resample.copies(shard, epoch)
+                sizes = np.add.reduceat(copies, firsts)
+            if self._holdout is not None and rows:
+                sizes = sizes * self._holdout.keeps(shard, rows)[firsts]
+            by_shard.append(sizes.astype(np.min_scalar_type(int(sizes.max(initial=0)))))
+        return np.concatenate(by_shard)
+
+    def _epoch_of(self, step: int) -> tuple[int, int]:
+        epoch = 0
+        while step >= (batches := self.batches(epoch)):
+            step, epoch = step - batches, epoch + 1
+        return epoch, step
+
+    @lru_cache(maxsize=2)  # noqa: B019 - it lives as long as its training
+    def _epoch(self, epoch: int) -> _Epoch:
+        units = self.plan.sequence(epoch)
+        all_sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
+        ends, windows = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
+        waiting = np.zeros(0, np.int64)  # of a window that is not whole yet
+        row = group = base = used = 0  # of the last batch: where it begins, and how many rows it has
+        chunks = np.cumsum(self._runs[units]) // _GROUPS_AT_ONCE
+        for some in np.split(units, np.flatnonzero(np.diff(chunks)) + 1):
+            sizes, counts = self._of_units(some, all_sizes)
+            ends.append(group + len(waiting) + np.cumsum(counts))
+            sizes = np.append(waiting, sizes)
+            begins = row + np.cumsum(sizes) - sizes
+            window = begins // self.plan.window
+            last = sum(map(len, ends)) == len(units)
+            whole = len(sizes) if last or not len(sizes) else int(np.searchsorted(window, window[-1]))
+            waiting = sizes[whole:]
+            sizes, begins, window = sizes[:whole], begins[:whole], window[:whole]
+            if not whole:
+                continue
+            order = np.lexsort((self._keys(group, whole, epoch), window))
+            places = self._filled(sizes[order], used)
+            starts = np.flatnonzero(np.diff(window, prepend=-1))
+            windows.append(np.stack([begins[starts], base + places[starts], group + starts]))
+            row, group = row + int(sizes.sum()), group + whole
+            passed = int(places[-1]) // self._batch * self._batch
+            base, used = base + passed, int(places[-1] + sizes[order[-1]]) - passed
+        end = [[row], [base + self._batch * (used > 0)], [group]]
+        bounds, outs, groups = np.concatenate([*windows, np.asarray(end)], 1)
+        return _Epoch(bounds, outs, groups, units, np.concatenate(ends), all_sizes)
+
+    def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(the rows of each group of some units that has any, how many such groups each has)"""
+        found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
+        unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
+        return found[found > 0], np.bincount(unit, minlength=len(units))
+
+    def _keys(self, first: int, count: int, epoch: int) -> NDArray[np.uint64]:
+        """What orders the groups of a window."""
+        numbers = np.arange(first, first + count, dtype=U64)
+        return mix64(mix64(numbers, self.plan.seed ^ _KEYS), int(epoch))
+
+    def _filled(self, sizes: NDArray[np.int64], used: int) -> NDArray[np.int64]:
+        """Fill batches with groups, the first of which has `used` rows: the place of each group's first row."""
+        sizes = np.append(used, sizes) if used else sizes
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+        # of a batch that begins with this group, the first that it has no room for
+        after = np.searchsorted(ends, begins + self._batch, side="right").tolist()
+        firsts, at = [], 0
+        while at < len(after):
+            firsts.append(at)
+            at = after[at]
+        counts = np.diff(firsts, append=len(sizes))
+        batch = np.repeat(np.arange(len(firsts)), counts)
+        places: NDArray[np.int64] = batch * self._batch + begins - np.repeat(begins[firsts], counts)
+        return places[1:] if used else places
+
+
+GROUP = "group"
+"""What a batch calls the ids of its rows' groups."""
+NO_GROUP = -1
+"""The id of a row whose group is null: it belongs to none. And of one that only fills up a batch."""
+
+
+@tf.autograph.experimental.do_not_convert
+def group_ids(column: RawColumn) -> tf.Tensor:
+    """The group id of each row, int64 [rows], at least 0: the same for equal values of a scalar column."""
+    values = column.plain()
+    if values.dtype == tf.string:
+        ids = tf.strings.to_hash_bucket_fast(values, tf.int64.max)
+    else:
+        # of a float its bits, where -0.0 is 0.0
+        whole = values if values.dtype.is_integer else tf.bitcast(tf.where(values == 0, 0.0, values), tf.int32)
+        ids = _positive(hash64(tf.cast(tf.cast(whole, tf.int64), tf.uint64), 0))
+    return ids if column.present is None else tf.where(column.present, ids, tf.constant(NO_GROUP, tf.int64))
+
+
+@tf.autograph.experimental.do_not_convert
+def placed(rows: Batch, places: tf.Tensor) -> Batch:
+    """Gather the rows at `places`. A place of -1 - i gets row i with weight 0 and no group: a filler that the model can
+    compute, as zeros may not be.
+
+    Args:
+        rows: with "weight" and "group".
+        places: int32 [places].
+    """
+    filled = places >= 0
+    columns = {name: tf.gather(value, tf.where(filled, places, -1 - places)) for name, value in rows.items()}
+    columns["weight"] = tf.where(filled, columns["weight"], 0.0)
+    columns[GROUP] = tf.where(filled, columns[GROUP], tf.constant(NO_GROUP, tf.int64))
+    return columns
+
+
+def _positive(bits: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.bitwise.right_shift(bits, tf.constant(1, tf.uint64)), tf.int64)
+
+
+@tf.autograph.experimental.do_not_convert
+def group_splits(ids: Any) -> tf.Tensor:
+    """The row_splits of groups that are runs of one id, int64 [rows + 1].
+
+    There are as many groups as rows, the last ones empty, so that the shape follows from the shape of `ids` also under
+    XLA. Rows of one id that do not lie together are several groups.
+
+    Args:
+        ids: [rows], of any type that can be compared.
+    """
+    ids = tf.convert_to_tensor(ids)
+    if ids.shape.rank != 1:
+        raise ValueError(f"ids is a vector, not of shape {ids.shape}")
+    rows = tf.shape(ids)[0]
+    group = tf.cumsum(tf.concat([tf.zeros_like(ids[:1], tf.int32), tf.cast(ids[1:] != ids[:-1], tf.int32)], 0))
+    sizes = tf.math.unsorted_segment_sum(tf.ones([rows], tf.int64), group, rows)
+    splits = tf.concat([tf.zeros([1], tf.int64), tf.cumsum(sizes)], 0)
+    return tf.ensure_shape(splits, [None if ids.shape[0] is None else ids.shape[0] + 1])
+
+
+@tf.autograph.experimental.do_not_convert
+def row_groups(row_splits: tf.Tensor, rows: tf.Tensor | int) -> tf.Tensor:
+    """The group of each row, int64 [rows], from valid row_splits."""
+    return tf.searchsorted(row_splits[1:], tf.range(rows, dtype=row_splits.dtype), side="right", out_type=tf.int64)

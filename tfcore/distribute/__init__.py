@@ -1,1 +1,0 @@
-"""Training on several devices and machines."""

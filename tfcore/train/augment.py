@@ -1,0 +1,207 @@
+"""Augmentation of training rows in the graph, between shuffle and batches.
+
+    augment = Augment(config, parameters, seed=7)
+    rows |= augment.placed(window, order, seen, epoch, first)       # where each row stands in its epoch
+    rows = augment(rows)                                            # the same inputs, varied
+
+Mixup comes first: a row is averaged with the one before it in the shuffled window, by a share of at least a half of its
+own. Numbers and pixels are averaged, a category is one of the two, picked with that probability, and so is a row's whole
+set of lists. The label's share takes the rows' weights into account, so that the loss is that of both rows, each by its
+share and its weight; a class index becomes a probability for each class. Then images are flipped and cropped by `vary`,
+which is one gather: integers alone, so that a row's pixels do not depend on the batch it is in.
+
+    draws = Draws(seed=7, epoch=epoch, index=index)          # int64 [rows] each
+    draws.uniform(3)                                         # float32 [rows] in [0, 1)
+
+A row's random numbers depend on nothing but seed, epoch, index and draw, so they are the same in any batch, on any
+thread, eagerly and in a graph, and after a resume. tf.random.stateless_* takes one seed a call, which would be a call a
+row.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.tabular.hashing import GOLDEN
+from tfcore.data.shards import Batch, hash64
+from tfcore.heads.table import label_head
+from tfcore.train.config import AugmentConfig
+from tfcore.transform.parameters import TransformParameters
+
+_SALT = 0x617567 << 32
+_EPOCH, _INDEX, _PARTNER = "augment/epoch", "augment/index", "augment/partner/"
+FLIP_X, FLIP_Y, CROP_X, CROP_Y = range(4)
+DRAWS = 16
+"""Draws of one image column; the next column's follow."""
+_SHARE, _MIX_CATEGORY, _MIX_LISTS = range(1 << 16, (1 << 16) + 3)
+"""Draws beyond those of any number of images."""
+CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 8192
+"""Most at a time: what stays in a core's cache as float32."""
+LEVELS = 1 << 16
+"""Quantiles in the table of mixup's shares."""
+
+
+class Augment:
+    """Augments training rows, between shuffle and batches; see the module.
+
+    Args:
+        parameters: the layout of the inputs.
+        seed: of the run.
+
+    Raises:
+        ConfigError: a setting has nothing to work on.
+    """
+
+    def __init__(self, config: AugmentConfig, parameters: TransformParameters, *, seed: int):
+        self._config, self._seed = config, seed + _SALT
+        inputs = parameters.inputs()
+        self._images = [name for name, (_, dtype) in inputs.items() if dtype == "uint8"]
+        config.check(min((min(inputs[name][0][:2]) for name in self._images), default=None))
+        head = label_head(parameters.label)
+        self.classes = head.outputs if head.task.per_class else 0
+        self.soft = bool(config.mixup and self.classes)
+        """Whether a label is a probability for each class, float32 [rows, classes]."""
+        row = sum(math.prod(inputs[name][0]) for name in self._images)
+        self.chunk = max(8, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row)))
+        """Rows that are varied at a time."""
+
+    def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
+        """The columns that augmentation needs of the rows `window[order][skipped:]`: index, epoch, mixed-in row.
+
+        Args:
+            order: int32 [rows], the window's permutation.
+            first: int64, the index in the epoch of the window's first row.
+        """
+        index = (first + tf.range(tf.size(order, tf.int64)))[skipped:]
+        columns = {_INDEX: index, _EPOCH: tf.fill(tf.shape(index), tf.cast(epoch, tf.int64))}
+        if self._config.mixup:
+            before = tf.roll(order, 1, 0)[skipped:]
+            columns |= {_PARTNER + name: tf.gather(value, before) for name, value in window.items()}
+        return columns
+
+    def __call__(self, rows: Batch) -> Batch:
+        """Augment rows that have the columns of `placed`, and remove these; other dtypes and ranges stay."""
+        config = self._config
+        rows = dict(rows)
+        draws = Draws(seed=self._seed, epoch=rows.pop(_EPOCH), index=rows.pop(_INDEX))
+        if config.mixup:
+            partner = {name: rows.pop(_PARTNER + name) for name in list(rows) if _PARTNER + name in rows}
+            rows = self._mixed(rows, partner, draws)
+        for number, name in enumerate(self._images):
+            shape = rows[name].shape
+            rows[name] = tf.ensure_shape(vary(rows[name], draws, config, number), shape)
+        return rows
+
+    def _mixed(self, rows: Batch, partner: Batch, draws: Draws) -> Batch:
+        share = tf.gather(tf.constant(beta_quantiles(self._config.mixup)), draws.below(_SHARE, LEVELS))
+        # a row that weighs nothing may hold anything
+        share = tf.where((rows["weight"] > 0) & (partner["weight"] > 0), share, tf.ones_like(share))
+        own, other = share * rows["weight"], (1.0 - share) * partner["weight"]
+        weight = own + other
+        mixed = dict(rows) | {"weight": weight}
+        mixed["numeric"] = share[:, None] * rows["numeric"] + (1.0 - share)[:, None] * partner["numeric"]
+        for name in self._images:
+            part = share[:, None, None, None]
+            both = part * tf.cast(rows[name], tf.float32) + (1.0 - part) * tf.cast(partner[name], tf.float32)
+            mixed[name] = tf.cast(tf.round(both), tf.uint8)
+        ids = rows["categorical"]
+        if ids.shape[1]:
+            keep = draws.uniform(_MIX_CATEGORY, columns=ids.shape[1]) < share[:, None]
+            mixed["categorical"] = tf.where(keep, ids, partner["categorical"])
+        if "lists" in rows:
+            keep = (draws.uniform(_MIX_LISTS) < share)[:, None]
+            mixed["lists"] = tf.where(keep, rows["lists"], partner["lists"])
+        label_share = tf.math.divide_no_nan(own, weight)
+        label, other = rows["label"], partner["label"]
+        if self.soft:
+            label, other = (tf.one_hot(classes, self.classes, dtype=tf.float32) for classes in (label, other))
+            label_share = label_share[:, None]
+        mixed["label"] = label_share * label + (1.0 - label_share) * other
+        return mixed
+
+
+def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0) -> tf.Tensor:
+    """Pad, flip and crop uint8 [rows, height, width, channels]: output pixel (y, x) of a row is input pixel
+    (rows[y], columns[x]). `number` is the number of the image column."""
+    if config.flip == "none" and not config.crop:
+        return pixels
+    first = number * DRAWS
+    _, height, width, channels = pixels.shape
+    pad = config.crop
+    rows = _places(height, draws, config.flip in ("vertical", "both"), pad, first + FLIP_Y, first + CROP_Y)
+    columns = _places(width, draws, config.flip in ("horizontal", "both"), pad, first + FLIP_X, first + CROP_X)
+    if pad:
+        sides = [[0, 0], [pad, pad], [pad, pad], [0, 0]]
+        pixels = tf.pad(pixels, sides, "REFLECT" if config.padding == "reflect" else "CONSTANT")
+    # as one index of all pixels: a gather with batch dimensions takes several times as long
+    image = tf.range(tf.shape(pixels)[0], dtype=tf.int32)[:, None, None] * (height + 2 * pad)
+    places = (image + rows[:, :, None]) * (width + 2 * pad) + columns[:, None, :]
+    return tf.gather(tf.reshape(pixels, [-1, channels]), places)
+
+
+def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
+    """Return the place on the padded side that each output place takes; int32 [rows or 1, size]."""
+    places = tf.range(size)[None]
+    if flips:
+        places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)
+    if pad:
+        places += draws.below(shift, 2 * pad + 1)[:, None]
+    return places
+
+
+@lru_cache(maxsize=4)
+def beta_quantiles(alpha: float) -> NDArray[np.float32]:
+    """Quantiles of max(x, 1 - x) for x ~ Beta(alpha, alpha): a row's share in its mix, at least a half.
+
+    A table, since a logarithm computed in the graph has another last bit in a vector's middle than at its end, so that a
+    row would depend on where in a batch it stands.
+    """
+    # with x = 1 / (1 + exp(-t)) the density in t, (x (1 - x))**alpha, is smooth for every alpha
+    t = np.linspace(0.0, 40.0 / min(alpha, 1.0), 400_001)
+    density = np.exp(-alpha * (t + 2.0 * np.log1p(np.exp(-t))))
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    at = np.interp((np.arange(LEVELS) + 0.5) / LEVELS, mass / mass[-1], t)
+    return (1.0 / (1.0 + np.exp(-at))).astype(np.float32)
+
+
+_COLUMNS = 1 << 20
+"""Numbers of one draw lie this far from the next draw's."""
+
+
+class Draws:
+    """Random numbers for a batch of rows, each a hash of (seed, epoch, index of the row, number of the draw).
+
+    Args:
+        seed: of the run.
+        epoch: int64 [rows], or a scalar.
+        index: int64 [rows]: the row's place in its epoch.
+    """
+
+    def __init__(self, *, seed: int, epoch: tf.Tensor, index: tf.Tensor):
+        epoch, index = (tf.cast(value, tf.uint64) for value in (epoch, index))
+        self._key = hash64(tf.bitwise.bitwise_xor(hash64(epoch, seed), index), 0)
+
+    def bits(self, draw: int, columns: int | None = None) -> tf.Tensor:
+        """Random bits, uint64 [rows], or [rows, columns]."""
+        if columns is None:
+            return hash64(self._key, draw * _COLUMNS)
+        steps = tf.range(columns, dtype=tf.int64)
+        offsets = tf.cast(steps, tf.uint64) * tf.constant(GOLDEN, tf.uint64)
+        return hash64(self._key[:, None] + offsets[None], draw * _COLUMNS)
+
+    def uniform(self, draw: int, columns: int | None = None) -> tf.Tensor:
+        """Uniform float32 in [0, 1), multiples of 2**-24, which float32 holds exactly."""
+        high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(40, tf.uint64))
+        return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
+
+    def below(self, draw: int, count: int, columns: int | None = None) -> tf.Tensor:
+        """Uniform int32 in 0 .. count - 1."""
+        high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(32, tf.uint64))
+        return tf.cast(
+            tf.bitwise.right_shift(high * tf.constant(count, tf.uint64), tf.constant(32, tf.uint64)), tf.int32
+        )

@@ -1,1 +1,0 @@
-"""Callbacks of a training: checkpoints, early stopping, history, summaries, trials."""

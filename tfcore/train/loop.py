@@ -1,0 +1,398 @@
+"""The training loop: up to K steps in one compiled program on a stack of batches, and what happens between its calls.
+
+    learner = Learner(model=model, head="binary", step=step, specs=specs, optimizer=OptimizerConfig())
+    outcome = learner.run(stack, first=0, steps=32, values={"learning_rate": rates})    # outcome.losses: float32 [32]
+    run(learner, batches, start=0, total=2000, values=StepValues(schedules, 2000), every=[PeriodicAction(1000, save)])
+
+A stack holds K batches: "numeric" [K, B, n], "categorical" [K, B, m], "label" [K, B], "weight" [K, B], and "group" [K, B]
+where the order within groups is learned too. Batches `first` to `first + steps - 1` are trained on, so a call can begin
+and end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows'
+losses. A step whose loss or gradients are not finite changes nothing but the step count: neither weights, optimizer, nor
+a moving average. Every scheduled number is an argument, one value a step, which the model and the loss read by
+`tfcore.graph.scheduled`; micro-batches, a loss scale and an ending are in the program only where they are asked for. With
+an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
+
+`batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps
+were cut into calls, or on where a run was resumed. Stacks begin at multiples of their size also after a resume, so that
+calls are cut as they would have been.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from tfcore.graph.function import GraphFunction, Jit
+from tfcore.graph.scheduled import stepping
+from tfcore.graph.shared_state import SharedState
+from tfcore.heads.base import Head
+from tfcore.train.config import OptimizerConfig
+from tfcore.train.eager import checked_numerics
+from tfcore.train.step import StepConfig, StepResult, TrainStep, accumulated, make_optimizer
+
+Stack = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results of one call's steps, in order."""
+
+    losses: NDArray[np.float32]
+    """[steps]; not finite where a step was skipped for its loss."""
+    weights: NDArray[np.float32]
+    """[steps]: the summed row weights of each batch."""
+    applied: NDArray[np.bool_]
+    """[steps]: false where the step was skipped."""
+    retryable: NDArray[np.bool_]
+    """[steps]: true where it was skipped for a loss scale that was too large, and is smaller now."""
+
+
+class Learner:
+    """A model, its optimizer and its compiled steps; see the module.
+
+    Args:
+        model: takes {"numeric", "categorical"}, gives [B, outputs].
+        head: decides the loss; a task's name stands for its head.
+        step: int64 variable, counted up by one each step; dropout masks are drawn from it.
+        specs: of a stack, all dimensions known.
+        optimizer: which, and its settings.
+        values: the numbers that every step is given, "learning_rate" among them. Those of
+            `tfcore.train.schedule.MEANINGS` are read here, others by the model or its loss.
+        ending: when the steps end by themselves; None: never.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: keras.Model,
+        head: Head | str,
+        step: tf.Variable,
+        specs: Mapping[str, tf.TensorSpec],
+        optimizer: OptimizerConfig,
+        values: Sequence[str] = ("learning_rate",),
+        config: StepConfig = StepConfig(),
+        ending: StopCondition | None = None,
+        jit: Jit = "auto",
+        log: Callable[[str], None] | None = None,
+    ):
+        self.model, self.step = model, step
+        self.optimizer = make_optimizer(optimizer)
+        # before the first trace: its variables must exist, and a checkpoint must find them
+        self.optimizer.build(model.trainable_variables)
+        self.train_step = TrainStep(
+            model=model,
+            head=head,
+            optimizer=self.optimizer,
+            counter=step,
+            config=config,
+            log=log,
+        )
+        """The step whose pieces the compiled program is made of."""
+        self.stack, self.batch = specs["weight"].shape
+        scalar = tf.TensorSpec([], tf.int32)
+        self.values = tuple(values)
+        self._read: set[str] = set()
+        self.ending = ending or StopCondition()
+        control = self.ending.specs | ({"micro_batches": scalar} if config.micro_batches else {})
+        self._run = GraphFunction(
+            self._train_steps,
+            {
+                "stack": dict(specs),
+                "first": scalar,
+                "steps": scalar,
+                "values": {name: tf.TensorSpec([self.stack], tf.float32) for name in self.values},
+                "control": control,
+            },
+            jit=jit,
+            log=log,
+        )
+        self._evaluate: GraphFunction | None = None
+        self.state = SharedState()
+        """What training, evaluation and a checkpoint share. A model's variables include the seeds of random layers, which
+        a checkpoint of the Keras object leaves out."""
+        self.state.hold("model", model)
+        self.state.hold("optimizer", self.optimizer)
+        self.state.hold("step", step)
+        if config.scale is not None:
+            self.state.hold("loss_scale", config.scale)
+
+    @property
+    def traces(self) -> int:
+        """The number of traces of the steps or of the evaluation, whichever is larger."""
+        return max(function.traces for function in self._functions)
+
+    @property
+    def compiled(self) -> list[Any]:
+        """The compiled functions, for a `RetraceGuard`."""
+        return [compiled for function in self._functions for compiled in function.compiled]
+
+    @property
+    def _functions(self) -> list[GraphFunction]:
+        return [self._run, *([self._evaluate] if self._evaluate else [])]
+
+    @property
+    def mode(self) -> str | None:
+        """The mode of the compiled steps, "jit" or "graph"; None before the first call."""
+        return self._run.mode
+
+    def variables(self) -> dict[str, list[tf.Variable]]:
+        """Everything a step reads and writes, for a checkpoint; see `state`."""
+        return self.state.groups()
+
+    def run(
+        self,
+        stack: Stack,
+        *,
+        first: int,
+        steps: int,
+        values: Mapping[str, NDArray[np.float32]],
+        micro_batches: int = 1,
+    ) -> Outcome:
+        """Train on batches first .. first + steps - 1 of `stack`, or on fewer if the stop condition is met.
+
+        Args:
+            values: [K]; values[name][i] is the number for batch i.
+            micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
+        """
+        control = self.ending.arguments
+        if self.train_step.config.micro_batches:
+            control["micro_batches"] = np.int32(micro_batches)
+        if micro_batches > 1 and (not self.train_step.config.micro_batches or self._rows(stack) % micro_batches):
+            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
+        facts, ran, counts = self._run(
+            stack=stack, first=np.int32(first), steps=np.int32(steps), values=values, control=control
+        )
+        self.ending.take(counts)
+        part = slice(first, int(ran))
+        found = {name: value.numpy()[part] for name, value in facts.items()}
+        return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
+
+    def _rows(self, stack: Stack) -> int:
+        """Return the number of rows of a batch on one device."""
+        return int(self.batch)
+
+    def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
+        """Return the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
+        dropout.
+
+        All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
+        """
+        loss = weight = 0.0
+        for batch in batches:
+            if self._evaluate is None:
+                specs = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in batch.items()}
+                self._evaluate = GraphFunction(self._loss_of_batch, {"batch": specs})
+            batch_loss, batch_weight = self._evaluate(batch=batch)
+            loss += float(batch_loss)
+            weight += float(batch_weight)
+        return loss / weight if weight else math.nan
+
+    def _train_steps(
+        self,
+        stack: Stack,
+        first: tf.Tensor,
+        steps: tf.Tensor,
+        values: Mapping[str, tf.Tensor],
+        control: Mapping[str, tf.Tensor],
+    ) -> Any:
+        positions = tf.range(self.stack)
+        last = first + steps
+
+        def should_continue(i: tf.Tensor, so_far: Any, counts: Any) -> tf.Tensor:
+            return (i < last) & self.ending.should_continue(counts) if counts else i < last
+
+        def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
+            batch = {key: value[i] for key, value in stack.items()}
+            with stepping({name: value[i] for name, value in values.items()}) as read:
+                loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+            self._read |= read
+            facts = {"losses": loss, "weights": weight, "applied": done.applied, "retryable": done.retryable}
+            here = positions == i
+            return (
+                i + 1,
+                {name: tf.where(here, facts[name], before) for name, before in so_far.items()},
+                self.ending.after(counts, applied=done.applied, retryable=done.retryable),
+            )
+
+        zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
+        facts = {"losses": zeros, "weights": zeros, "applied": never}
+        if self.train_step.scale is not None:
+            facts["retryable"] = never
+        # one step after another: each reads the weights the last one wrote
+        ran, facts, counts = tf.while_loop(
+            should_continue, body, (first, facts, self.ending.counts(control)), parallel_iterations=1
+        )
+        if unread := [name for name in self.values if name not in self._read]:
+            raise ConfigError(
+                f"nothing in the step reads {unread[0]!r}",
+                where=f"training.schedules.{unread[0]}",
+                fix="read it by tfcore.graph.scheduled.scheduled in a layer's call or in the loss, or leave it out",
+            )
+        return facts, ran, counts
+
+    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
+        kept = self.train_step.keep()
+        weight = tf.reduce_sum(self.train_step.row_weights(batch))
+        if micro_batches is None:
+            part = self.train_step.part(batch, total=weight)
+        else:
+            part = accumulated(self.train_step, batch, micro_batches, total=weight)
+        # a loss scale is found by gradients that overflow
+        if tf.config.functions_run_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
+            with checked_numerics(self.step):
+                self.train_step.part(batch, total=weight)
+        return part.loss, weight, self.train_step.finish(part, kept)
+
+    def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
+        losses, weights = self.train_step.plain_losses(batch)
+        # a padded row may hold anything; nothing times zero weight is still not a number
+        return tf.reduce_sum(tf.where(weights > 0, losses * weights, 0.0)), tf.reduce_sum(weights)
+
+
+FIRST_STEPS = 8
+CALL_SECONDS = 0.5
+"""How long a call may take, so that a stop is heard soon; how steps are cut into calls changes no result."""
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The plan of the next call, on which several workers must agree."""
+
+    stop: bool
+    steps: int
+
+
+@dataclass(frozen=True)
+class PeriodicAction:
+    """Call `act(step)` after each `steps` steps; training ends when it returns true."""
+
+    steps: int
+    act: Callable[[int], bool | None]
+    at_end: bool = False
+    """Also after the last step."""
+
+    def due(self, step: int, total: int) -> bool:
+        return step % self.steps == 0 or (self.at_end and step == total)
+
+
+def run(
+    learner: Learner,
+    batches: Callable[[int], Iterator[Stack]],
+    *,
+    start: int,
+    total: int,
+    values: Callable[[int, int], Mapping[str, NDArray[np.float32]]],
+    every: Sequence[PeriodicAction] = (),
+    report: Callable[[int, Outcome], None] = lambda step, outcome: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    micro_batches: int = 1,
+    agreed: Callable[[StepPlan], StepPlan] = lambda turn: turn,
+) -> int:
+    """Train from step `start` up to `total`; returns the step it ended at.
+
+    That is earlier when it was cancelled, ended by an act, or when the learner's stop condition is met, in the middle of a
+    call.
+
+    Args:
+        batches: from a step to the stacks that begin with its batch, without end.
+        values: (first step, count) to the scheduled numbers at those steps.
+        every: in order; all that are due at a step are called before training may end.
+        report: called with the step reached and what the call's steps gave.
+        cancelled: asked between calls.
+        micro_batches: how many each batch is cut into.
+        agreed: what all workers do, given what this one would.
+    """
+    if start >= total:
+        return start
+    step, used = start, start % learner.stack
+    pace = FIRST_STEPS
+    timed = False
+    stacks = batches(start - used)
+    stack: Stack | None = None
+    ended = False
+    while step < total and not learner.ending.met:
+        if used == learner.stack:
+            stack, used = None, 0
+        boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
+        steps = min(learner.stack - used, boundary - step, pace)
+        turn = agreed(StepPlan(ended or cancelled(), steps))
+        if turn.stop:
+            break
+        if stack is None:
+            stack = next(stacks)
+        began = time.perf_counter()
+        now = values(step - used, learner.stack)
+        outcome = learner.run(stack, first=used, steps=turn.steps, values=now, micro_batches=micro_batches)
+        steps = len(outcome.losses)
+        if timed:  # the first call also compiles
+            pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
+        timed = True
+        step, used = step + steps, used + steps
+        report(step, outcome)
+        ends = [each.act(step) for each in every if each.due(step, total)]
+        ended = any(ends)
+    return step
+
+
+LIMIT = 10
+"""A few bad rows spoil single steps, and ten in a row are no accident: what follows would be skipped too."""
+IN_ROW = "in_row"
+Counts = Mapping[str, tf.Tensor]
+
+
+class StopCondition:
+    """The condition that ends the compiled steps; see the module.
+
+    Args:
+        limit: steps in a row; None: nothing ends them.
+    """
+
+    def __init__(self, limit: int | None = None):
+        self.limit, self._in_row = limit, np.int32(0)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the compiled program: the count so far."""
+        return {} if self.limit is None else {IN_ROW: self._in_row}
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        return {name: tf.TensorSpec([], value.dtype) for name, value in self.arguments.items()}
+
+    @property
+    def met(self) -> bool:
+        """Whether no further step is run."""
+        return self.limit is not None and bool(self._in_row >= self.limit)
+
+    def counts(self, arguments: Counts) -> dict[str, tf.Tensor]:
+        """Return the count that is carried from step to step, in the graph."""
+        return {name: arguments[name] for name in self.arguments}
+
+    def should_continue(self, counts: Counts) -> tf.Tensor:
+        """Return whether to run another step, as a bool scalar in the graph; agrees with `met` outside of it."""
+        return counts[IN_ROW] < self.limit if IN_ROW in counts else tf.constant(True)
+
+    def after(self, counts: Counts, *, applied: tf.Tensor, retryable: tf.Tensor | None) -> dict[str, tf.Tensor]:
+        """Return the count after a step, in the graph. A `retryable` step (the loss scale was too large) is not counted."""
+        missed = 1 if retryable is None else tf.cast(~retryable, tf.int32)
+        return {name: tf.where(applied, 0, count + missed) for name, count in counts.items()}
+
+    def take(self, counts: Counts) -> None:
+        """Store the count at the end of a call."""
+        if IN_ROW in counts:
+            self._in_row = counts[IN_ROW].numpy()
+
+    def state(self) -> dict[str, int]:
+        return {IN_ROW: int(self._in_row)}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        self._in_row = np.int32(state[IN_ROW])

@@ -1,0 +1,395 @@
+"""The pairwise ranking loss: of each group, over all pairs of rows whose labels differ.
+
+    pairwise_loss(scores, labels, row_splits)                                # logistic (RankNet)
+    pairwise_loss(scores, labels, row_splits, kind="lambdarank", k=10)       # each pair by what it moves NDCG@10
+
+A pair (i, j) with labels[i] > labels[j] costs weights[i] * weights[j] * log(1 + exp(scores[j] - scores[i])). With
+"lambdarank" it costs |change of NDCG@k if i and j changed places| times that (Burges, "From RankNet to LambdaRank to
+LambdaMART", 2010, sections 3 and 4): (|2^labels[i] - 2^labels[j]|) * |1 / log2(1 + rank i) - 1 / log2(1 + rank j)| over
+the DCG@k of the best order. Ranks follow from the scores and are constants to the gradient; of equal scores the earlier
+row ranks higher.
+
+The C++ op of `tfcore.ops` computes it where it is built. Elsewhere `pairwise_sums` does in TensorFlow's own ops: ranks,
+gains and discounts row by row; then the pairs of each group in blocks of bounded memory. In order of falling label within
+its group, a row's partners are one run that reaches to the group's end. Rows with about as many partners make one matrix
+of at most `BLOCK` pairs, so that memory goes with the rows, and few pairs are there for nothing. The gradient is summed
+up beside the loss, as in the op: no block is kept for it. Under XLA, where no shape may depend on the groups, one matrix
+of all rows with all rows stands in. As in the op it is all in float64: what a row's gradient sums up may cancel out, and
+in float32 the rest would be noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple, get_args
+
+import tensorflow as tf
+
+from headway.errors import ConfigError, HeadwayError
+from tfcore.data.groups import row_groups
+from tfcore.graph.xla import compiling
+from tfcore.ops.library import library
+
+Kind = Literal["logistic", "lambdarank"]
+Reduction = Literal["none", "sum", "mean"]
+
+
+class SecondDerivativeError(HeadwayError):
+    """The gradient of the op was differentiated."""
+
+    ag_pass_through = True
+    """AutoGraph would make a StagingError of it."""
+
+
+@tf.autograph.experimental.do_not_convert
+def pairwise_loss(
+    scores: Any,
+    labels: Any,
+    row_splits: Any,
+    *,
+    weights: Any = None,
+    kind: Kind = "logistic",
+    k: int | None = None,
+    reduction: Reduction = "none",
+    native: bool | None = None,
+) -> tf.Tensor:
+    """The loss of each group [groups], in the dtype of `scores`; it has a gradient by `scores` alone.
+
+    A group without a pair (empty, one row, equal labels) has loss 0 and gradient 0. One with a score, label or weight that
+    is not finite has loss NaN and gradient NaN; the other groups keep theirs. A row of weight 0 is not there, whatever it
+    holds: it has no rank, and gradient 0.
+
+    Args:
+        scores: float32 or float64 [rows], groups one behind the other. Smaller floats are computed in float32.
+        labels: [rows], higher is better; for "lambdarank" not negative.
+        row_splits: int [groups + 1]: group g has the rows row_splits[g] to row_splits[g + 1].
+        weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
+        k: "lambdarank": only the first k ranks count. None: all.
+        reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
+        native: True: only by the op in C++; False: only without it, which has a second derivative too, and whose memory
+            under XLA goes with rows ** 2. None: by the op where it is built and runs.
+
+    Raises:
+        ValueError: an argument that is none of these, or shapes that cannot fit.
+        ConfigError: `native` is True where the op is not built, or is to run under XLA or on a GPU.
+        SecondDerivativeError: the op's gradient is differentiated once more.
+        tf.errors.InvalidArgumentError: (while running) row_splits that are none, a negative weight or gain.
+    """
+    _check_settings(kind, k, reduction)
+    scores, labels, weights, splits = _flat(scores, labels, weights, row_splits)
+    ops = _ops(scores, native)
+    if ops is None:
+        loss, pairs = pairwise_sums(scores, labels, weights, splits, kind=kind, k=k or 0)
+    else:
+        absent = tf.zeros([0], scores.dtype)
+        loss, _, pairs = ops.headway_pairwise_loss(
+            scores=scores,
+            labels=tf.stop_gradient(labels),
+            weights=absent if weights is None else tf.stop_gradient(weights),
+            row_splits=splits,
+            kind=kind,
+            k=k or 0,
+        )
+    if reduction == "none":
+        return loss
+    total = tf.reduce_sum(loss)
+    if reduction == "sum":
+        return total
+    pairs = tf.stop_gradient(pairs)
+    count = tf.reduce_sum(pairs if kind == "logistic" else tf.where(pairs > 0, tf.ones_like(pairs), 0))
+    return tf.where(count == 0, total, total / tf.where(count == 0, tf.ones_like(count), count))
+
+
+def _check_settings(kind: str, k: int | None, reduction: str) -> None:
+    for name, value, choices in (("kind", kind, get_args(Kind)), ("reduction", reduction, get_args(Reduction))):
+        if value not in choices:
+            raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+    if k is not None and (kind != "lambdarank" or k < 1):
+        raise ValueError(f"k is a whole number from 1 on, and for lambdarank only, not {k!r} for {kind}")
+
+
+def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any, Any, Any, tf.Tensor]:
+    """Return scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
+    scores = tf.convert_to_tensor(scores)
+    if not scores.dtype.is_floating:
+        raise ValueError(f"scores are float32 or float64, not {scores.dtype.name}")
+    vectors = {"scores": scores, "labels": labels, "weights": weights}
+    dtype = tf.float64 if scores.dtype == tf.float64 else tf.float32
+    for name, value in vectors.items():
+        if value is None:
+            continue
+        vectors[name] = tf.cast(value, dtype)
+        if not vectors[name].shape.is_compatible_with(scores.shape) or vectors[name].shape.rank not in (None, 1):
+            raise ValueError(f"{name} is a vector as long as scores, not of shape {vectors[name].shape}")
+    splits = tf.cast(row_splits, tf.int64)
+    if splits.shape.rank not in (None, 1) or splits.shape == [0]:
+        raise ValueError(
+            f"row_splits is a vector of one number more than there are groups, not of shape {splits.shape}"
+        )
+    return vectors["scores"], vectors["labels"], vectors["weights"], splits
+
+
+def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
+    """Return the module with the op, or None where it should not be used."""
+    if native is False:
+        return None
+    ops = library()
+    refused = fix = None
+    if ops is None:
+        refused, fix = "the op is not built", "python -m tfcore.ops.compile"
+    elif compiling():
+        refused, fix = "XLA has no kernel for the op", "native=None"
+    elif _on_accelerator(scores):
+        refused, fix = "the op has no kernel for this device", "with tf.device('CPU'), or native=None"
+    if refused and native:
+        raise ConfigError(refused, fix=fix)
+    return None if refused else ops
+
+
+def _on_accelerator(scores: tf.Tensor) -> bool:
+    # an op that nobody placed goes to a GPU if there is one
+    device = scores.device if tf.executing_eagerly() else tf.identity(scores).device
+    if device:
+        return tf.DeviceSpec.from_string(device).device_type not in (None, "CPU")
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+@tf.RegisterGradient("HeadwayPairwiseLoss")
+def _gradient(op: Any, loss: tf.Tensor, *_: Any) -> list[Any]:
+    """Return the gradient by scores, which the op has computed already."""
+    scores, splits = op.inputs[0], op.inputs[3]
+    return [tf.gather(loss, row_groups(splits, tf.shape(scores)[0])) * _once(op.outputs[1], scores), None, None, None]
+
+
+@tf.custom_gradient
+def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
+    """Return `gradient` as a function of `scores` without a derivative."""
+
+    def none(_: tf.Tensor) -> Any:
+        raise SecondDerivativeError(
+            "the op's pairwise loss has no second derivative", fix="pairwise_loss(..., native=False) has one"
+        )
+
+    return tf.identity(gradient), none
+
+
+BLOCK = 1 << 16
+"""Pairs of a matrix: half a mebibyte in float64, which stays in a processor's cache."""
+
+
+def pairwise_sums(
+    scores: tf.Tensor,
+    labels: tf.Tensor,
+    weights: tf.Tensor | None,
+    row_splits: tf.Tensor,
+    *,
+    kind: str,
+    k: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return (loss, pairs), both [groups]; see `tfcore.train.ranking`. k: 0 for all ranks.
+
+    Raises:
+        tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
+            negative weight or gain makes the loss of its group NaN.
+    """
+    labels = tf.stop_gradient(labels)
+    weights = tf.ones_like(scores) if weights is None else tf.stop_gradient(weights)
+    scores, labels, weights, row_splits = _checked(scores, labels, weights, row_splits, kind)
+    rows, groups = tf.shape(scores)[0], tf.shape(row_splits)[0] - 1
+    group = row_groups(row_splits, rows)
+
+    def summed(values: tf.Tensor) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(values, group, groups)
+
+    there = weights != 0
+    sound = tf.math.is_finite(scores) & tf.math.is_finite(labels) & tf.math.is_finite(weights) & (weights >= 0)
+    if kind == "lambdarank":
+        sound &= labels >= 0  # under XLA nobody has checked
+    # before it is widened: what is beyond the dtype stays so
+    high = tf.math.unsorted_segment_max(tf.where(there, scores, -math.inf), group, groups)
+    low = tf.math.unsorted_segment_min(tf.where(there, scores, math.inf), group, groups)
+    finite = (summed(tf.cast(there & ~sound, tf.int32)) == 0) & ((high < low) | tf.math.is_finite(high - low))
+    used = there & tf.gather(finite, group)
+    dtype = scores.dtype
+    scores, labels, weights = (tf.cast(vector, tf.float64) for vector in (scores, labels, weights))
+    safe_labels = tf.where(used, labels, 0)
+    columns = {
+        "score": tf.where(used, scores, 0),
+        "label": safe_labels,
+        "weight": tf.where(used, weights, 0),
+    }
+    if kind == "lambdarank":
+        gain, discount, held = _ndcg(
+            tf.stop_gradient(columns["score"]), safe_labels, used, row_splits, group, groups, k
+        )
+        finite &= held
+        columns |= {"gain": gain, "discount": discount}
+    if compiling():
+        loss, pairs = _matrix_sums(columns, group, groups)
+    else:
+        loss, pairs = _Pairs.of(safe_labels, row_splits, group).sums(columns)
+    # not a number: the loss of such a group, and its gradient for each row that is there
+    spoilt = tf.where(finite, tf.zeros([], tf.float64), math.nan)
+    loss, pairs = loss + spoilt * summed(tf.where(there, scores, 0)), pairs + spoilt
+    return tf.cast(loss, dtype), tf.cast(pairs, dtype)
+
+
+def _checked(
+    scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, splits: tf.Tensor, kind: str
+) -> tuple[tf.Tensor, ...]:
+    checks = [
+        tf.debugging.assert_equal(splits[:1], tf.zeros([1], splits.dtype), "row_splits begins with 0"),
+        tf.debugging.assert_equal(
+            splits[-1:], tf.shape(scores, splits.dtype)[:1], "row_splits ends with the number of rows"
+        ),
+        tf.debugging.assert_non_negative(splits[1:] - splits[:-1], "row_splits never falls"),
+        tf.debugging.Assert(~tf.reduce_any(weights < 0), ["weights are not negative"]),
+    ]
+    if kind == "lambdarank":
+        below = tf.reduce_any((labels < 0) & (weights != 0))
+        checks.append(tf.debugging.Assert(~below, ["labels of lambdarank are not negative, a gain is 2^label - 1"]))
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        # the splits too: a step that reads them may run before the checks otherwise, and fail in words of its own
+        return tuple(tf.identity(vector) for vector in (scores, labels, weights, splits))
+
+
+def _ndcg(
+    scores: tf.Tensor,
+    labels: tf.Tensor,
+    used: tf.Tensor,
+    splits: tf.Tensor,
+    group: tf.Tensor,
+    groups: tf.Tensor,
+    k: int,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """(gain over the best list's DCG, discount) of each row and whether a group's are finite; float64, bool."""
+    starts = tf.gather(splits[:-1], group)
+    absent = tf.where(used, tf.zeros_like(labels), 1)
+
+    def discounts(by: tf.Tensor) -> tf.Tensor:
+        """Return the discount at each row's rank: by falling `by`, then by place; absent rows come last."""
+        order = tf.argsort(tf.where(by == 0, tf.zeros_like(by), by), direction="DESCENDING", stable=True)
+        order = tf.gather(order, tf.argsort(tf.gather(absent, order), stable=True))
+        order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
+        places = tf.range(tf.shape(by)[0], dtype=splits.dtype)
+        rank = tf.scatter_nd(order[:, None], places, tf.shape(places, order.dtype)) - starts
+        discount = math.log(2.0) / tf.math.log(tf.cast(rank, tf.float64) + 2.0)
+        counts = used if k == 0 else used & (rank < k)
+        return tf.where(counts, discount, 0)
+
+    gain = tf.math.expm1(labels * math.log(2.0))
+    ideal = discounts(labels)
+    best = tf.math.unsorted_segment_sum(tf.where(ideal > 0, gain * ideal, 0), group, groups)
+    held = tf.math.is_finite(best)
+    best = tf.gather(tf.where(held & (best > 0), best, 1), group)
+    return tf.where(tf.gather(held, group), gain / best, 0), discounts(scores), held
+
+
+def _matrix_sums(columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there; all shapes follow
+    from those of the arguments."""
+    first = {name: column[:, None] for name, column in columns.items()}
+    second = {name: column[None] for name, column in columns.items()}
+    counts = (first["label"] > second["label"]) & (group[:, None] == group)
+    count = tf.where(counts, first["weight"] * second["weight"], 0)
+    factor = count
+    if "gain" in columns:
+        factor *= tf.abs(first["gain"] - second["gain"]) * tf.abs(first["discount"] - second["discount"])
+    loss = tf.reduce_sum(factor * tf.nn.softplus(second["score"] - first["score"]), 1)
+    sums = tf.math.unsorted_segment_sum(tf.stack([loss, tf.reduce_sum(count, 1)], -1), group, groups)
+    return sums[:, 0], sums[:, 1]
+
+
+class _Pairs(NamedTuple):
+    """Which rows are partners; int32 or int64 [rows] each, by place in `order`."""
+
+    order: tf.Tensor
+    """Rows by group, then by falling label."""
+    group: tf.Tensor
+    groups: tf.Tensor
+    first: tf.Tensor
+    """The place of a row's first partner, a row of its group with a smaller label."""
+    count: tf.Tensor
+    """How many partners it has."""
+    by_count: tf.Tensor
+    """Places by falling count."""
+
+    @staticmethod
+    def of(label: tf.Tensor, row_splits: tf.Tensor, group: tf.Tensor) -> _Pairs:
+        """Args: label float [rows], finite; group [rows], which never falls; row_splits [groups + 1] of the same rows."""
+        order = tf.argsort(label, direction="DESCENDING", stable=True)
+        order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
+        label = tf.gather(label, order)
+        begins = (label[1:] != label[:-1]) | (group[1:] != group[:-1])
+        run = tf.cumsum(tf.cast(tf.pad(begins, [[1, 0]]), tf.int32))[: tf.shape(label)[0]]
+        rows = tf.shape(label)[0]
+        sizes = tf.math.unsorted_segment_sum(tf.ones_like(run), run, rows)
+        first = tf.gather(tf.cumsum(sizes), run)
+        count = tf.gather(tf.cast(row_splits[1:], tf.int32), group) - first
+        by_count = tf.argsort(count, direction="DESCENDING", stable=True)
+        return _Pairs(order, group, tf.shape(row_splits)[0] - 1, first, count, by_count)
+
+    def sums(self, columns: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """(loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "weight", for LambdaRank "gain" and
+        "discount". Only "score" is differentiated."""
+        columns = {name: tf.gather(column, self.order) for name, column in columns.items() if name != "label"}
+        score = columns.pop("score")
+        constant = {name: tf.stop_gradient(column) for name, column in columns.items()}
+
+        @tf.custom_gradient
+        def summed(score: tf.Tensor) -> Any:
+            # so that no tape keeps the blocks
+            loss, slope, pairs = self._over_all(constant | {"score": tf.stop_gradient(score)})
+
+            def gradient(loss: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+                return tf.gather(loss, self.group) * sloped(score, slope)
+
+            by_group = tf.math.unsorted_segment_sum(tf.stack([loss, pairs], 1), self.group, self.groups)
+            return (by_group[:, 0], by_group[:, 1]), gradient
+
+        @tf.custom_gradient
+        def sloped(score: tf.Tensor, slope: tf.Tensor) -> Any:
+            """`slope` as the function of `score` that it is."""
+
+            def gradient(along: tf.Tensor) -> Any:
+                return self._over_all(constant | {"score": score, "along": along})[1], None
+
+            return tf.identity(slope), gradient
+
+        return summed(score)
+
+    def _over_all(self, columns: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(loss, slope, pairs) of each row; with "along" the slope's change in that direction instead of the slope."""
+        rows = tf.shape(self.order)[0]
+        padded = {name: tf.pad(column, [[0, 1]]) for name, column in columns.items()}  # the last is of weight 0
+
+        def any_left(at: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+            return (at < rows) & (tf.gather(padded_count, tf.gather(padded_by_count, at)) > 0)
+
+        padded_count, padded_by_count = tf.pad(self.count, [[0, 1]]), tf.concat([self.by_count, [rows]], 0)
+
+        def block(at: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            width = self.count[self.by_count[at]]
+            until = tf.minimum(rows, at + tf.maximum(1, BLOCK // width))
+            mine = self.by_count[at:until]
+            step = tf.range(width)
+            inside = step < tf.gather(self.count, mine)[:, None]
+            theirs = tf.where(inside, tf.gather(self.first, mine)[:, None] + step, rows)
+            one = {name: tf.gather(column, mine)[:, None] for name, column in columns.items()}
+            other = {name: tf.gather(column, theirs) for name, column in padded.items()}
+            factor = count = one["weight"] * other["weight"]
+            if "gain" in columns:
+                factor *= (one["gain"] - other["gain"]) * tf.abs(one["discount"] - other["discount"])
+            behind = other["score"] - one["score"]
+            push = tf.sigmoid(behind)
+            if "along" in columns:
+                push *= tf.sigmoid(-behind) * (other["along"] - one["along"])
+            push *= factor
+            slope = tf.tensor_scatter_nd_sub(slope, mine[:, None], tf.reduce_sum(push, 1))
+            slope += tf.math.unsorted_segment_sum(push, theirs, rows + 1)
+            loss = tf.tensor_scatter_nd_add(loss, mine[:, None], tf.reduce_sum(factor * tf.nn.softplus(behind), 1))
+            return until, loss, slope, tf.tensor_scatter_nd_add(pairs, mine[:, None], tf.reduce_sum(count, 1))
+
+        zeros = tf.zeros(rows + 1, tf.float64)
+        _, loss, slope, pairs = tf.while_loop(any_left, block, (0, zeros, zeros, zeros), parallel_iterations=1)
+        return loss[:rows], slope[:rows], pairs[:rows]

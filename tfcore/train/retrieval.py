@@ -1,0 +1,135 @@
+"""The choice among a batch's items as a part of the objective, for a model of two towers.
+
+    part = RetrievalPart(model, config, model_config, layout)
+    output, user, item = part.outputs(inputs, training=True)
+    part.loss(batch, user, item, weights)                          # float32 scalar
+    in_batch_softmax(user, item, items, log_share=log_share)       # float32 [rows]
+
+Each row's item competes with those of all other rows. An item comes up as a negative as often as it has rows, so that the
+frequent ones would be pushed down for being frequent: the logarithm of an item's share of the train rows is taken off its
+logit (Yi et al., "Sampling-bias-corrected neural modeling for large corpus item recommendations", 2019, section 4).
+"""
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from tfcore.data.groups import GROUP, NO_GROUP
+from tfcore.models.config import ModelConfig
+from tfcore.models.inputs import Layout
+from tfcore.models.towers.two_towers import ITEM, USER, vectors
+from tfcore.train.config import RetrievalConfig
+
+_WHERE = "training.retrieval"
+
+
+class RetrievalPart:
+    """See the module.
+
+    Args:
+        model: of `two_towers`.
+        layout: with the counts of the item's vocabulary where the correction is asked for.
+
+    Raises:
+        ConfigError: the model is no `two_towers`, the item has no ids, or nobody knows how frequent they are.
+    """
+
+    def __init__(self, model: keras.Model, config: RetrievalConfig, towers: ModelConfig, layout: Layout):
+        if towers.name != "two_towers":
+            raise ConfigError(f"only two_towers has vectors of items, not {towers.name}", where=_WHERE)
+        self.share, name = config.share, towers.item[0]
+        names = [entry.name for entry in layout.categorical]
+        if name not in names:
+            problem = f"{name!r}, the first column of model.item, has no ids to tell items apart by"
+            raise ConfigError(problem, where=_WHERE, fix=f"columns: {{{name}: vocabulary}}, or name another one first")
+        self._place = names.index(name)
+        self._log_share: tf.Tensor | None = None
+        if config.correction:
+            counts = next(fitted.counts for fitted in layout.fitted if fitted.column.name == name)
+            if not counts:
+                raise ConfigError(
+                    f"the rows of each {name!r} are not counted, which the correction needs",
+                    where=f"{_WHERE}.correction",
+                    fix=f"columns: {{{name}: vocabulary}}, or correction: false",
+                )
+            self._log_share = tf.constant(log_shares(counts, layout.categorical[self._place].size))
+        both = vectors(model)
+        self._model = keras.Model(model.input, [model.output, both[USER].output, both[ITEM].output])
+
+    def outputs(self, inputs: Mapping[str, tf.Tensor], *, training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """(The model's output, the users' vectors, the items'), float32 [rows, ...]."""
+        output, user, item = (tf.cast(one, tf.float32) for one in self._model(inputs, training=training))
+        return output, user, item
+
+    def loss(self, batch: Mapping[str, tf.Tensor], user: tf.Tensor, item: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """The mean of the rows' losses by weight times label; 0 where no label is above 0.
+
+        Args:
+            batch: with "categorical", "label", and where there are groups "group".
+            weights: float32 [rows]; 0 for rows that only fill up the batch.
+        """
+        items = batch["categorical"][:, self._place]
+        reward = tf.maximum(tf.cast(batch["label"], tf.float32), 0.0)
+        losses = in_batch_softmax(
+            user,
+            item,
+            items,
+            log_share=None if self._log_share is None else tf.gather(self._log_share, items),
+            there=weights > 0,
+            groups=batch.get(GROUP),
+            liked=reward > 0,
+        )
+        counts = weights * reward
+        return tf.math.divide_no_nan(tf.reduce_sum(losses * counts), tf.reduce_sum(counts))
+
+
+def log_shares(counts: tuple[int, ...], size: int) -> np.ndarray:
+    """The logarithm of each id's share of the train rows, float32 [size].
+
+    Args:
+        counts: rows of each value of the vocabulary, then of all others, which share alike.
+    """
+    words = len(counts) - 1
+    rest = np.full(size - words, counts[-1] / max(size - words, 1))
+    shares = np.maximum(np.concatenate([counts[:-1], rest]), 1.0)
+    return np.log(shares / shares.sum()).astype(np.float32)
+
+
+@tf.autograph.experimental.do_not_convert
+def in_batch_softmax(
+    user: tf.Tensor,
+    item: tf.Tensor,
+    items: tf.Tensor,
+    *,
+    log_share: tf.Tensor | None = None,
+    there: tf.Tensor | None = None,
+    groups: tf.Tensor | None = None,
+    liked: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """The cross-entropy of each row's item among those of the batch; float32 [rows].
+
+    No negative of a row are rows of its own item, rows that are not there, and what its group likes in other rows.
+
+    Args:
+        user, item: float32 [rows, n], the vectors whose product is the logit.
+        items: int [rows], the item of each row.
+        log_share: float32 [rows], the logarithm of the item's share of the train rows; None: no correction.
+        there: bool [rows], False for rows that only fill up the batch.
+        groups: int64 [rows], the group (user) of each row, NO_GROUP for none.
+        liked: bool [rows], whether the row's item is one that its group wants; without it all are.
+    """
+    logits = tf.matmul(user, item, transpose_b=True)
+    if log_share is not None:
+        logits -= log_share[None, :]
+    own = tf.eye(tf.shape(items)[0], dtype=tf.bool)
+    hit = items[:, None] == items[None, :]
+    if groups is not None:
+        same = (groups[:, None] == groups[None, :]) & (groups != NO_GROUP)[:, None]
+        hit |= same if liked is None else same & liked[None, :]
+    if there is not None:
+        hit |= ~there[None, :]
+    logits = tf.where(hit & ~own, logits.dtype.min, logits)
+    return tf.reduce_logsumexp(logits, axis=1) - tf.linalg.diag_part(logits)

@@ -1,0 +1,431 @@
+"""Which train rows are held out, which of them are groups, and how much the rows of each class count.
+
+    drawn = draw(shards, 0.1, group="query", latest=None)
+    drawn.holdout               # the rows that are held out; None: nothing can be, and drawn.problem says why
+    found = group_runs(shards, "query")
+    found.shards.runs           # rows of each group, by shard
+    class_rates(SamplingConfig(negatives=0.1), ["0", "1"], {"0": 900, "1": 100})      # [0.1, 1.0]
+
+The holdout is drawn by what the split keeps together, so that it is as far from the other rows as eval is. In this order:
+of a split by time the latest rows; else whole units by a hash, those of the split's key or of the group column; else
+single rows by a hash of their place. What is drawn depends on the shards and the share alone: a training that goes on
+after a kill draws it again. Only the one column is read for it, again for each look at more than `KEPT_ROWS` rows; a row
+takes a bit.
+
+A group's rows agree in the group column and lie together in one record. A group whose rows are scattered over a shard is
+a mistake in the input: most of its pairs would never meet. One that has rows in several shards (of several spans, files
+or ranges of a file) is that many groups, and counted. A row whose group is null is a group by itself.
+
+A model that is trained on a tenth of the negatives predicts ten times the odds. `correct: logits` adds the logarithm of
+the classes' rates to its output while it trains (and only then), so that what it puts out by itself keeps to the rows as
+they are: calibrated, without a correction after training (the offset is that of prior correction in King and Zeng,
+"Logistic regression in rare events data", 2001). `correct: weights` lets each row count 1 / rate times instead.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError, DataError
+from headway.messages import agree, counted
+from headway.schema.columns import UNIT
+from headway.tabular.hashing import U64, mix64
+from headway.tabular.list_arrays import run_starts
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
+from tfcore.data.dataset import by_shard, look_through
+from tfcore.data.groups import NO_GROUP, group_ids
+from tfcore.data.shards import Holdout, Shards
+from tfcore.train.config import SamplingConfig
+from tfcore.train.request import Latest
+from tfcore.transform.raw_column import RawColumn
+
+KEPT_ROWS = 1 << 24
+"""What is read of so many rows is kept for the next look; of more it is read again."""
+MOST_VALUES = 1 << 22
+"""Of more distinct values the share that is held out may be off by a thousandth."""
+SLOT_BITS = 26
+"""Of more than `KEPT_ROWS` rows, units with so many equal bits of their hash are as late as the latest of them."""
+_HELD_SALT = 0x686F6C64  # "hold": another draw than the split's
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drawn:
+    holdout: Holdout | None
+    problem: str = ""
+
+
+def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | None) -> Drawn:
+    """Hold out about `share` of the rows; see the module.
+
+    Args:
+        group: the group column.
+        latest: the split is by time.
+    """
+    unit = UNIT if shards.unit else group
+    if latest is None:
+        if unit is None:
+            return Drawn(Holdout.by_place(shards, share, inside=True))
+        held = _top(_of_runs(_kept(lambda: _units(shards, unit), shards), shards), shards, share, shuffled=True)
+        what = "one unit that the split keeps together"
+    elif latest.column in [column.name for column in shards.columns]:
+        held = _top(_of_runs(_times(shards, latest.column, unit), shards), shards, share)
+        what = f"one value of {latest.column!r}"
+    else:
+        held, what = _last(shards, share), "one group"
+    if held is None:
+        return Drawn(None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them")
+    return Drawn(Holdout.of(held, inside=True))
+
+
+ByShard = Callable[[], Iterable[NDArray[Any]]]
+"""Something of each row, by shard; it can be asked for again."""
+
+
+def _kept(read: ByShard, shards: Shards) -> ByShard:
+    """The same, read once where rows are not too many."""
+    if shards.total > KEPT_ROWS:
+        return read
+    kept = list(read())
+    return lambda: kept
+
+
+def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
+    """A hash of each row's unit, by shard; a row without one has its own."""
+    at = 0  # of 32 bits: units with the same hash go together
+    for ids in by_shard(shards, column, group_ids):
+        hashes = mix64(ids.view(U64), _HELD_SALT)
+        if len(alone := np.flatnonzero(ids == NO_GROUP)):
+            hashes[alone] = mix64((at + alone).astype(U64), _HELD_SALT + 1)
+        yield (hashes >> U64(32)).astype(np.uint32)
+        at += len(ids)
+
+
+def _times(shards: Shards, column: str, unit: str | None) -> ByShard:
+    """How late each row is, the greater the later. A unit is as late as its latest row."""
+
+    def plain() -> Iterator[NDArray[Any]]:
+        for times in by_shard(shards, column, RawColumn.plain):
+            times = times.astype(np.bytes_) if times.dtype == object else times
+            yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
+
+    times = _kept(plain, shards)
+    values, _ = _tally(times())
+
+    def ranks() -> Iterator[NDArray[np.int32]]:
+        return ((np.searchsorted(values, each, "right") - 1).astype(np.int32) for each in times())
+
+    if unit is None:
+        return ranks
+    units = _kept(lambda: _units(shards, unit), shards)
+    known = np.unique(np.concatenate([*units()])) if shards.total <= KEPT_ROWS else None
+
+    def slots() -> Iterator[NDArray[Any]]:
+        for each in units():
+            yield each >> np.uint32(32 - SLOT_BITS) if known is None else np.searchsorted(known, each)
+
+    latest = np.full(1 << SLOT_BITS if known is None else len(known), -1, np.int32)
+    for slot, rank in zip(slots(), ranks(), strict=True):
+        np.maximum.at(latest, slot, rank)
+    return lambda: (latest[slot] for slot in slots())
+
+
+def _of_runs(orders: ByShard, shards: Shards) -> ByShard:
+    """Give all rows of a run the place of its last one."""
+    if (runs := shards.runs) is None:
+        return orders
+    return lambda: (
+        np.repeat(np.maximum.reduceat(order, np.cumsum(lengths) - lengths), lengths) if len(order) else order
+        for order, lengths in zip(orders(), runs, strict=True)
+    )
+
+
+def _tally(pieces: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """(distinct values, the least first; how often each comes). Of more than `MOST_VALUES`, neighbours go together."""
+    values, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    waiting: list[NDArray[Any]] = []
+
+    def merged() -> tuple[NDArray[Any], NDArray[np.int64]]:
+        more, of_more = np.unique(np.concatenate(waiting), return_counts=True)
+        every, at = np.unique(np.concatenate([values, more]) if len(values) else more, return_inverse=True)
+        found = np.zeros(len(every), np.int64)
+        np.add.at(found, at, np.concatenate([counts, of_more]))
+        while len(every) > MOST_VALUES:
+            every, found = every[::2], np.add.reduceat(found, np.arange(0, len(every), 2))
+        return every, found
+
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(map(len, waiting)) >= MOST_VALUES:
+            values, counts = merged()
+            waiting = []
+    return merged() if waiting else (values, counts)
+
+
+def _top(
+    orders: ByShard, shards: Shards, share: float, *, shuffled: bool = False
+) -> Iterator[NDArray[np.bool_]] | None:
+    """The last rows of an order, as near to `share` as whole values allow, by shard; None: there are none, or more than half.
+
+    Args:
+        shuffled: the order means nothing, so a value that more than half of the rows have can be the first.
+    """
+    values, counts = _tally(orders())
+    most = int(counts.argmax())
+    first_of_all = shuffled and counts[most] * 2 > shards.total
+    ends = [*values[most : most + 2], None][:2]
+    if first_of_all:
+        values, counts = (np.append(of[most], np.delete(of, most)) for of in (values, counts))
+    first = _nearest(np.cumsum(counts[::-1])[::-1], share, shards.total)
+    if first is None:
+        return None
+
+    def held(order: NDArray[Any]) -> NDArray[np.bool_]:
+        late: NDArray[np.bool_] = order >= values[first]
+        if first_of_all:
+            late &= (order < ends[0]) | (False if ends[1] is None else order >= ends[1])
+        return late
+
+    return map(held, orders())
+
+
+def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
+    """Which of some numbers of rows to hold out is nearest to `share`; None: each is more than half."""
+    off = np.where(held * 2 <= rows, np.abs(held - share * rows), np.inf)
+    return int(off.argmin()) if np.isfinite(off).any() else None
+
+
+def _last(shards: Shards, share: float) -> Iterator[NDArray[np.bool_]] | None:
+    """The rows that come last in the window, by shard: whole spans where these are about `share`."""
+    total, runs = shards.total, shards.runs
+    starts = np.cumsum(shards.counts) - shards.counts
+    begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
+    first = _nearest(total - begins, share, total)
+    if first is None or not share / 2 <= (total - begins[first]) / total <= share * 2:
+        shard = int(np.searchsorted(starts, (1 - share) * total, "right")) - 1
+        within = np.arange(shards.counts[shard]) if runs is None else np.cumsum(runs[shard]) - runs[shard]
+        begins = np.append(starts[shard] + within, starts[shard + 1 : shard + 2])
+        first = _nearest(total - begins, share, total)
+    if first is None:
+        return None
+    begin = begins[first]
+    return (start + np.arange(rows) >= begin for start, rows in zip(starts, shards.counts, strict=True))
+
+
+_RANKING = "training.ranking"
+MOST_IDS = 1 << 22
+"""Of more groups, those that several shards have a part of are counted in a random sample."""
+_PARTS_SALT = 0x7061727473  # "parts"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupRuns:
+    shards: Shards
+    """With `runs`."""
+    column: str
+    notes: tuple[str, ...] = ()
+
+    def check_sizes(self, sizes: NDArray[np.int64], batch: int) -> None:
+        """DataError where a group has more rows than a batch.
+
+        Args:
+            sizes: of each run at most, through all shards; int64 [runs].
+        """
+        every = np.append(sizes, 0)
+        largest = int(np.argmax(every))
+        if every[largest] <= batch:
+            return
+        begin = int(np.concatenate(self.shards.runs or ())[:largest].sum())
+        many = int(np.sum(every > batch))
+        raise DataError(
+            f"{counted(many, 'group')} of {self.column!r} {agree(many, 'has', 'have')} more rows than a batch, which "
+            f"is to hold whole ones: {_value(self.shards, self.column, begin)} has {int(every[largest]):,}, "
+            f"training.batch_size is {batch:,}",
+            where=_RANKING,
+            fix=f"training.batch_size: {1 << math.ceil(math.log2(int(every[largest])))} (better several times a group), "
+            "or smaller groups",
+        )
+
+
+def group_runs(shards: Shards, column: str) -> GroupRuns:
+    """Find the groups' runs in the shards; see the module.
+
+    Raises:
+        DataError: the rows of a group do not lie together, or a shard is damaged.
+    """
+    runs: list[NDArray[Any]] = []
+    parts, scattered, where, at = _Parts(), list[NDArray[np.int64]](), -1, 0
+    for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
+        starts = run_starts(ids) | (ids == NO_GROUP)
+        cuts = np.cumsum(records)
+        starts[cuts[cuts < len(ids)]] = True
+        begins = np.flatnonzero(starts)
+        lengths = np.diff(begins, append=len(ids))
+        runs.append(lengths.astype(np.min_scalar_type(-1 - int(lengths.max(initial=0)))))
+        there = ids[begins]
+        # parts that lie together were cut by the edge of a record
+        whole = np.flatnonzero(run_starts(there) & (there != NO_GROUP))
+        groups, first, counts = np.unique(there[whole], return_index=True, return_counts=True)
+        if (twice := counts > 1).any():
+            scattered.append(groups[twice])
+            where = at + int(begins[whole[first[twice].min()]]) if where < 0 else where
+        parts.add(there[there != NO_GROUP])
+        at += len(ids)
+    parts.count()
+    if scattered:
+        many = len(np.unique(np.concatenate(scattered)))  # one may be scattered in several shards
+        raise DataError(
+            f"the rows of {counted(many, 'group')} of {parts.groups:,} in {column!r} do not lie together, as those "
+            f"of {_value(shards, column, where)}",
+            where=_RANKING,
+            fix=f"sort the input by {column}, so that the rows of a group follow each other",
+        )
+    return GroupRuns(dataclasses.replace(shards, runs=tuple(runs)), column, _notes(shards, column, parts))
+
+
+class _Parts:
+    """How many groups there are, and how many of them in several parts; of more than `MOST_IDS` groups by a random sample."""
+
+    def __init__(self) -> None:
+        self._ids, self._counts, self._halved = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+        self._waiting: list[NDArray[np.int64]] = []
+
+    def add(self, ids: NDArray[np.int64]) -> None:
+        self._waiting.append(self._some(ids))
+        if sum(map(len, self._waiting)) >= MOST_IDS:
+            self.count()
+
+    def count(self) -> Self:
+        """Count what was added; before anything is asked."""
+        more, counts = np.unique(np.concatenate([self._ids[:0], *self._waiting]), return_counts=True)
+        self._ids, at = np.unique(np.concatenate([self._ids, more]), return_inverse=True)
+        self._counts = np.bincount(at, np.concatenate([self._counts, counts])).astype(np.int64)
+        self._waiting = []
+        while len(self._ids) > MOST_IDS:
+            self._halved += 1
+            kept = np.isin(self._ids, self._some(self._ids), assume_unique=True)
+            self._ids, self._counts = self._ids[kept], self._counts[kept]
+        return self
+
+    def _some(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return ids if not self._halved else ids[mix64(ids.view(U64), _PARTS_SALT) >> U64(64 - self._halved) == 0]
+
+    @property
+    def groups(self) -> int:
+        return len(self._ids) << self._halved
+
+    @property
+    def cut(self) -> int:
+        return int((self._counts > 1).sum()) << self._halved
+
+    @property
+    def one(self) -> int:
+        """A group in several parts."""
+        return int(self._ids[np.argmax(self._counts > 1)])
+
+
+def _notes(shards: Shards, column: str, parts: _Parts) -> tuple[str, ...]:
+    """Return a note on groups that are in several parts."""
+    if not (cut := parts.cut):
+        return ()
+    at, one = 0, parts.one
+    for ids in by_shard(shards, column, group_ids):
+        if (found := ids == one).any():
+            at += int(found.argmax())
+            break
+        at += len(ids)
+    return (
+        f"{counted(cut, 'group')} of {parts.groups:,} in {column!r}, such as {_value(shards, column, at)}, "
+        f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
+    )
+
+
+def _value(shards: Shards, column: str, row: int) -> str:
+    """The group of a row, for a message."""
+    at = 0
+    for piece in look_through(shards, [column], lambda columns: columns[column].plain()):
+        if row < at + len(piece):
+            value = piece[row - at].numpy()
+            if isinstance(value, bytes):
+                return repr(value.decode("utf-8", "backslashreplace"))
+            return f"{value:.9g}" if isinstance(value, np.floating) else str(value)
+        at += len(piece)
+    raise AssertionError(f"there is no row {row}")
+
+
+_SAMPLING = "training.sampling"
+
+
+def class_rates(
+    config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task | str
+) -> list[float]:
+    """How often a row of each class comes in an epoch, on average.
+
+    Args:
+        classes: their names in the order of the model's outputs.
+        counts: rows of each class in the train split, for `balance`.
+
+    Raises:
+        ConfigError: naming the key.
+    """
+    task = task_of(task)
+    if not task.has_classes:
+        raise ConfigError(f"a {task.name} label has no classes", where=_SAMPLING)
+    if config.negatives is not None:
+        if task.per_class:
+            fix = "say rates: {class: share} instead"
+            raise ConfigError(f"a {task.name} label has no negatives", where=f"{_SAMPLING}.negatives", fix=fix)
+        return [config.negatives, 1.0]
+    if config.rates is not None:
+        return by_class(config.rates, classes, f"{_SAMPLING}.rates")
+    if not counts:
+        raise ConfigError("balance needs the label's counts", where=f"{_SAMPLING}.balance")
+    held = [counts[name] for name in classes if counts.get(name)]
+    target = max(held) if config.balance == "over" else min(held)
+    return [target / counts[name] if counts.get(name) else 1.0 for name in classes]
+
+
+def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
+    """Return the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
+    if task_of(task).per_class:
+        return [math.log(rate) for rate in rates]
+    return [math.log(rates[1] / rates[0])]
+
+
+def class_weights(
+    setting: str | Mapping[str, float] | None,
+    classes: Sequence[str],
+    counts: Mapping[str, int] | None,
+    task: Task | str = "binary",
+) -> list[float] | None:
+    """The loss weight of each class, or None for no weights.
+
+    Args:
+        setting: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
+        classes: their names in the order of the model's outputs.
+        counts: rows of each class in the train split, for "balanced".
+    """
+    if setting is None:
+        return None
+    if not task_of(task).has_classes:
+        raise ConfigError(f"a {task_of(task).name} label has no classes", where="training.class_weights")
+    if isinstance(setting, str):
+        if not counts:
+            raise ConfigError("balanced needs the label's counts", where="training.class_weights")
+        present = [name for name in classes if counts.get(name)]
+        rows = sum(counts[name] for name in present)
+        return [rows / (len(present) * counts[name]) if name in present else 0.0 for name in classes]
+    return by_class(setting, classes, "training.class_weights")
+
+
+def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> list[float]:
+    """The number given for each class, 1 where there is none; ConfigError where a name is not a class."""
+    unknown = [name for name in given if name not in classes]
+    if unknown:
+        fix = f"the classes are: {', '.join(list(classes)[:20])}"
+        raise ConfigError(f"{unknown[0]!r} is not a class of the label", where=where, fix=fix)
+    return [float(given.get(name, 1.0)) for name in classes]

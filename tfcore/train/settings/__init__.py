@@ -1,1 +1,0 @@
-"""`training:` of pipeline.yaml, and the values chosen where it leaves keys out."""

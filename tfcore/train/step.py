@@ -1,0 +1,378 @@
+"""One training step in pieces: forward, gradients, update, whole or in micro-batches; `tfcore.train.loop` compiles it.
+
+    step = TrainStep(model=model, head="binary", optimizer=optimizer, counter=counter)
+    kept = step.keep()                             # what a skipped step puts back
+    part = step.part(batch)                        # the batch's loss and gradients, all of it at once
+    done = step.finish(part, kept)                 # applied to the variables, or skipped if it is not finite
+
+A batch may come in parts: each is given the summed weight of the whole batch and its share of the rows, and the sums of
+the parts' losses, objectives and gradients are then those of the whole batch:
+
+    total = tf.reduce_sum(step.row_weights(batch))
+    parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
+    part = accumulated(step, batch, count, total=total)       # the same in micro-batches: the memory of one of them
+
+`part` writes no variable but a layer's moving averages; `finish` writes all others.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import ConfigError
+from headway.messages import some
+from tfcore.data.groups import GROUP, NO_GROUP, group_splits
+from tfcore.graph.scheduled import step_value
+from tfcore.heads.base import Head
+from tfcore.heads.table import head_of
+from tfcore.models.layers import noise_of, rows_from
+from tfcore.models.precision import LossScale
+from tfcore.train.config import OptimizerConfig, RankingConfig
+from tfcore.train.ranking import pairwise_loss
+from tfcore.train.retrieval import RetrievalPart
+
+Batch = Mapping[str, Any]
+_NAMES = 8
+"""So many variables are named in a warning."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The loss, objective and gradients of some rows, as their share of the batch's: the parts of a batch sum to it."""
+
+    loss: tf.Tensor
+    """float32 scalar: the weighted mean of the rows' losses, in the label's units."""
+    objective: tf.Tensor
+    """float32 scalar: what the gradients are those of; with the model's own losses."""
+    gradients: list[tf.Tensor]
+    """float32, as the model's trainable variables, dense."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The outcome of a step; bool scalars."""
+
+    applied: tf.Tensor
+    """False: it was not finite, and changed nothing but the count of steps."""
+    retryable: tf.Tensor | None = None
+    """True: skipped, and a smaller loss scale may mend it. None where there is no loss scale."""
+
+
+@dataclass(frozen=True)
+class StepConfig:
+    """What a training step does besides the gradient of the rows' loss."""
+
+    label_std: float = 1.0
+    """For labels with a unit: gradients are those of the error in standard deviations, so that learning rate and clipping mean
+    the same whatever the label's unit. The reported loss stays in the label's unit squared."""
+    clip_norm: float | None = None
+    """The largest global norm of the gradients."""
+    offsets: Sequence[float] | None = None
+    """Added to the outputs while training and at no other time; see `tfcore.train.rows`."""
+    ranking: RankingConfig | None = None
+    """Has the order within "group" of a batch count too, of whole batches only; rows of a group follow each other, see
+    `tfcore.data.groups`. The reported loss stays the rows'."""
+    retrieval: RetrievalPart | None = None
+    """Has the choice among a batch's items count too, of whole batches only. The reported loss stays the rows'."""
+    scale: LossScale | None = None
+    """Of the loss while gradients are taken, for a model that computes in float16; see `tfcore.models.precision`."""
+    scaled_penalties: bool = False
+    """The model's own losses count times the loss in units of the label's variance: what a normal label of that variance
+    around its prediction says of them. Of whole batches and of parts alike."""
+    micro_batches: bool = False
+    """Whether each call says into how many micro-batches a batch is cut; see `tfcore.train.step`."""
+
+
+class TrainStep:
+    """One training step in pieces; see the module.
+
+    Args:
+        model: takes the batch without "label" and "weight", gives [rows, outputs]; in training it may give
+            [rows, members, outputs] of an ensemble, of which each has its own loss.
+        head: decides the loss; a task's name stands for its head.
+        optimizer: built for the model's trainable variables.
+        counter: int64 variable, counted up by one each step.
+        log: told once, while the step is traced, which variables no gradient reaches.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: keras.Model,
+        head: Head | str,
+        optimizer: keras.optimizers.Optimizer,
+        counter: tf.Variable,
+        config: StepConfig = StepConfig(),
+        log: Callable[[str], None] | None = None,
+    ):
+        self.unreached: list[str] = []
+        """The paths of the variables that no gradient reaches in a traced step."""
+        self._log = log or (lambda line: None)
+        self.model, self.head, self.optimizer, self.counter = model, head_of(head), optimizer, counter
+        self.config, self.scale = config, config.scale
+        self._offsets = None if config.offsets is None else np.asarray(config.offsets, np.float32)
+        self._std, self._unit = float(config.label_std), float(config.label_std) ** self.head.degree
+        # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
+        self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
+
+    def keep(self) -> list[tf.Tensor]:
+        """Return copies of the layers' moving averages, for `skip`."""
+        return [tf.identity(variable) for variable in self._moving]
+
+    def row_weights(self, batch: Batch) -> tf.Tensor:
+        """Return the weight of each row in the loss, without calling the model. float32 [rows]"""
+        return self._targets(batch)[1]
+
+    def part(
+        self,
+        batch: Batch,
+        *,
+        total: tf.Tensor | None = None,
+        share: tf.Tensor | float | None = None,
+        first_row: tf.Tensor | int | None = None,
+    ) -> Part:
+        """Return the loss and gradients of `batch`; all three arguments are None where it is the whole batch.
+
+        Args:
+            total: the summed `row_weights` of the whole batch; float32 scalar.
+            share: of the whole batch's rows that these are; the model's own losses count so much.
+            first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
+                each row what it would there.
+        """
+        if self.head.train_step is not None:
+            return self._users(batch)
+        trained = [variable.value for variable in self.model.trainable_variables]
+        with tf.GradientTape() as tape:
+            with rows_from(first_row, batch.get(GROUP)):
+                if self.config.retrieval is None:
+                    output = self._output(batch, training=True)
+                else:
+                    output, user, item = self.config.retrieval.outputs(_inputs(batch), training=True)
+            losses, weights = self._training_losses(batch, output)
+            total = tf.reduce_sum(weights) if total is None else total
+            loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
+            with noise_of(self._noise(losses, weights, total, loss) if self.config.scaled_penalties else 1.0):
+                own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
+            if (times := step_value("regularization")) is not None:
+                own = [times * extra for extra in own]
+            if self.config.scaled_penalties:
+                share = tf.stop_gradient(loss) / self._unit  # a part's loss is its share of the batch's already
+            if share is not None:
+                own = [share * extra for extra in own]
+            objective = loss / self._unit
+            if (ranking := self.config.ranking) is not None:
+                scores = output if output.shape.rank == 2 else tf.reduce_mean(output, axis=1)
+                objective += ranking.share * (self._order_loss(ranking, batch, scores) - objective)
+            if self.config.retrieval is not None:
+                chosen = self.config.retrieval.loss(batch, user, item, weights)
+                objective += self.config.retrieval.share * (chosen - objective)
+            objective = tf.add_n([objective, *own])
+            scaled = objective if self.scale is None else objective * self.scale.value
+        computed = tape.gradient(scaled, trained)
+        unreached = [v.path for v, part in zip(self.model.trainable_variables, computed, strict=True) if part is None]
+        self._note(unreached)
+        gradients = [
+            # dense also for embeddings: the optimizer's moments are dense anyway
+            tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
+            for gradient, variable in zip(computed, trained, strict=True)
+        ]
+        if self.scale is not None:
+            back = 1.0 / self.scale.value
+            gradients = [gradient * back for gradient in gradients]
+        return Part(loss, objective, gradients)
+
+    def _noise(self, losses: tf.Tensor, weights: tf.Tensor, total: tf.Tensor, loss: tf.Tensor) -> tf.Tensor:
+        """What makes of the share of the variance that of the deviation, as which the slopes of noise grow: of normal errors
+        sqrt(pi / 2) times the mean size of an error, a sum over rows."""
+        size = tf.math.divide_no_nan(tf.reduce_sum(tf.sqrt(losses) * weights), total) * math.sqrt(math.pi / 2)
+        return tf.stop_gradient(tf.math.divide_no_nan(size * self._std, loss))
+
+    def _users(self, batch: Batch) -> Part:
+        """Return the loss and gradients of the task's own train_step."""
+        assert self.head.train_step is not None
+        trained = self.model.trainable_variables
+        loss, gradients = self.head.train_step(self.model, batch)
+        self._note([v.path for v, gradient in zip(trained, gradients, strict=True) if gradient is None])
+        filled = [
+            tf.zeros_like(v.value) if gradient is None else tf.convert_to_tensor(gradient)
+            for v, gradient in zip(trained, gradients, strict=True)
+        ]
+        return Part(loss, loss, filled)
+
+    def _note(self, unreached: Sequence[str]) -> None:
+        """Log the variables that no gradient reaches, since the optimizer silently takes zeros for their gradients."""
+        if new := [path for path in unreached if path not in self.unreached]:
+            self.unreached += new
+            self._log(
+                f"no gradient reaches {some(new, _NAMES, repr)}: not trained. Is the layer used? Is there a "
+                "tf.stop_gradient or a Python function (tf.py_function, tf.numpy_function) on the way to the loss?"
+            )
+
+    def finite(self, part: Part) -> tf.Tensor:
+        """Whether the gradients and the objective of a whole batch are finite; bool scalar."""
+        return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
+
+    def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
+        """Apply the gradients of a whole batch if they and its objective are finite, else put back what was `kept`."""
+        norm = tf.linalg.global_norm(part.gradients)
+        ok = tf.math.is_finite(norm) & tf.math.is_finite(part.objective)
+        gradients = self.clipped(part.gradients, norm)
+        self.set_rate()
+
+        def apply() -> tf.Tensor:
+            self.apply(gradients)
+            return tf.constant(True)
+
+        def skip() -> tf.Tensor:
+            self.skip(kept)
+            return tf.constant(False)
+
+        applied = tf.cond(ok, apply, skip)
+        self.counter.assign_add(1)
+        return StepResult(applied, self.retryable(applied, part.objective))
+
+    def retryable(self, applied: tf.Tensor, objective: tf.Tensor) -> tf.Tensor | None:
+        """Report a step's outcome to the loss scale; return whether a smaller one may fix it, None without a scale."""
+        return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
+
+    def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
+        """The gradients, shortened to `clip_norm` where their global `norm` is above it."""
+        if (most := self.config.clip_norm) is None:
+            return list(gradients)
+        scale = most / tf.maximum(norm, most)
+        return [gradient * scale for gradient in gradients]
+
+    def set_rate(self) -> None:
+        """Set the optimizer's learning rate to that of the step."""
+        self.optimizer.learning_rate = step_value("learning_rate")
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        self.optimizer.apply(list(gradients), self.model.trainable_variables)
+        for variable in self.model.trainable_variables:
+            if (decay := getattr(variable, "decay", None)) is not None:
+                # beside the gradients: an optimizer like Adam would scale a penalty's up where the loss has little to say
+                kept = 1.0 - self.optimizer.learning_rate * tf.constant(decay)
+                variable.assign(variable * tf.maximum(kept, 0.0))
+
+    def skip(self, kept: Sequence[tf.Tensor]) -> None:
+        for variable, value in zip(self._moving, kept, strict=True):
+            variable.assign(value)
+
+    def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows] each"""
+        return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
+
+    def answers(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return (loss, prediction) of each row, as the holdout and the evaluation ask the head for them."""
+        output = self._output(batch, training=False)
+        return self.head.loss(batch, output), self.head.predictions(output)
+
+    def _training_losses(self, batch: Batch, output: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if (temperature := step_value("temperature")) is not None:
+            output /= temperature
+        if self._offsets is not None:
+            output += self._offsets
+        label, weights = self._targets(batch)
+        # whatever a row of weight 0 holds, its loss is 0 and so are its gradients: infinity times 0 would be neither
+        label, output = (_where(weights > 0, value, 0) for value in (label, output))
+        rows, smoothing = {**batch, "label": label}, step_value("label_smoothing")
+        if output.shape.rank == 2:
+            return self.head.loss(rows, output, smoothing=smoothing), weights
+        members, width = output.shape[1:]
+        repeated = {name: tf.repeat(value, members, axis=0) for name, value in rows.items()}
+        losses = self.head.loss(repeated, tf.reshape(output, [-1, width]), smoothing=smoothing)
+        return tf.reduce_mean(tf.reshape(losses, [-1, members]), axis=1), weights
+
+    def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return (label, weight) of each row in training."""
+        label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
+        if (positive := step_value("positive_weight")) is not None:
+            # a label that mixup made stands for two rows, each with a weight of its own
+            factor = positive * label + (1.0 - label)
+            weights, label = weights * factor, tf.math.divide_no_nan(positive * label, factor)
+        return label, weights
+
+    def _order_loss(self, config: RankingConfig, batch: Batch, output: tf.Tensor) -> tf.Tensor:
+        group, weights = batch[GROUP], tf.cast(batch["weight"], tf.float32)
+        return pairwise_loss(
+            output[:, 0] / self._std,
+            batch["label"],
+            group_splits(group),
+            weights=tf.where(group == NO_GROUP, tf.zeros_like(weights), weights),
+            kind=config.kind,
+            k=config.k,
+            reduction="mean",
+        )
+
+    def _output(self, batch: Batch, *, training: bool) -> tf.Tensor:
+        return tf.cast(self.model(_inputs(batch), training=training), tf.float32)
+
+
+def _where(rows: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:
+    """`value` of shape [rows, ...], and `other` in the rows that are not chosen."""
+    return tf.where(tf.reshape(rows, [-1] + [1] * (len(value.shape) - 1)), value, tf.cast(other, value.dtype))
+
+
+def _inputs(batch: Batch) -> dict[str, tf.Tensor]:
+    return {name: value for name, value in batch.items() if name not in ("label", "weight", GROUP)}
+
+
+def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
+    """Return the Keras optimizer of `config`. Its learning rate is a variable, which every step sets."""
+    settings = {"learning_rate": 0.0, **config.settings}
+    try:
+        return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{config.name} of Keras refuses them: {error}",
+            where="training.optimizer.settings",
+            fix="correct the values",
+        ) from error
+
+
+def accumulated(
+    step: TrainStep,
+    batch: Batch,
+    count: tf.Tensor,
+    *,
+    total: tf.Tensor,
+    share: float = 1.0,
+    places: tf.Tensor | None = None,
+) -> Part:
+    """The loss and gradients of all rows, from `count` micro-batches.
+
+    Args:
+        count: int32 scalar; it divides the rows, which the caller sees to.
+        total: the summed row weights of the whole batch.
+        share, places: of a replica's rows: their share of the whole batch, and int32 [rows] where they stand in it.
+    """
+    rows = batch["weight"].shape[0]
+    size = (tf.shape(batch["weight"])[0] if rows is None else int(rows)) // count
+    part_share = share / tf.cast(count, tf.float32)
+
+    def body(i: tf.Tensor, loss: tf.Tensor, objective: tf.Tensor, gradients: list[tf.Tensor]) -> Any:
+        first = i * size
+        micro = {name: _cut(value, first, size) for name, value in batch.items()}
+        where = first if places is None else _cut(places, first, size)
+        part = step.part(micro, total=total, share=part_share, first_row=where)
+        added = [sum_ + gradient for sum_, gradient in zip(gradients, part.gradients, strict=True)]
+        return i + 1, loss + part.loss, objective + part.objective, added
+
+    zero = tf.zeros([], tf.float32)
+    zeros = [tf.zeros_like(variable.value) for variable in step.model.trainable_variables]
+    # one after another: side by side they would need the whole batch's memory
+    end = tf.while_loop(lambda i, *_: i < count, body, (tf.constant(0), zero, zero, zeros), parallel_iterations=1)
+    return Part(*end[1:])
+
+
+def _cut(value: tf.Tensor, first: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Rows first .. first + size - 1, the sizes of all other dimensions kept."""
+    rest = value.shape[1:]
+    begin = tf.concat([[first], tf.zeros([len(rest)], tf.int32)], 0)
+    cut = tf.slice(value, begin, tf.concat([[size], tf.constant(rest.as_list(), tf.int32)], 0))
+    return tf.ensure_shape(cut, [None, *rest])

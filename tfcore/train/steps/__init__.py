@@ -1,1 +1,0 @@
-"""One training step and many of them: losses, micro-batches, replicas, schedules, sampling."""

@@ -1,0 +1,449 @@
+"""A training in this process: rows, model, learner, scheduled numbers, and callbacks that act between calls of the steps.
+
+    class Bell(Callback):
+        def actions(self, session):
+            return [PeriodicAction(1000, lambda step: print(step, session.evaluate()))]
+
+    session = TrainingSession(request, monitor, callbacks=[Bell()])
+    session.run()                                     # trains; raises Cancelled where it was stopped
+    session.model, session.step, session.stopped      # the trained model, 2000, "end"
+
+`tfcore.train.stage.train` runs one with the callbacks that the request asks for, and writes the output.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from headway.errors import Cancelled, ConfigError, DataError
+from headway.messages import counted
+from headway.monitor import Monitor
+from headway.storage.prefetch import Stager
+from headway.tasks.user_task import UserTask
+from tfcore.data.source import Feed
+from tfcore.graph.function import Jit
+from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.losses import with_loss
+from tfcore.heads.table import label_head, label_task
+from tfcore.models import build
+from tfcore.models.precision import LossScale
+from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
+from tfcore.train.checkpoints import Checkpoints, Found, Variables
+from tfcore.train.config import LARGE_BATCH
+from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
+from tfcore.train.loop import LIMIT, Learner, Outcome, PeriodicAction, StopCondition, run
+from tfcore.train.request import TrainRequest
+from tfcore.train.retrieval import RetrievalPart
+from tfcore.train.rows import class_weights, logit_offsets
+from tfcore.train.schedule import StepValues, check_schedules
+from tfcore.train.step import StepConfig
+from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
+from tfcore.train.training_data import TrainingData, class_counts, class_names
+from tfcore.train.warm_start import warm_start
+
+STEPS_PER_CALL = 128
+"""The most steps in one call of the compiled loop: what a call costs beside them is then a hundredth; fewer if steps are slow, so
+that a stop is heard soon."""
+
+__all__ = ["Callback", "PeriodicAction", "TrainingSession"]
+
+
+class Callback:
+    """The base class of callbacks, which act beside the steps of a training; every method is optional.
+
+    Attributes:
+        name: the key of `state()` in checkpoints; None: there is nothing to keep.
+    """
+
+    name: str | None = None
+
+    def build(self, session: TrainingSession) -> None:
+        """Make variables: the session has its data, model and learner, and nothing is restored yet."""
+
+    def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
+        """Return the actions to run after every so many steps, by the chief of several workers; a true result ends
+        the training."""
+        return ()
+
+    def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
+        """Called by every worker after each call of the compiled steps, which ended at `session.step`."""
+
+    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
+        """Receive the figures of `session.step` that a callback passed to `session.record`."""
+
+    def over(self) -> bool:
+        """Whether the training is over, such as one that is resumed after it ended early."""
+        return False
+
+    def stopping(self, session: TrainingSession) -> None:
+        """Called by the chief of several workers when the training was asked to stop before its end."""
+
+    def finish(self, session: TrainingSession) -> None:
+        """Called when the training ended by itself; the model is written after this."""
+
+    def close(self) -> None:
+        """Called when the training ended, however it ended."""
+
+    def variables(self) -> Variables:
+        """Return the callback's own variables for checkpoints, besides the learner's."""
+        return {}
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the callback's JSON state for checkpoints, kept under `name`."""
+        return None
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore the callback from `state()`."""
+
+
+class TrainingSession:
+    """One training in this process; see the module.
+
+    Args:
+        stager: where shards that lie in a bucket are fetched to.
+        feed: rows in place of the request's examples.
+        placed: takes the devices, once the process's threads are set.
+
+    Attributes:
+        data: the rows; `data.stacks(stack)` are what the learner takes.
+        model, learner: the Keras model, and what trains it in compiled steps.
+        values: the learning rate and the numbers of `training.schedules`, by step.
+        total: steps of the whole training. start, step: where this process began, and how far it is.
+        stack: steps of the batches that are handed to one call.
+        checkpoints: those of the request's folder, or None.
+        warm_start: what became of the weights that it began with; None: it began with none.
+        callbacks: in the order in which they act.
+    """
+
+    def __init__(
+        self,
+        request: TrainRequest,
+        monitor: Monitor,
+        callbacks: Sequence[Callback] = (),
+        *,
+        stager: Stager | None = None,
+        feed: Feed | None = None,
+        placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
+    ):
+        self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
+        self.threads = prepare()
+        self.placement = placed()
+        self.data = self._data(stager, feed)
+        for note in self.data.notes:
+            monitor.log(note)
+        self.total = self.data.total_steps()
+        self.stack = self.data.stack(min(STEPS_PER_CALL, self.total))
+        self.values = self._step_values()
+        self.checkpoints = Checkpoints(request.checkpoints, log=monitor.warn) if request.checkpoints else None
+        self.checkpoint = self.checkpoints.newest() if self.checkpoints else None
+        """The checkpoint that this process goes on from."""
+        with self.placement.scope():
+            self.learner = self._learner()
+            self.warm_start = self._warm_start()
+        if isinstance(self.learner.train_step.head.task, UserTask) and not self.placement.several:
+            self._try_answers()
+        self._workers: DistributedLearner | None = None
+        if self.placement.several:
+            assert isinstance(self.learner, DistributedLearner)
+            self._workers = self.learner
+            same_start(self._workers, self.checkpoint.step if self.checkpoint else None, request.checkpoints)
+        for callback in self.callbacks:
+            callback.build(self)
+        self.start = self.step = 0
+        self._seconds = 0.0
+        self._began: float | None = None
+        self._outside = numerics()
+        self._guard = RetraceGuard(self.learner, action="warn", log=monitor.warn)
+        if self.checkpoint:
+            self._restore(self.checkpoint)
+
+    def _data(self, stager: Stager | None, feed: Feed | None) -> TrainingData:
+        request, transform = self.request, self.request.transform
+        weights = class_weights(
+            request.training.class_weights, class_names(transform), class_counts(transform), transform.label.task
+        )
+        return TrainingData(
+            request.examples,
+            transform,
+            seed=request.seed,
+            training=request.training,
+            class_weights=weights,
+            preprocess=request.preprocess,
+            feed=feed,
+            stager=stager,
+            placement=self.placement,
+            holdout=request.trial.holdout if request.trial else None,
+            latest=request.latest,
+            units=request.model.name == "stacked",
+        )
+
+    def _step_values(self) -> StepValues:
+        request, config, task = self.request, self.request.training, label_task(self.request.transform.label)
+        own = request.model.user_defined or request.loss is not None or isinstance(task, UserTask)
+        check_schedules(config.schedules, task, user=own)
+        if config.loss is not None and "label_smoothing" in config.schedules:
+            problem = f"the loss {config.loss} does not read label_smoothing"
+            raise ConfigError(problem, where="training.schedules.label_smoothing", fix="leave it out")
+        if "dropout" in config.schedules and not request.model.dropout:
+            problem = "the model drops nothing"
+            raise ConfigError(problem, where="training.schedules.dropout", fix="set model.dropout, or leave it out")
+        return StepValues({"learning_rate": config.learning_rate} | config.schedules, self.total)
+
+    def _learner(self) -> Learner:
+        request, config, label = self.request, self.request.training, self.request.transform.label
+        head = label_head(label)
+        if config.loss is not None:
+            head = with_loss(head, name=config.loss, file=request.loss)
+        if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
+            problem = "a train_step of a task's own takes whole batches"
+            raise ConfigError(problem, where="training", fix="leave out micro_batches, and train in one process")
+        step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        self.model = build.build(
+            request.model,
+            request.transform,
+            seed=request.seed,
+            step=step,
+            module=request.module,
+            precision=config.precision,
+        )
+        kind: Callable[..., Learner] = Learner
+        if self.placement.strategy is not None:
+            kind = functools.partial(DistributedLearner, placement=self.placement)
+        # compiled and plain steps round differently, so a resumed training keeps the mode it began in
+        kept: dict[str, Jit] = {"jit": "on", "graph": "off", "eager": "off"}
+        self.jit = kept[self.checkpoint.state["jit"]] if self.checkpoint else self._jit()
+        return kind(
+            model=self.model,
+            head=head,
+            step=step,
+            specs=self.data.specs(self.stack),
+            optimizer=config.optimizer,
+            values=self.values.names,
+            config=StepConfig(
+                label_std=head.units(label)[0],
+                clip_norm=config.clip_norm,
+                offsets=self._offsets(),
+                ranking=config.ranking,
+                retrieval=None
+                if config.retrieval is None
+                else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
+                scale=LossScale() if config.precision == "float16" else None,
+                scaled_penalties=request.model.scaled_penalties and head.degree == 2,
+                micro_batches=config.micro_batches > 1,
+            ),
+            ending=StopCondition(LIMIT),
+            jit=self.jit,
+            log=self.monitor.warn,
+        )
+
+    def _try_answers(self) -> None:
+        """Trace the losses and predictions of a task of the user's own: a mistake in them shows before the training."""
+        specs = {n: tf.TensorSpec(spec.shape[1:], spec.dtype) for n, spec in self.data.specs(self.stack).items()}
+        tf.function(self.learner.train_step.answers, autograph=False).get_concrete_function(specs)
+
+    def _warm_start(self) -> dict[str, Any] | None:
+        """Begin with an earlier model's weights, if the request says so; what became of them."""
+        if self.request.warm_start is None:
+            return None
+        log = self.monitor.log if self.checkpoint is None else lambda line: None
+        parent = self.request.warm_start
+        return warm_start(self.model, self.request, parent, assign=self.checkpoint is None, log=log)
+
+    def _jit(self) -> Jit:
+        config = self.request.training
+        gpu = self.placement.on_gpu
+        if config.eager:
+            return "off"
+        if config.jit != "auto":
+            return config.jit
+        if not repays_compiling(self.total, config.batch_size, gpu=gpu):
+            return "off"
+        if (op := self._slow_op(gpu)) is not None:
+            calls = f"the gradients of the model need {op}" if gpu else f"the model calls {op}"
+            where = "a GPU" if gpu else "a CPU"
+            self.monitor.log(f"training.jit: auto runs steps uncompiled: {calls}, which XLA makes slow on {where}")
+            return "off"
+        if config.ranking is None or config.batch_size < LARGE_BATCH:
+            return config.jit
+        self.monitor.log(
+            "training.jit: auto runs steps uncompiled: training.ranking has a loss that XLA makes slow for so large a batch"
+        )
+        return "off"
+
+    def _slow_op(self, gpu: bool) -> str | None:
+        """An op of the model or its gradients that XLA makes slow where it is trained; None when there is none."""
+        inputs, specs = self.request.transform.inputs(), self.data.specs(self.stack)
+        if gpu and not self.request.training.deterministic:
+            return None  # only in one order are they slow
+        if gpu:
+            return scatters_under_xla(self.model, {name: specs[name] for name in inputs})
+        if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
+            return None  # only images go through such ops in a built-in model
+        return slow_under_xla(self.model, {name: specs[name] for name in inputs})
+
+    def _offsets(self) -> list[float] | None:
+        sampling, rates = self.request.training.sampling, self.data.rates
+        corrected = sampling is not None and sampling.correct == "logits" and rates is not None
+        return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
+
+    # --- what callbacks use
+
+    def evaluate(self) -> float:
+        """Return the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial` sets."""
+        with numerics_of(self._outside):  # what relaxes the steps does not hold here
+            return self.learner.evaluate(self.data.holdout())
+
+    def record_holdout(self, loss: float) -> None:
+        """Record what `evaluate` returned."""
+        self.record(holdout_loss=loss)
+
+    def record(self, **values: float | None) -> None:
+        """Pass figures of the present step to every callback; history and summaries keep them."""
+        for callback in self.callbacks:
+            callback.recorded(self, values)
+
+    @property
+    def seconds(self) -> float:
+        """The time this training has run, summed over its processes."""
+        return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    @property
+    def stopped(self) -> str:
+        """Why no further step is run: "end", or "early" (a callback ended it)."""
+        return "early" if self.step < self.total else "end"
+
+    def variables(self) -> Variables:
+        """Return the variables that a checkpoint saves."""
+        variables: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
+        for callback in self.callbacks:
+            variables |= callback.variables()
+        return variables
+
+    def state(self) -> dict[str, Any]:
+        """Return the JSON state that a checkpoint saves beside its variables."""
+        return {
+            "jit": self.learner.mode,
+            "threads": self.threads,
+            "devices": self.placement.facts(),
+            "seconds": self.seconds,
+            "ending": self.learner.ending.state(),
+        } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
+
+    def _restore(self, checkpoint: Found) -> None:
+        """Restore a checkpoint, and warn of what may change the last bits."""
+        assert self.checkpoints is not None
+        with self.placement.scope():
+            self.checkpoints.restore(checkpoint, self.variables())
+        self.start = self.step = checkpoint.step
+        self._seconds = checkpoint.state["seconds"]
+        self.learner.ending.restore(checkpoint.state["ending"])
+        for callback in self.callbacks:
+            if callback.name is not None:
+                callback.restore(checkpoint.state[callback.name])
+        self.monitor.log(f"resumed at step {checkpoint.step:,} of {self.total:,}")
+        exact = "the last bits of the weights may differ from those of an uninterrupted training"
+        if checkpoint.state["threads"] != self.threads:
+            self.monitor.warn(
+                f"the checkpoint was taken with {counted(checkpoint.state['threads'], 'thread')}, this process has "
+                f"{self.threads}: {exact}"
+            )
+        now = self.placement.facts()
+        if (then := checkpoint.state["devices"]) != now:
+            self.monitor.warn(
+                f"the checkpoint was taken with {then['strategy']} and {counted(then['replicas'], 'replica')}, "
+                f"this process has {now['strategy']} and {now['replicas']}: {exact}"
+            )
+
+    # --- running
+
+    def run(self) -> int:
+        """Train to the end; return the step it ended at.
+
+        Raises:
+            Cancelled: on a request to stop; the callbacks were told before.
+            DataError: steps that are not finite, one after the other.
+        """
+        self._began, self._outside = time.monotonic(), numerics()
+        config = self.request.training
+        try:
+            with (
+                self.placement.device_scope(),
+                relaxed(tf32=config.precision == "tf32", deterministic=config.deterministic),
+            ):
+                self._train()
+        finally:
+            self._seconds, self._began = self.seconds, None
+            for callback in self.callbacks:
+                callback.close()
+        with self.placement.scope():
+            for callback in self.callbacks:
+                callback.finish(self)
+        return self.step
+
+    def wait_for_chief(self) -> None:
+        """Wait until the chief of several workers gets here too, since a worker that exits counts as lost."""
+        if self._workers:
+            self._workers.from_chief(np.zeros(1))
+
+    def _train(self) -> None:
+        chief, workers = self.placement.chief, self._workers
+        ended = any(callback.over() for callback in self.callbacks)
+
+        def ending(act: Callable[[int], bool | None], step: int) -> bool | None:
+            nonlocal ended
+            ended |= bool(ends := act(step))
+            return ends
+
+        actions = [action for callback in self.callbacks for action in callback.actions(self)] if chief else []
+        if not ended:
+            if chief:  # seconds, in which no step is done
+                if not self.step:
+                    self.monitor.progress(0, self.total, "steps")
+                if not self.request.training.eager:
+                    self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
+            self.step = run(
+                self.learner,
+                self.data.stacks(self.stack, self.model, self.total),
+                start=self.start,
+                total=self.total,
+                values=self.values,
+                every=[PeriodicAction(a.steps, functools.partial(ending, a.act), at_end=a.at_end) for a in actions],
+                report=self._after_call,
+                cancelled=self.monitor.cancelled,
+                micro_batches=self.request.training.micro_batches,
+                agreed=agreement(workers) if workers else lambda plan: plan,
+            )
+        stopped = self.step < self.total and not ended
+        if stopped and chief:
+            for callback in self.callbacks:
+                callback.stopping(self)
+        if workers:  # only the chief knows whether it was stopped, or ended early
+            stopped = bool(workers.from_chief(np.asarray([stopped], np.float64))[0])
+        if stopped:
+            raise Cancelled("stopped on request; what was done is kept")
+
+    def _after_call(self, step: int, outcome: Outcome) -> None:
+        self.step = step
+        for callback in self.callbacks:
+            callback.after_call(self, outcome)
+        self._guard.check()
+        if self.learner.ending.met:
+            raise DataError(
+                f"loss or gradients were not finite {LIMIT} steps in a row, up to step {step:,}, whose loss is "
+                f"{outcome.losses[-1]:g}",
+                where="training",
+                fix=f"{self._own_loss()}look for infinite or huge values in the data, lower learning_rate, or set "
+                "training.clip_norm; training: {eager: true} names the first op that is not finite",
+            )
+
+    def _own_loss(self) -> str:
+        """What is to be looked at first where the user computes the loss; empty where Headway does."""
+        task, name = self.learner.train_step.head.task, self.request.training.loss or ""
+        own = name if ":" in name else task.name if isinstance(task, UserTask) else None
+        return f"check {own}, which computes the loss: a logarithm or a root of 0, a division by 0; or " if own else ""
