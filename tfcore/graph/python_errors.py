@@ -11,7 +11,6 @@ and op it came. So a failing op keeps the exception here under a number, and onl
 """
 
 import functools
-import inspect
 import itertools
 import re
 import threading
@@ -114,14 +113,9 @@ def python_text(error: tf.errors.OpError) -> str | None:
 def name_of(function: Callable[..., Any]) -> str:
     """The name "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
     inner: Any = function
-    while True:
-        unwrapped = inner.func if isinstance(inner, functools.partial) else inspect.unwrap(inner)
-        if unwrapped is inner:
-            break
-        inner = unwrapped
-    code = getattr(inner, "__code__", None)
-    if code is None:
-        code = getattr(vars(type(inner)).get("__call__"), "__code__", None)
+    while isinstance(inner, functools.partial) or hasattr(inner, "__wrapped__"):
+        inner = inner.func if isinstance(inner, functools.partial) else inner.__wrapped__
+    code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)
     qualname = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     module = getattr(inner, "__module__", None) or type(inner).__module__
     if code is None:

@@ -17,8 +17,7 @@ TensorFlow's own, which cast a wrong dtype in silence, forget shapes, drop the g
     a function  gradient(upstream, *arguments) -> one per floating argument (None for others, or leave them out), run
                 as the function itself is; with several outputs, upstream is structured as they are
 
-`stopped` has the places of arguments that have no gradient, masks for one: it is None, as after tf.stop_gradient, and
-neither traced nor asked of a function. Other floating arguments that the function leaves unused are an error if traced.
+A floating argument that the function does not differentiate by, a mask for one, is an error if traced: pass it as bool.
 
 A tape outside sees the arguments and nothing else, so a python_op that reads trainable variables by itself raises
 NoGradientError when it is run under one, unless its gradient is "stop": pass what is to learn as an argument. Without a
@@ -34,8 +33,7 @@ process can run one, and an export refuses it.
 import contextlib
 import functools
 import threading
-import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -65,12 +63,6 @@ __all__ = [
 ]
 
 Gradient = Literal["refuse", "stop", "traced"] | Callable[..., Any]
-ROW_CALLS = 1000
-"""After so many calls with scalars only, a warning says what batching would save."""
-_SLOW = (
-    f"{{name}} was called {ROW_CALLS} times with a single row each: call it on batches "
-    "(dataset.batch(n).map(op), not dataset.map(op).batch(n)); the price of a call is the same for 4,096 rows"
-)
 
 
 class PythonOp:
@@ -91,7 +83,6 @@ class PythonOp:
         output_signature: Spec,
         *,
         gradient: Gradient = "refuse",
-        stopped: Collection[int] = (),
         thread_safe: bool = False,
         arrays: bool = False,
         stateful: bool = True,
@@ -99,37 +90,25 @@ class PythonOp:
         self.function, self.output_signature, self.gradient = function, output_signature, gradient
         self.name = name_of(function)
         self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
-        self._arrays, self._stateful, self._stopped = arrays, stateful, frozenset(stopped)
+        self._arrays, self._stateful = arrays, stateful
         self._specs = list(walk(output_signature, "output"))
         for path, spec in self._specs:
             if not isinstance(spec, tf.TensorSpec):
                 raise PythonOpError(f"{path} is declared as {spec!r}", where=self.name, fix="use tf.TensorSpec")
-        if not callable(gradient) and gradient not in ("refuse", "stop", "traced"):
-            raise PythonOpError(
-                f"there is no gradient {gradient!r}", where=self.name, fix='"refuse", "stop", "traced" or a function'
-            )
-        if not (stateful or arrays):
-            raise PythonOpError("a python_op is stateful", where=self.name, fix="use numpy_op for a pure function")
-        if gradient == "traced" and arrays:
-            raise PythonOpError(
-                "NumPy leaves no trace to differentiate",
-                where=self.name,
-                fix="give the gradient as a function, or use python_op and TensorFlow ops",
-            )
+        impossible = {
+            f"there is no gradient {gradient!r}": not callable(gradient)
+            and gradient not in ("refuse", "stop", "traced"),
+            "a python_op is stateful: use numpy_op for a pure function": not (stateful or arrays),
+            "NumPy leaves no trace to differentiate: give the gradient as a function": gradient == "traced" and arrays,
+        }
+        for problem, wrong in impossible.items():
+            if wrong:
+                raise PythonOpError(problem, where=self.name)
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *arguments: Any) -> Any:
-        if beyond := sorted(i for i in self._stopped if not 0 <= i < len(arguments)):
-            raise PythonOpError(f"stopped={beyond} of {len(arguments)} arguments", where=self.name, fix="count from 0")
-        flat: list[tf.Tensor] = []
-        floating: list[int] = []
-        for place, argument in enumerate(arguments):
-            for leaf in map(self._dense, tf.nest.flatten(argument)):
-                if place in self._stopped:
-                    leaf = tf.stop_gradient(leaf)
-                elif leaf.dtype.is_floating or leaf.dtype.is_complex:
-                    floating.append(len(flat))
-                flat.append(leaf)
+        flat = [self._dense(leaf) for leaf in tf.nest.flatten(arguments)]
+        floating = [i for i, leaf in enumerate(flat) if leaf.dtype.is_floating or leaf.dtype.is_complex]
 
         # of what the function reads by itself no tape outside of it learns, if it runs in a graph
         watched = not self._arrays and self.gradient != "stop" and tape_is_active()
@@ -167,18 +146,12 @@ class PythonOp:
         specs: Sequence[tf.TensorSpec],
     ) -> list[tf.Tensor]:
         """The results of `call` on the leaves of the arguments; `named` is the user's function that it calls."""
-        by_row = bool(flat) and all(tensor.shape.rank == 0 for tensor in flat)
-        calls = 0
 
         def guarded(*leaves: Any) -> list[Any]:
-            nonlocal calls
             if self._arrays:
                 _lend(leaves)
             try:
                 with self._lock:
-                    calls += 1
-                    if by_row and calls == ROW_CALLS:
-                        warnings.warn(_SLOW.format(name=self.name), stacklevel=2)
                     returned = call(*leaves)
                     return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
             except Exception as error:
@@ -238,8 +211,7 @@ class PythonOp:
 
             return [tf.identity(result) for result in results], backward
 
-        attachment = attached(*flat)
-        return list(attachment) if isinstance(attachment, list | tuple) else [attachment]
+        return list(tf.nest.flatten(attached(*flat)))
 
     def _refuse(self, variables: Sequence[tf.Variable]) -> None:
         """Raise for trainable variables that the function read: their gradient would be None, they never learn."""
@@ -269,8 +241,8 @@ class PythonOp:
                 raise NoGradientError(
                     f"no TensorFlow op leads from its argument {i} to what it returns",
                     where=self.name,
-                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function; or, if it is to "
-                    "have none, as a mask, give its place in stopped=",
+                    fix="use TensorFlow ops throughout (no .numpy()), or give the gradient as a function; a mask, which has "
+                    "none, is to be bool",
                 )
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 

@@ -16,12 +16,10 @@ Training and evaluation warn of one, an export fails with it.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Literal, Self
 
-import numpy as np
 import tensorflow as tf
 
 from headway.errors import HeadwayError
@@ -38,6 +36,7 @@ _ADVICE = {
     "compiled": "pad it to one shape, or to few, or leave jit off: XLA compiles a program for each",
     "context": "call it in one context: under one strategy, device and mode",
 }
+_LISTED = 8
 
 
 class RetraceError(HeadwayError):
@@ -46,7 +45,7 @@ class RetraceError(HeadwayError):
 
 @dataclass(frozen=True)
 class Change:
-    """The difference between two traces of a function."""
+    """A difference between two traces of a function."""
 
     argument: str
     """ "batch['x']", or "" where no argument differs."""
@@ -57,60 +56,16 @@ class Change:
     def __str__(self) -> str:
         if self.kind == "context":
             return "no argument changed, so the context did (strategy, device, mode, or a variable that went away)"
-        named = {"value": "Python value ", "object": "", "compiled": "compiled for shape "}.get(
-            self.kind, f"{self.kind} "
-        )
+        named = {"value": "Python value ", "object": "", "compiled": "compiled for shape "}
         argument = self.argument if "[" in self.argument else repr(self.argument)
-        return f"argument {argument}: {named}{self.before} -> {self.after}"
-
-
-class Shapes:
-    """The shapes that a compiled program met in arguments with open dimensions: each is a compilation.
-
-    Args:
-        names: of the arguments.
-        specs: theirs.
-    """
-
-    def __init__(self, names: Sequence[str], specs: Sequence[tf.TensorSpec]):
-        self.open = [(i, names[i]) for i, spec in enumerate(specs) if not spec.shape.is_fully_defined()]
-        self._contexts: dict[tuple[tuple[int, ...], ...], int] = {}
-
-    @property
-    def further(self) -> int:
-        """The number of shapes beyond the first."""
-        return max(0, len(self._contexts) - 1)
-
-    def see(self, tensors: Sequence[tf.Tensor], function: Any) -> None:
-        """Record the arguments of a call of `function`, unless another graph makes it: that one is compiled."""
-        if tf.executing_eagerly():
-            shapes = tuple([tuple(tensors[i].shape) for i, _ in self.open])
-            if shapes not in self._contexts:
-                self._contexts[shapes] = function.experimental_get_tracing_count()
-
-    def changes(self) -> list[tuple[int, list[Change]]]:
-        """For each shape after the first: the number of contexts that had a program by then, and its differences from
-        the most similar earlier shape."""
-        shapes_seen = list(self._contexts.items())
-        changes = []
-        for number, (shapes, contexts) in enumerate(shapes_seen[1:], 1):
-            differences = [
-                [
-                    Change(name, "compiled", str(list(before)), str(list(after)))
-                    for (_, name), before, after in zip(self.open, earlier, shapes, strict=True)
-                    if before != after
-                ]
-                for earlier, _ in reversed(shapes_seen[:number])
-            ]
-            changes.append((contexts, min(differences, key=len)))
-        return changes
+        return f"argument {argument}: {named.get(self.kind, f'{self.kind} ')}{self.before} -> {self.after}"
 
 
 class RetraceGuard:
     """Raises or warns when a graph function is traced again; see the module.
 
     Args:
-        functions: each a tf.function, or anything with an int `traces`, whose `compiled` are tf.functions to explain it.
+        functions: each a tf.function, or anything with an int `traces`, and `changes` or `compiled` (tf.functions) to explain it.
         allowed: traces of each; those made before the guard began are not held against it.
         action: "fail" raises RetraceError, "warn" gives `log` one line for each new trace.
         log: default: warnings.warn.
@@ -172,26 +127,26 @@ def changes(function: Any) -> list[list[Change]]:
 
     TensorFlow forgets the traces of what was collected as garbage, so there may be fewer than were counted.
     """
-    signatures = [_arguments(concrete) for concrete in concrete_functions(function)]
+    signatures = [dict(_leaves("", _arguments(concrete))) for concrete in concrete_functions(function)]
     by_trace = []
-    for i, signature in enumerate(signatures[1:], 1):
-        differences = [_compare_all(earlier, signature) for earlier in reversed(signatures[:i])]
+    for i, after in enumerate(signatures[1:], 1):
+        differences = [
+            [change for path in after if path in before for change in _compare(path, before[path], after[path])]
+            for before in reversed(signatures[:i])
+        ]
         by_trace.append(min(differences, key=len) or [Change("", "context", "", "")])
     return by_trace
 
 
 def _error(function: Any, count: int, allowed: int) -> RetraceError:
+    watched = [] if hasattr(function, "changes") else getattr(function, "compiled", [function])
+    found = [*getattr(function, "changes", [])]
+    found += [change for each in watched if hasattr(each, "_list_all_concrete_functions") for change in changes(each)]
     lines: list[str] = []
     advice: dict[str, None] = {}
-    shapes = getattr(function, "shapes", None)
-    compiled = shapes.changes() if isinstance(shapes, Shapes) else []
-    for watched in getattr(function, "compiled", [function]):
-        traced = changes(watched) if hasattr(watched, "_list_all_concrete_functions") else []
-        # in the order they came in: a context before the shapes that were met in it
-        traces = [trace for _, trace in sorted([*enumerate(traced, 2), *compiled], key=itemgetter(0))]
-        for number, differences in list(enumerate(traces, 2))[max(0, allowed - 1) :][:8]:
-            lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
-            advice.update({_ADVICE[change.kind]: None for change in differences})
+    for number, differences in list(enumerate(found, 2))[max(0, allowed - 1) :][:_LISTED]:
+        lines.append(f"  trace {number}: " + "; ".join(str(change) for change in differences))
+        advice.update({_ADVICE[change.kind]: None for change in differences})
     problem = f"traced {counted(count, 'time')}, allowed is {allowed}"
     return RetraceError("\n".join([problem, *lines]), where=_name(function), fix="; ".join(advice) or None)
 
@@ -209,46 +164,39 @@ def _arguments(concrete: Any) -> dict[str, Any]:
     return dict(zip(names, positional, strict=False)) | named
 
 
-def _compare_all(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    missing = object()
-    return [
-        change
-        for name in dict.fromkeys([*before, *after])
-        for change in _compare(name, before.get(name, missing), after.get(name, missing), missing)
-    ]
+@dataclass(frozen=True)
+class _Nest:
+    """What a dict, list or tuple has in it, as a leaf of its own."""
+
+    text: str
 
 
-def _compare(path: str, before: Any, after: Any, missing: Any) -> list[Change]:
-    if before is missing or after is missing:
-        return [Change(path, "structure", *("absent" if v is missing else _text(v) for v in (before, after)))]
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and set(before) == set(after):
-        return [c for key in before for c in _compare(f"{path}[{key!r}]", before[key], after[key], missing)]
-    both = [isinstance(value, list | tuple) for value in (before, after)]
-    if all(both) and type(before) is type(after) and len(before) == len(after):
-        return [
-            c
-            for i, (a, b) in enumerate(zip(before, after, strict=True))
-            for c in _compare(f"{path}[{i}]", a, b, missing)
-        ]
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """(path, TensorSpec, Python value or _Nest) of everything in the arguments of a trace."""
+    if isinstance(value, Mapping):
+        yield path, _Nest(f"the keys {sorted(map(str, value))}")
+    elif isinstance(value, list | tuple):
+        yield path, _Nest(f"a {type(value).__name__} of {len(value)}")
+    else:
+        yield path, value
+        return
+    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+        yield from _leaves(f"{path}[{key!r}]" if path else str(key), inner)
+
+
+def _compare(path: str, before: Any, after: Any) -> Iterator[Change]:
     if isinstance(before, tf.TensorSpec) and isinstance(after, tf.TensorSpec):
-        changes = []
         if before.dtype != after.dtype:
-            changes.append(Change(path, "dtype", before.dtype.name, after.dtype.name))
+            yield Change(path, "dtype", before.dtype.name, after.dtype.name)
         if dims(before.shape) != dims(after.shape):
-            changes.append(Change(path, "shape", dims(before.shape), dims(after.shape)))
-        return changes
-    if _plain(before) and _plain(after):
-        same = type(before) is type(after) and before == after
-        return [] if same else [Change(path, "value", repr(before), repr(after))]
-    if _opaque(before) and _opaque(after):
-        return [Change(path, "object", "an object", "another")]
-    if _plain(before) or _plain(after):
-        return [Change(path, "value", _text(before), _text(after))]
-    return [] if before == after else [Change(path, "structure", _text(before), _text(after))]
-
-
-def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic)
+            yield Change(path, "shape", dims(before.shape), dims(after.shape))
+    elif isinstance(before, _Nest) or isinstance(after, _Nest):
+        if before != after:
+            yield Change(path, "structure", _text(before), _text(after))
+    elif _opaque(before) and _opaque(after):
+        yield Change(path, "object", "an object", "another")
+    elif type(before) is not type(after) or before != after:
+        yield Change(path, "value", _text(before), _text(after))
 
 
 def _opaque(value: Any) -> bool:
@@ -256,10 +204,8 @@ def _opaque(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, _Nest):
+        return value.text
     if isinstance(value, tf.TensorSpec):
         return describe(value)
-    if isinstance(value, Mapping):
-        return f"the keys {sorted(value)}"
-    if isinstance(value, list | tuple):
-        return f"a {type(value).__name__} of {len(value)}"
     return "an object" if _opaque(value) else repr(value)

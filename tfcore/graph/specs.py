@@ -49,19 +49,12 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | Misfit]:
     """(path, leaf of `spec`, leaf of `value`) of each leaf; a Misfit where the structures differ."""
-    if isinstance(spec, Mapping):
-        if not isinstance(value, Mapping) or set(value) != set(spec):
-            yield Misfit(path, _keys(spec), _keys(value) if isinstance(value, Mapping) else value_text(value))
+    if isinstance(spec, Mapping | list | tuple):
+        if _content(spec) != _content(value):
+            yield Misfit(path, _content(spec), _content(value))
             return
-        for key, inner in spec.items():
+        for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
             yield from pairs(f"{path}[{key!r}]", inner, value[key])
-    elif isinstance(spec, list | tuple):
-        if not isinstance(value, list | tuple) or len(value) != len(spec):
-            has = f"{len(value)} values" if isinstance(value, list | tuple) else value_text(value)
-            yield Misfit(path, f"{len(spec)} values", has)
-            return
-        for i, (inner, item) in enumerate(zip(spec, value, strict=True)):
-            yield from pairs(f"{path}[{i}]", inner, item)
     else:
         yield path, spec, value
 
@@ -107,8 +100,10 @@ def value_text(value: Any) -> str:
     return f"{describe(value)} {value!r:.40}" if plain else describe(value)
 
 
-def _keys(value: Mapping[Any, Any]) -> str:
-    return f"the keys [{', '.join(sorted(map(repr, value)))}]"
+def _content(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"the keys [{', '.join(sorted(map(repr, value)))}]"
+    return f"{len(value)} values" if isinstance(value, list | tuple) else value_text(value)
 
 
 def checked(where: str, spec: Spec, value: Any) -> list[Any]:
@@ -134,12 +129,12 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         raise PythonOpError(f"returned {returned} for {what}, declared {declared}", where=where, fix=fix)
 
     if isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic):
-        is_text = isinstance(value, str | bytes)
-        if is_text != (dtype == tf.string) or not (is_text or _of_kind(value, dtype)):
-            refuse(f"{type(value).__name__} {value!r}")
-        if isinstance(value, int | float) and not holds(value, dtype):
-            refuse(f"{type(value).__name__} {_short(value)}", f"{dtype.name} does not hold it: declare another dtype")
-        value = np.asarray(value, object if dtype == tf.string else dtype.as_numpy_dtype)
+        converted = _array_of(value, dtype)
+        if converted is None:
+            refuse(
+                f"{type(value).__name__} {short(repr(value), 60)}", "return an array, or declare a dtype that holds it"
+            )
+        value = converted
     elif isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         refuse(f"a {type(value).__name__}", "return its parts, or to_tensor() or tf.sparse.to_dense() of it")
     elif isinstance(value, np.ma.MaskedArray):
@@ -162,7 +157,7 @@ def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
         try:
             return _encoded(np.asarray(value))
         except UnicodeEncodeError as error:
-            refuse(f"text that UTF-8 cannot encode, {_short(str(error.object))}")
+            refuse(f"text that UTF-8 cannot encode, {short(repr(str(error.object)), 60)}")
         except TypeError as error:
             refuse(f"an object array with {error}", "make every element str or bytes")
     # TensorFlow takes the bytes as they lie, in a graph
@@ -177,26 +172,22 @@ def dtype_of(dtype: Any) -> tf.DType | None:
         return None
 
 
-def _of_kind(value: Any, dtype: tf.DType) -> bool:
-    """Whether a Python number may become a `dtype`: an int may become a float, a bool stays a bool."""
+def _array_of(value: bool | int | float | str | bytes, dtype: tf.DType) -> np.ndarray[Any, Any] | None:
+    """The array of a Python value in the declared dtype; None where that would change more than round a float."""
+    if isinstance(value, str | bytes):
+        return np.asarray(value, object) if dtype == tf.string else None
     kinds = {bool: dtype.is_bool, int: dtype.is_integer or dtype.is_floating, float: dtype.is_floating}
-    return bool(kinds.get(type(value), False))
-
-
-def holds(value: float, dtype: tf.DType) -> bool:
-    """Whether a `dtype` can hold a Python number: exactly, or a float as the nearest one that is finite and not 0."""
-    if dtype.is_bool or not _of_kind(value, dtype):
-        return _of_kind(value, dtype)
-    if dtype.is_integer:
-        return bool(dtype.min <= value <= dtype.max)
+    if not kinds.get(type(value), False):
+        return None
     try:
         with np.errstate(over="ignore", under="ignore"):
-            stored = float(np.asarray(float(value), dtype.as_numpy_dtype))
-    except OverflowError:  # an int of more digits than a float has room for
-        return False
+            array = np.asarray(float(value) if dtype.is_floating else value, dtype.as_numpy_dtype)
+    except OverflowError:
+        return None
     if isinstance(value, int):
-        return stored == value
-    return not np.isfinite(value) or (bool(np.isfinite(stored)) and (stored != 0.0 or value == 0.0))
+        return array if not dtype.is_floating or float(array) == value else None
+    kept = np.isfinite(array) and (array != 0 or value == 0)
+    return array if kept or not np.isfinite(value) else None
 
 
 def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -208,11 +199,6 @@ def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     encoded = np.empty(text.size, object)
     for i, item in enumerate(text.flat):
         if not isinstance(item, str | bytes):
-            raise TypeError(f"the {type(item).__name__} {_short(item)}")
+            raise TypeError(f"the {type(item).__name__} {short(repr(item), 60)}")
         encoded[i] = item.encode() if isinstance(item, str) else item
     return encoded.reshape(text.shape)
-
-
-def _short(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else f"of {value.bit_length()} bits"
-    return short(text, 60)

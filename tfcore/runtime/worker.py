@@ -21,9 +21,11 @@ import faulthandler
 import importlib
 import inspect
 import json
+import linecache
 import os
 import queue
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -42,6 +44,10 @@ from headway.storage.atomic_io import storage_error
 
 PROGRESS_SECONDS = 0.1
 """Progress is passed on at most this often; the last of a call always is."""
+OURS = tuple(str(Path(__file__).parents[2] / package) + "/" for package in ("headway", "beam_jobs", "tfcore", "flows"))
+LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
+FROM_OUTSIDE = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
+"""Another worker was lost, or the call was ended: no line of the user's is to blame, though one may lead there."""
 
 
 class Answers:
@@ -156,20 +162,47 @@ def _called(request: dict[str, Any]) -> tuple[Callable[..., Any], Any]:
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON: a HeadwayError keeps its kind, others become one line and a traceback. The failure of an op
     that a user's line created becomes a HeadwayError that names the line."""
-    failed_op = None
+    reason = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
-        from tfcore.graph.op_errors import explained, reason
-
-        failed_op = reason(error)
-        error = explained(error) or error
+        reason, error = explained(error)
     if isinstance(error, HeadwayError):
         kind = next(c.__name__ for c in type(error).__mro__ if c.__name__ in KINDS)
         facts = {"problem": error.problem, "where": error.where, "fix": error.fix}
         return {"kind": kind, **facts, "traceback": None}
-    first = failed_op or (str(error).strip().splitlines() or ["no message"])[0]
+    first = reason or (str(error).strip().splitlines() or ["no message"])[0]
     text = "".join(traceback.format_exception(error))
     return {"kind": None, "problem": f"{type(error).__name__}: {first}", "where": None, "fix": None, "traceback": text}
+
+
+def explained(error: Any) -> tuple[str, BaseException]:
+    """The reason of a TensorFlow error, with its op; and the error that names the user's line, or the error itself where no
+    user's line leads to the op, or the cause came from outside, such as a lost worker."""
+    from tfcore.graph.op_errors import FRAME, MADE_AT, op_of, why
+
+    op = op_of(error)
+    reason = f"{why(error)} (op {op})" if op else why(error)
+    if type(error).__name__ in FROM_OUTSIDE:
+        return reason, error
+    made_at = MADE_AT.split(str(error.message))[2:3]  # where the first op was made
+    made = [(file, int(line), function) for text in made_at for file, line, function in FRAME.findall(text)]
+    called = [(f.filename, f.lineno or 0, f.name) for f in traceback.extract_tb(error.__traceback__)]
+    theirs = [frame for frame in made if _users(frame[0])] or [frame for frame in called if _users(frame[0])]
+    if not theirs:
+        return reason, error
+    file, line, function = theirs[-1]
+    source = linecache.getline(file, line).strip()
+    problem = f"{type(error).__name__}{f' in op {op}' if op else ''}: {why(error)}"
+    if source:
+        problem += f"\n    {source}"
+    explanation = HeadwayError(problem, where=f"{file}:{line}, in {function}")
+    explanation.__cause__ = error
+    return reason, explanation
+
+
+def _users(file: str) -> bool:
+    """Whether a file belongs neither to Headway nor to a library."""
+    return Path(file).is_file() and not file.startswith((*OURS, *LIBRARIES)) and "/site-packages/" not in file
 
 
 def preload(modules: list[str]) -> dict[str, Any] | None:

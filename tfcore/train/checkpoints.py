@@ -24,8 +24,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.storage.atomic_io import sync_path, write_synced
 from headway.storage.manifest import FORMAT, checksum
-from tfcore.graph.op_errors import why
-from tfcore.graph.save_errors import saving
+from tfcore.graph.op_errors import saving, why
 from tfcore.graph.specs import dims
 
 KEPT = 2

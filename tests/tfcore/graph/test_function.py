@@ -48,47 +48,35 @@ def test_an_argument_that_changed_is_named_with_what_was_expected_and_given(scal
     assert scaled.traces == 1
 
 
-def test_missing_and_unknown_arguments_are_named(scaled):
-    with pytest.raises(SignatureError, match="'scale': expected float32 \\[\\], given nothing"):
-        scaled(x=np.ones([2, 3], np.float32))
-    with pytest.raises(SignatureError, match="'scales': expected no such argument"):
-        scaled(x=np.ones([2, 3], np.float32), scale=np.float32(1), scales=np.float32(1))
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"x": 1}, "missing a required argument: 'scale'"),
+        ({"x": 1, "scale": 1, "scales": 1}, "got an unexpected keyword argument 'scales'"),
+    ],
+)
+def test_missing_and_unknown_arguments_are_named(scaled, arguments, words):
+    with pytest.raises(SignatureError, match=words) as caught:
+        scaled(**arguments)
+    assert caught.value.fix == "pass x, scale"
 
 
 def test_several_misfits_are_one_error_with_expected_and_given_side_by_side(scaled):
     with pytest.raises(SignatureError) as caught:
-        scaled(x=np.ones([2, 4]), scales=1.0)
+        scaled(x=np.ones([2, 4]), scale=1.0)
     assert caught.value.problem.splitlines() == [
-        "3 arguments do not fit",
+        "2 arguments do not fit",
         "  argument  expected           given",
-        "  'scales'  no such argument   float 1.0",
         "  'x'       float32 [None, 3]  float64 [2, 4]",
-        "  'scale'   float32 []         nothing",
+        "  'scale'   float32 []         float 1.0",
     ]
 
 
-def test_a_python_number_is_refused_with_what_it_would_cost(scaled):
-    x = np.ones([2, 3], np.float32)
-    with pytest.raises(SignatureError, match=r"np\.float32\(2\.5\): a tf\.function would trace a new graph for each"):
-        scaled(x=x, scale=2.5)
-    scaled(x=x, scale=np.float32(2))
-    with pytest.raises(SignatureError, match=r"for each value \([\d.e-]+ s here\)"):
-        scaled(x=x, scale=2.5)
-
-
-def test_a_python_number_is_converted_where_allowed_and_loses_nothing():
-    signature = {"f": tf.TensorSpec([], tf.float32), "i": tf.TensorSpec([], tf.int32), "b": tf.TensorSpec([], tf.bool)}
-
-    @graph_function(signature=signature, scalars="convert")
-    def together(f, i, b):
-        return f, i, b
-
-    assert [value.numpy().item() for value in together(f=0.5, i=3, b=True)] == [0.5, 3, True]
-    assert [value.numpy().item() for value in together(f=7, i=-1, b=False)] == [7.0, -1, False]
-    assert together.traces == 1
-    for name, value in (("f", True), ("f", 2**24 + 1), ("f", 1e39), ("i", 1.5), ("i", 2**31), ("b", 1)):
-        with pytest.raises(SignatureError, match=f"'{name}': expected .*, given {type(value).__name__} "):
-            together(**{"f": 0.5, "i": 3, "b": True, name: value})
+@pytest.mark.parametrize("number", [2.5, 2, True])
+def test_a_python_number_is_refused_since_it_would_be_a_graph_of_its_own(scaled, number):
+    with pytest.raises(SignatureError, match="'scale': expected float32 \\[\\], given ") as caught:
+        scaled(x=np.ones([2, 3], np.float32), scale=number)
+    assert "a tf.function would trace a new graph for each Python value" in caught.value.fix
 
 
 def test_lists_and_tuples_have_a_structure_too():
@@ -217,9 +205,12 @@ def test_auto_falls_back_when_xla_refuses_and_no_state_was_touched():
         (lambda: graph_function(y=_spec())(lambda x: x), ["takes ['x'], its signature names ['y']", "name x, in this"]),
         (
             lambda: graph_function(x=tf.RaggedTensorSpec([None, None]))(lambda x: x),
-            ["given a RaggedTensorSpec", "parts"],
+            ["given RaggedTensorSpec", "tf.TensorSpec(shape, dtype)"],
         ),
-        (lambda: graph_function(x={"a": tf.float32})(lambda x: x), ["x['a']", "given tf.float32", "tf.TensorSpec(["]),
+        (
+            lambda: graph_function(x={"a": tf.float32})(lambda x: x),
+            ["x['a']", "given tf.float32", "tf.TensorSpec(shape, dtype)"],
+        ),
         (lambda: graph_function(x=_spec())(Counter.add), ["takes ['self', 'x']", "self.add = graph_function(...)"]),
     ],
 )
@@ -251,9 +242,9 @@ def test_a_method_is_decorated_in_the_object_as_the_error_says():
 def test_arguments_may_be_given_by_their_places(scaled):
     x, two = np.ones([1, 3], np.float32), np.float32(2)
     assert scaled(x, two).numpy().tolist() == scaled(x, scale=two).numpy().tolist() == [[2.0] * 3]
-    with pytest.raises(SignatureError, match=r"expected x, scale, given 3 positional arguments"):
+    with pytest.raises(SignatureError, match="too many positional arguments"):
         scaled(x, two, two)
-    with pytest.raises(SignatureError, match=r"'x': expected float32 \[None, 3\], given by its place and by its name"):
+    with pytest.raises(SignatureError, match="multiple values for argument 'x'"):
         scaled(x, x=x, scale=two)
     with pytest.raises(SignatureError, match=r"'scale': expected float32 \[\], given float64 \[\]"):
         scaled(x, np.float64(2))

@@ -1,127 +1,78 @@
-"""An op that fails while it runs tells why, in which op, and from which line of the user's, compiled or not."""
+"""What TensorFlow cannot write is a StoreError that says why, and leaves nothing behind."""
 
-import importlib.util
+import errno
+import resource
+from contextlib import contextmanager
 
 import pytest
 import tensorflow as tf
 
-from headway.errors import HeadwayError
-from tfcore.graph.function import graph_function
-from tfcore.graph.op_errors import explained, reason
-from tfcore.runtime.worker import describe
-
-MODULE = """
-import keras
-import tensorflow as tf
+from headway.errors import StoreError
+from tfcore.graph.op_errors import saving
+from tfcore.graph.shared_state import SharedState
+from tfcore.train.checkpoints import Checkpoints
 
 
-class Table(keras.layers.Layer):
-    def call(self, x):
-        rows = tf.cast(x[:, 0], tf.int32)
-        return tf.gather(tf.zeros([3]), rows)
-
-
-class Small(keras.layers.Layer):
-    def call(self, x):
-        tf.debugging.assert_less(x, 0.5, message="too large")
-        return x
-
-
-class Reshaped(keras.layers.Layer):
-    def call(self, x):
-        return tf.reshape(x, [tf.cast(tf.reduce_max(x), tf.int32), 3])
-
-
-class Looked(keras.layers.Layer):
-    def call(self, x):
-        return tf.numpy_function(lambda x: {}[1], [x], tf.float32)
-"""
-LINES = {
-    "Table": (9, "indices[0] = 7 is not in [0, 3)", "return tf.gather(tf.zeros([3]), rows)"),
-    "Small": (14, "too large", 'tf.debugging.assert_less(x, 0.5, message="too large")'),
-    "Reshaped": (20, "a tensor with 4 values, but the requested shape has 21", "return tf.reshape(x, ["),
-    "Looked": (25, "KeyError: 1", "return tf.numpy_function"),
-}
-X = {"x": tf.TensorSpec([None, 2], tf.float32)}
+@contextmanager
+def no_file_over(size):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture
-def user(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text(MODULE)
-    spec = importlib.util.spec_from_file_location("users_model", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module, str(path)
+def large():
+    return tf.Variable(tf.ones([1 << 20]))  # 4 MiB
 
 
-def _in_a_graph(layer):
-    return graph_function(X)(lambda x: layer(x))
+def test_a_checkpoint_that_cannot_be_written_leaves_those_that_are_there(tmp_path, large):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.save(1, {"v": [tf.Variable(1.0)]}, {})
+    with no_file_over(2 << 20), pytest.raises(StoreError) as error:
+        checkpoints.save(2, {"v": [large]}, {})
+    assert error.value.where == str(tmp_path / "checkpoints") and "ulimit -f" in error.value.fix
+    assert error.value.problem == "the checkpoint of step 2 cannot be written: file too large"
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["1"] and checkpoints.newest().step == 1
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="step 2 cannot be written: not a directory"):
+        Checkpoints(tmp_path / "file" / "below").save(2, {"v": [large]}, {})
 
 
-def _in_a_loop(layer):
-    def body(x):
-        return tf.while_loop(lambda i: i < 2, lambda i: i + tf.size(layer(x)), [0])
-
-    return graph_function(X)(body)
-
-
-def _eagerly(layer):
-    return lambda x: layer(x)
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    # of Python that fails where it runs eagerly TensorFlow tells nothing: the error is its own
-    [
-        (run, name)
-        for run in (_in_a_graph, _in_a_loop, _eagerly)
-        for name in LINES
-        if (run, name) != (_eagerly, "Looked")
-    ],
-)
-def test_the_line_the_op_and_the_reason_are_named(user, run, name):
-    module, path = user
-    line, why, source = LINES[name]
-    call = run(getattr(module, name)())
-    with pytest.raises(tf.errors.OpError) as caught:
-        call(x=tf.fill([2, 2], 7.0))
-    told = describe(caught.value)
-    assert (told["kind"], told["traceback"]) == ("HeadwayError", None)
-    assert told["where"].startswith(f"{path}:{line}, in ")
-    first, second = told["problem"].splitlines()
-    assert why in first and second.strip().startswith(source)
-    assert "Graph execution error" not in told["problem"] and "\x1b" not in told["problem"] and "{{" not in first
-    if name == "Table":
-        op = "GatherV2" if run is _eagerly else f"{'while/' * (run is _in_a_loop)}table"
-        assert first.startswith(f"InvalidArgumentError in op {op}")
+def test_a_shared_state_that_cannot_be_written_leaves_nothing(tmp_path, large):
+    state = SharedState()
+    state.hold("large", large)
+    with no_file_over(2 << 20), pytest.raises(StoreError) as error:
+        state.save(tmp_path / "states" / "state")
+    assert (
+        error.value.problem == "the shared state cannot be written: file too large" and "ulimit -f" in error.value.fix
+    )
+    assert not [*(tmp_path / "states").iterdir()]
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be written: not a directory"):
+        state.save(tmp_path / "file" / "state")
 
 
-def test_without_a_line_of_the_users_the_one_line_has_the_reason():
-    with pytest.raises(tf.errors.OpError) as caught:
-        tf.gather(tf.zeros([3]), [7])
-    error = caught.value.with_traceback(None)  # as where libraries alone lead to the op
-    assert explained(error) is None
-    told = describe(error)
-    assert told["kind"] is None and told["traceback"]
-    assert told["problem"] == "InvalidArgumentError: indices[0] = 7 is not in [0, 3) (op GatherV2)"
-    assert reason(error) in told["problem"]
+def test_a_checkpoint_that_is_torn_after_it_was_found_is_a_store_error(tmp_path):
+    checkpoints, variable = Checkpoints(tmp_path), tf.Variable([1.0], shape=tf.TensorShape(None))
+    checkpoints.save(1, {"v": [variable]}, {})
+    found = checkpoints.newest()
+    variable.assign([[2.0]])
+    checkpoints.restore(found, {"v": [variable]})
+    assert variable.numpy().tolist() == [1.0]
+    file = next(found.path.glob("variables.data*"))
+    file.write_bytes(bytes(b ^ 255 for b in file.read_bytes()))
+    with pytest.raises(StoreError, match="cannot be read: "):
+        checkpoints.restore(found, {"v": [variable]})
 
 
-def test_a_worker_that_was_lost_is_no_mistake_of_the_line_that_waited_for_it():
-    def call(kind):
-        raise kind(None, None, "Socket closed")
-
-    for kind in (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
-        with pytest.raises(kind) as caught:
-            call(kind)
-        assert explained(caught.value) is None
-        assert describe(caught.value)["problem"] == f"{kind.__name__}: Socket closed"
-
-
-def test_the_error_itself_stays_the_cause(user):
-    module, _ = user
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        _in_a_graph(module.Table())(x=tf.fill([2, 2], 7.0))
-    told = explained(caught.value)
-    assert isinstance(told, HeadwayError) and told.__cause__ is caught.value
+def test_other_failures_of_tensorflow_keep_their_words(tmp_path):
+    refused = pytest.raises(StoreError, match=r"the state cannot be written: incompatible shapes: \[2\]")
+    with refused as error, saving(tmp_path, "the state"):
+        tf.ones([2]) + tf.ones([3])
+    assert "{{" not in error.value.problem and "[Op:" not in error.value.problem
+    with pytest.raises(StoreError) as error, saving(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert error.value.problem == "cannot be written: no space left on device" and "make room" in error.value.fix

@@ -5,7 +5,6 @@ import re
 import threading
 import time
 import traceback
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -193,12 +192,9 @@ def test_python_scalars_take_the_declared_dtype_where_nothing_is_lost():
     lost = [(2.5, tf.int32), (1, tf.bool), (True, tf.int32), (300, tf.uint8), (-1, tf.uint8), (2**53 + 1, tf.float32)]
     lost += [(10**400, tf.float64), (1e39, tf.float32), (1e-60, tf.float32), (257, tf.bfloat16), (2j, tf.float32)]
     for value, dtype in lost:
-        if value == 10**400:
-            with pytest.raises(PythonOpError, match="returned int of 1329 bits"), python_errors():
-                scalar(value, dtype)
-            continue
+        kind = type(value).__name__
         with (
-            pytest.raises(PythonOpError, match=rf"returned (a )?{type(value).__name__}( {re.escape(str(value))})? for"),
+            pytest.raises(PythonOpError, match=rf"returned (a )?{kind}( {re.escape(str(value)[:40])}.*)? for"),
             python_errors(),
         ):
             scalar(value, dtype)
@@ -433,31 +429,21 @@ def test_several_outputs_and_arguments_that_are_no_numbers_have_gradients():
 
 
 @pytest.mark.parametrize("graph", [True, False])
-def test_an_argument_can_be_without_a_gradient(graph):
-    def masked(x, mask):
-        return tf.where(mask > 0, x, 0.0)
-
-    def both(op):
+def test_a_mask_is_bool_and_one_of_floats_would_need_a_gradient(graph):
+    def both(op, *masks):
         def body(x, mask):
             with tf.GradientTape() as tape:
-                tape.watch([x, mask])
+                tape.watch(x)
                 y = op(x, mask)
-            return tape.gradient(y, [x, mask])
+            return tape.gradient(y, x)
 
         with python_errors():
-            return (tf.function(body) if graph else body)(tf.constant(X), tf.constant([1.0, 0.0, 1.0]))
+            return (tf.function(body) if graph else body)(tf.constant(X), tf.constant(masks))
 
-    with pytest.raises(NoGradientError, match=r"from its argument 1 (.|\n)*stopped="):
-        both(python_op(masked, VECTOR, gradient="traced"))
-    for op in (
-        python_op(masked, VECTOR, gradient="traced", stopped=[1]),
-        numpy_op(lambda x, mask: x * mask, VECTOR, gradient=lambda up, x, mask: up * mask, stopped=[1]),
-    ):
-        found, none = both(op)
-        assert found.numpy().tolist() == [1.0, 0.0, 1.0] and none is None
-    assert both(python_op(lambda x, mask: x * mask, VECTOR, stopped=[0, 1])) == [None, None]
-    with pytest.raises(PythonOpError, match=r"stopped=\[2\] of 2 arguments"):
-        both(python_op(masked, VECTOR, stopped=[0, 2]))
+    masked = python_op(lambda x, mask: tf.where(tf.cast(mask, tf.bool), x, 0.0), VECTOR, gradient="traced")
+    assert both(masked, True, False, True).numpy().tolist() == [1.0, 0.0, 1.0]
+    with pytest.raises(NoGradientError, match=r"from its argument 1 (.|\n)*a mask, which has none, is to be bool"):
+        both(masked, 1.0, 0.0, 1.0)
 
 
 def test_calls_never_overlap_by_default():
@@ -486,15 +472,6 @@ def test_calls_marked_thread_safe_run_together():
     op = numpy_op(meet, VECTOR, thread_safe=True)
     with ThreadPoolExecutor(2) as pool:
         assert [len(found) for found in pool.map(lambda _: op(X), range(2))] == [3, 3]
-
-
-def test_a_thousand_calls_by_row_bring_one_warning_and_batches_none():
-    op = numpy_op(lambda x: x, tf.TensorSpec(None, tf.int64))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        list(tf.data.Dataset.range(1500).map(op))
-        list(tf.data.Dataset.range(1500).batch(1).map(op))
-    assert [str(w.message)[:80].count("test_python_op") for w in caught if "called" in str(w.message)] == [1]
 
 
 def test_functions_are_named_however_they_are_wrapped():
