@@ -1,9 +1,12 @@
-"""The record of a run, runs/<run>.json in the store: what it was asked for, its steps, what the gate said, and how it ended.
+"""The record of a run, runs/<run>.json in the store: what it was asked for, its steps, what the gate said, and how it ended; and
+what `headway monitor` has found.
 
     record = find(store, "20261122-0354", pipeline="flights")
     record.state, record.stages[-1].title, record.verdict.reasons
     history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
     read_log(store, record.run)               # what it reported, runs/<run>.log
+    state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
+    state.versions[1]["2013-05"].alarms
 
 A record is never changed: a run that goes on writes a later one of the same name, and the next run does for one that was killed.
 """
@@ -15,7 +18,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError
 
@@ -335,3 +338,54 @@ def read_log(store: Store, run: str) -> str | None:
         return store.read(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+# --- what monitoring leaves
+
+_MOST_VERSIONS = 20
+"""The findings of so many versions are kept: one that comes back is not checked again."""
+
+
+class SpanCheck(Result):
+    """A span as it was held against one version."""
+
+    span: str
+    champion: int
+    rows: int | None = None
+    """None: drift could not be checked."""
+    drift: tuple[str, ...] = ()
+    scored: int | None = None
+    """Rows with a label; None: none has one yet."""
+    metrics: dict[str, float] = Field(default={})
+    decay: tuple[str, ...] = ()
+    checked: str = ""
+    """When."""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        return *self.drift, *self.decay
+
+
+class MonitorState(Result):
+    """What `headway monitor` has found of each version that was the champion, by its number and by span."""
+
+    versions: dict[int, dict[str, SpanCheck]] = Field(default={})
+
+    @classmethod
+    def of(cls, store: Store, pipeline: str) -> Self:
+        try:
+            return cls.model_validate_json(store.read(_state_file(store, pipeline)))
+        except (FileNotFoundError, ValueError):
+            return cls()
+
+    def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
+        """Notes a finding, and writes the file."""
+        found = self.versions.pop(check.champion, {})
+        self.versions[check.champion] = found | {check.span: check}  # the newest last
+        for number in [*self.versions][:-_MOST_VERSIONS]:
+            del self.versions[number]
+        store.replace(_state_file(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
+
+
+def _state_file(store: Store, pipeline: str) -> Path:
+    return store.root / "monitor" / f"{pipeline}.json"

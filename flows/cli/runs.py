@@ -224,6 +224,7 @@ def report(
     /,
     *,
     again: bool = False,
+    site: bool = False,
     open: bool = False,
     options: Options = Options(),
 ) -> int:
@@ -234,13 +235,24 @@ def report(
     Args:
         run: Names the run, or begins its name.
         again: Draws the report again, from what the store has now.
-        open: Opens the report in the browser.
+        site: Prints the path of the store's site instead: its models, their champions over time, and all runs.
+        open: Opens the page in the browser.
     """
     from flows.records import LATEST, State, find
     from flows.report.page import on_this_disk, path_of, place_of, write
+    from flows.report.site import write_site
 
     (run,), pipeline = arranged([run], pipeline, LATEST)
     loaded, store = store_of(pipeline, options)
+    if site:
+        if run != LATEST or again:
+            raise ConfigError(
+                "the site is of the whole store, not of a run", where="--site", fix="headway report --site"
+            )
+        first = write_site(store)
+        if open:
+            webbrowser.open(on_this_disk(store, first).absolute().as_uri())
+        return answer(options, {"site": place_of(store, first)}, place_of(store, first))
     record = find(store, run, pipeline=loaded.pipeline.name)
     path = path_of(store, record.run)
     # of a run that went on when it was drawn, another is to come

@@ -26,6 +26,7 @@ from flows.records import RunRecord, State
 from flows.report.markdown import markdown
 from flows.report.model import Section, Table
 from flows.report.page import key_of, step_section
+from flows.report.site import site_of_report
 from flows.report.text import line_of
 from flows.report.verdict import ending_of, ending_section
 from headway.redaction import redact
@@ -102,7 +103,8 @@ class RunLog(Lines):
             return  # it judged nothing, and what it says would hide the last verdict
         part = ending_section(ending_of(record))
         if record.report is not None:  # not as a link: browsers follow none from a server's page to a file
-            part = replace(part, commands=[record.report, f"headway report {record.run} --open"])
+            places = [record.report, f"headway report {record.run} --open", site_of_report(record.report)]
+            part = replace(part, commands=places)
         self._when_up(lambda: self._publish("verdict", part))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -22,8 +22,8 @@ from flows.pipeline.context import Context, examples_of, label_facts
 from flows.pipeline.dag import Executor
 from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Reporter
-from flows.pipeline.spans import MonitorState, SpanCheck, read_spans, spans_to_predict
-from flows.records import RunRecord, record_of
+from flows.pipeline.spans import read_spans, spans_to_predict
+from flows.records import MonitorState, RunRecord, SpanCheck, record_of
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest
@@ -100,7 +100,11 @@ def check_champion(context: Context, report: Reporter, *, wrap: Wrap = lambda en
         running(store, name, "monitor", on_wait=report.note),
         Child(on_line=report.relay) as child,
     ):
-        return _Check(context, champion, report, wrap(Engine(store, child=child, report=report))).result()
+        found = _Check(context, champion, report, wrap(Engine(store, child=child, report=report))).result()
+    from flows.report.site import renew_site
+
+    renew_site(store, name, report.note)
+    return found
 
 
 class _Check:

@@ -1,4 +1,4 @@
-"""Moves the champion and the aliases by hand, and tells an MLflow server, where there is one.
+"""Moves the champion and the aliases by hand, writes the site of the store, and tells an MLflow server, where there is one.
 
 promote_version(loaded, registry, "3", reason="asked for", note=print)      # the Event that the registry keeps
 roll_back(loaded, registry, reason="asked for", note=print)                 # to the champion before
@@ -49,7 +49,7 @@ def promote_version(
     else:
         stood = None if force else registry.alias(alias) or NOBODY
         event = registry.set_alias(alias, registry.number(version), reason=reason, against=stood)
-    follow(loaded, registry, note=note)
+    _publish(loaded, registry, note)
     return event
 
 
@@ -72,8 +72,16 @@ def roll_back(
     """
     number = None if version is None else registry.number(version)
     event = registry.rollback(number, reason=reason, force=force, against=_against(registry, force))
-    follow(loaded, registry, note=note)
+    _publish(loaded, registry, note)
     return event
+
+
+def _publish(loaded: LoadedPipeline | None, registry: Registry, note: Note) -> None:
+    """Tell the MLflow server, and write the site of the store."""
+    from flows.report.site import renew_site
+
+    follow(loaded, registry, note=note)
+    renew_site(registry.store, registry.name, note)
 
 
 def _against(registry: Registry, force: bool) -> int | None:
@@ -83,7 +91,7 @@ def _against(registry: Registry, force: bool) -> int | None:
 def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reason: str, note: Note) -> Event:
     """Let an alias point nowhere."""
     event = registry.remove_alias(alias, reason=reason)
-    follow(loaded, registry, note=note)
+    _publish(loaded, registry, note)
     return event
 
 

@@ -287,6 +287,7 @@ class _Run:
             self.report.note(redact(f"the record of this run was not written: {error}"))
         if drawn:
             self._draw()
+        self._renew_site()
         self.report.run(self.record)
 
     def _draw(self) -> None:
@@ -301,11 +302,21 @@ class _Run:
             text = str(error).strip().splitlines() or [""]
             self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))
 
+    def _renew_site(self) -> None:
+        from flows.report.site import renew_site
+
+        renew_site(self.context.store, self.record.pipeline, self.report.note)
+
 
 def _import_later_ones() -> None:
     """Import what judges and draws, while the model trains."""
     with suppress(Exception):  # the import of whoever needs it fails, too
-        for name in ("headway.evaluation.results.stage", "headway.evaluation.gate.stage", "flows.report.page"):
+        for name in (
+            "headway.evaluation.results.stage",
+            "headway.evaluation.gate.stage",
+            "flows.report.page",
+            "flows.report.site",
+        ):
             import_module(name)
 
 

@@ -1,30 +1,19 @@
-"""New spans: which of a pipeline's spans have landed and are complete, and what `headway monitor` has found of them.
+"""New spans: which of a pipeline's spans have landed and are complete.
 
     found = read_spans(source, arrival, now=store.clock(), after="2013-04")
     found.complete, found.waiting                 # ["2013-05"], {"2013-06": "its files changed 40 s ago, ..."}
-    state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged
-    state.versions[1]["2013-05"].alarms
 
 A span is complete once its done file is there, or, without one, once its files have not changed for a while.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
-
-from pydantic import Field
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import ArrivalConfig
-from headway.config import Result
 from headway.messages import duration
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import paths_of, patterns, spans
 from headway.storage import filesystem
-from headway.storage.store import Store
-
-_MOST_VERSIONS = 20
-"""The findings of so many versions are kept: one that comes back is not checked again."""
 
 
 @dataclass
@@ -75,48 +64,3 @@ def _incomplete(source: SourceConfig, arrival: ArrivalConfig, span: str, now: fl
     newest = max(filesystem.size_and_time(path)[1] for path in paths_of(source, span))
     age = max(now - newest, 0)  # a clock that is ahead of ours: as if they had changed now
     return "" if age >= quiet else f"its files changed {duration(age)} ago, and {duration(quiet)} have to be quiet"
-
-
-class SpanCheck(Result):
-    """A span as it was held against one version."""
-
-    span: str
-    champion: int
-    rows: int | None = None
-    """None: drift could not be checked."""
-    drift: tuple[str, ...] = ()
-    scored: int | None = None
-    """Rows with a label; None: none has one yet."""
-    metrics: dict[str, float] = Field(default={})
-    decay: tuple[str, ...] = ()
-    checked: str = ""
-    """When."""
-
-    @property
-    def alarms(self) -> tuple[str, ...]:
-        return *self.drift, *self.decay
-
-
-class MonitorState(Result):
-    """What `headway monitor` has found of each version that was the champion, by its number and by span."""
-
-    versions: dict[int, dict[str, SpanCheck]] = Field(default={})
-
-    @classmethod
-    def of(cls, store: Store, pipeline: str) -> Self:
-        try:
-            return cls.model_validate_json(store.read(_state_file(store, pipeline)))
-        except (FileNotFoundError, ValueError):
-            return cls()
-
-    def add(self, store: Store, pipeline: str, check: SpanCheck) -> None:
-        """Notes a finding, and writes the file."""
-        found = self.versions.pop(check.champion, {})
-        self.versions[check.champion] = found | {check.span: check}  # the newest last
-        for number in [*self.versions][:-_MOST_VERSIONS]:
-            del self.versions[number]
-        store.replace(_state_file(store, pipeline), self.model_dump_json(indent=1, exclude_none=True) + "\n")
-
-
-def _state_file(store: Store, pipeline: str) -> Path:
-    return store.root / "monitor" / f"{pipeline}.json"

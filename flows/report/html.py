@@ -58,16 +58,18 @@ def document(
     ending: Ending,
     parts: Sequence[Section],
     facts: Sequence[tuple[str, str]] = (),
+    links: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The HTML of a page that stands alone, without secrets.
 
     Args:
         about: such as "run 20261123-000714-4081".
         facts: figures below the ending: (name, value).
+        links: to other pages: (address, text).
     """
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
-    page |= {"facts": facts}
+    page |= {"facts": facts, "links": links}
     text, digest = script()
     template = environment().get_template("report.html")
     html = template.render(page=page, style=style(), drawn=drawn, script=text, digest=digest)

@@ -33,6 +33,11 @@ def test_a_run_says_last_where_its_report_is(homes, typed):
     html = (homes / last[1]).read_text()
     assert "The run ended after statistics, as it was asked to" in html and "homes.csv" in html
     assert typed("report", check=0).stdout.strip() == last[1]
+    site = homes / "store" / "site" / "index.html"
+    assert f"../runs/{last[1].split('/')[-1]}" in site.read_text(), "the run wrote it"
+    site.unlink()
+    assert typed("report", "--site", check=0).stdout.strip() == str(site) and site.is_file()
+    assert "the site is of the whole store" in typed("report", "--site", "2026", check=2).stderr
     assert json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)["report"].endswith(".html")
 
 

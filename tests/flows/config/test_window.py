@@ -16,7 +16,7 @@ from flows.cli.app import main
 from flows.config.pipeline import read_pipeline
 from flows.config.window import choose_window
 from flows.pipeline.monitor import Monitoring
-from flows.pipeline.spans import SpanCheck
+from flows.records import SpanCheck
 from headway.errors import ConfigError
 
 MONTHS = [f"2024-0{month}" for month in range(1, 6)]

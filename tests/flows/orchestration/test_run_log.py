@@ -77,7 +77,8 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     ((key, shown),) = report.published
     assert key == "verdict" and shown.startswith("# Verdict: rejected (red)\n")
     assert "The candidate is rejected: auc 0.8 is under 0.85." in shown
-    assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n" in shown and "](" not in shown
+    assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n    {folder[:-5]}/site/index.html\n" in shown
+    assert "](" not in shown
 
 
 def test_a_first_half_leaves_the_last_verdict_where_it_is_and_one_that_failed_does_not(report, monkeypatch):

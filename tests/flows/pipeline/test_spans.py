@@ -6,7 +6,8 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import ArrivalConfig
-from flows.pipeline.spans import MonitorState, SpanCheck, read_spans
+from flows.pipeline.spans import read_spans
+from flows.records import MonitorState, SpanCheck
 from headway.storage.store import Store
 
 

@@ -2,7 +2,10 @@
 
 import pytest
 
+from flows.records import MonitorState, SpanCheck, records
 from flows.report.page import write
+from flows.report.site import write_site
+from tests.flows.report.months import months
 from tests.flows.report.recorded import LEVELS, recorded
 
 pytestmark = pytest.mark.browser
@@ -82,3 +85,21 @@ def test_outcomes_hide_what_is_scrolled_below_them_on_a_phone(visit, tmp_path):
         ".map(style => [style.position, style.backgroundColor])"
     )
     assert outcomes and all(place == "sticky" and colour != "rgba(0, 0, 0, 0)" for place, colour in outcomes)
+
+
+@pytest.mark.parametrize(("name", "scheme", "axe_at"), [("index", "light", 360), ("flights", "dark", 1440)])
+def test_the_site_of_a_store_is_whole_and_can_be_read(visit, accessible, tmp_path, name, scheme, axe_at):
+    store = months(tmp_path)
+    for record in records(store):
+        write(store, record)
+    for place, span in enumerate(("2014-02", "2014-03")):
+        check = SpanCheck(span=span, champion=3, rows=900, scored=900, metrics={"auc": 0.8 - 0.1 * place})
+        MonitorState.of(store, "flights").add(store, "flights", check)
+    path = write_site(store).with_name(f"{name}.html")
+    page = visit(path, scheme=scheme)
+    whole_and_readable(page, accessible, axe_at, least=2 if name == "flights" else 0)
+    page.set_viewport_size({"width": 320, "height": 900})
+    page.emulate_media(media="screen")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    seen = "[...document.querySelectorAll('.toned td:last-child')].every(td => td.getBoundingClientRect().right <= 320)"
+    assert page.evaluate(seen), "the outcome of a row is seen on a phone"

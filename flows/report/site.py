@@ -1,0 +1,353 @@
+"""The site of a store: `site/index.html` with its models and latest runs, and a page per model, beside the reports of runs.
+
+    renew_site(store, "flights", note)         # after each run, promotion, rollback and monitoring of that model
+    write_site(store)                          # <store>/site/index.html, and the page of each model
+
+Pages are static: they load nothing, and work from a folder, a bucket or a mail. What is told of a run is kept in
+`site/runs.json`, so that a store of many runs is not read again each time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+from pydantic import ValidationError
+
+from flows.records import MonitorState, SpanCheck, State, record_of, records, settled
+from flows.report.html import document
+from flows.report.model import Chart, Row, Section, Table
+from flows.report.plot import FIRST, Plot, figure, thinned
+from flows.report.verdict import Ending, Tone, ending_of
+from flows.report.versions import names_of
+from headway.config import Result
+from headway.errors import HeadwayError
+from headway.messages import counted, duration, metric_text, sentence, when, window_text
+from headway.redaction import redact
+from headway.registry.pointers import Event
+from headway.registry.registry import Registry, Version, names
+from headway.storage.store import Store
+from headway.tasks.table import task_of
+
+_MOST_RUNS, _MOST_OF_MODEL = 500, 100
+"""The latest runs of the store, and of one model on its page."""
+_MOST_SPANS = 60
+_FEW_RUNS = 20
+"""So many are read one by one; of a bucket more of them are read at once."""
+
+
+class RunLine(Result):
+    """What the site tells of a run."""
+
+    run: str
+    pipeline: str
+    started: str
+    word: str
+    tone: Tone
+    headline: str
+    seconds: float
+    has_report: bool
+    going_on: bool
+
+
+class _Lines(Result):
+    lines: tuple[RunLine, ...] = ()
+
+
+def site_path(store: Store) -> Path:
+    """The first page of the site."""
+    return store.root / "site" / "index.html"
+
+
+def site_of_report(place: str) -> str:
+    """The place of the site, from that of a report in the same store."""
+    return f"{place.rpartition('/runs/')[0]}/site/index.html"
+
+
+def write_site(store: Store, *models: str) -> Path:
+    """Writes the first page and the pages of these models, each whole or not at all.
+
+    Args:
+        models: without any, the page of each model of the store.
+
+    Raises:
+        OSError, StoreError: the store cannot be written.
+    """
+    folder, runs = site_path(store).parent, _run_lines(store)
+    known = names(store)
+    for name in models or known:
+        if name in known:
+            store.replace(folder / f"{name}.html", _model_page(store, name, runs))
+    store.replace(site_path(store), _first_page(store, known, runs))
+    return site_path(store)
+
+
+def renew_site(store: Store, model: str, note: Callable[[str], object]) -> None:
+    """Writes the site after something happened to a model; whatever goes wrong with it is a note."""
+    try:
+        write_site(store, model)
+    except Exception as error:
+        text = str(error).strip().splitlines() or [""]
+        note(redact(f"the site of this store was not written: {type(error).__name__}: {text[0][:300]}"))
+
+
+def _run_lines(store: Store) -> list[RunLine]:
+    """The latest runs, the newest first; a run that ended is read once."""
+    cache = site_path(store).parent / "runs.json"
+    try:
+        kept = {line.run: line for line in _Lines.model_validate_json(store.read(cache)).lines}
+    except (FileNotFoundError, ValidationError):
+        kept = {}
+    files = set(store.children(store.runs_folder))
+    found = [name.removesuffix(".json") for name in sorted(files, reverse=True) if name.endswith(".json")]
+    found = [name for name in found if not name.startswith(".")][:_MOST_RUNS]
+    wanted = {name for name in found if name not in kept or kept[name].going_on}
+    few = len(wanted) <= _FEW_RUNS
+    for record in (record_of(store, name) for name in wanted) if few else records(store):
+        if record is None or record.run not in wanted:
+            continue
+        if record.going_on:
+            record = settled(record, store.lock(f"run-{record.pipeline}").owner(), store.clock())
+        ending = ending_of(record)
+        kept[record.run] = RunLine(
+            run=record.run,
+            pipeline=record.pipeline,
+            started=record.started,
+            word=ending.word,
+            tone=ending.tone,
+            headline=ending.headline,
+            seconds=record.seconds,
+            has_report=f"{record.run}.html" in files,
+            going_on=record.state in (State.RUNNING, State.KILLED),
+        )
+    lines = [kept[name] for name in found if name in kept]
+    store.replace(cache, _Lines(lines=tuple(lines)).model_dump_json() + "\n")
+    return lines
+
+
+# --- the first page
+
+
+def _first_page(store: Store, models: Sequence[str], runs: Sequence[RunLine]) -> str:
+    last = {line.pipeline: line for line in reversed(runs)}
+    rows, concerns = list[Row](), list[str]()
+    for name in models:
+        registry = Registry(store, name)
+        champion, alarms = _champion(registry), _alarms(store, registry)
+        concerns += [f"{name}: {alarm}" for alarm in alarms]
+        rows.append(
+            {
+                "model": _link(f"{name}.html", name),
+                "champion": None if champion is None else f"version {champion.version}",
+                "since": None if champion is None else when(champion.time),
+                "metric": _metric_of(registry, None if champion is None else champion.version),
+                "last run": last[name].word if name in last else None,
+            }
+        )
+    tones = [last[name].tone if name in last else "plain" for name in models]
+    sections = [Section("Models", tables=[Table("Models", rows, tones=tones)])] if rows else []
+    return document(
+        title=f"Models and runs of {store.name}",
+        pipeline="Headway",
+        about=store.name,
+        ending=Ending(
+            word="models and runs",
+            tone="amber" if concerns else "plain",
+            headline=f"{counted(len(rows), 'model')}, {counted(len(runs), 'run')}.",
+            concerns=tuple(concerns),
+        ),
+        parts=[*sections, _runs_section(runs, of_model=False)],
+    )
+
+
+def _runs_section(runs: Sequence[RunLine], *, of_model: bool) -> Section:
+    rows: list[Row] = [
+        {
+            "run": _link(f"../runs/{line.run}.html", when(line.started)) if line.has_report else when(line.started),
+            "model": None if of_model else line.pipeline,
+            "took": duration(line.seconds),
+            "what it came to": line.headline,
+            "status": line.word,
+        }
+        for line in runs
+    ]
+    said = [] if rows else ["There is no run yet."]
+    note = "Times are in UTC; a time leads to the report of the run."
+    tables = [Table("Runs", rows, note, tones=[line.tone for line in runs])] if rows else []
+    return Section("Runs", said, tables=tables)
+
+
+def _link(target: str, text: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(target, text)
+
+
+# --- the page of a model
+
+
+def _model_page(store: Store, name: str, runs: Sequence[RunLine]) -> str:
+    registry, own = Registry(store, name), [line for line in runs if line.pipeline == name]
+    versions = {version.number: version for version in registry.versions()}
+    events, alarms = registry.history(), _alarms(store, registry)
+    why = {line.run: line.headline for line in own}
+    metric = _primary(versions.values())
+    champion, headline = _champion(registry), "There is no champion yet."
+    if champion is not None:
+        said = why.get(champion.run or "") or sentence(f"version {champion.version}: {champion.reason}")
+        headline = f"{said} It is the champion since {when(champion.time)} UTC."
+    sections = [
+        _champions(events, versions, metric, why),
+        _versions(registry, versions, metric, {line.run for line in own if line.has_report}),
+        _monitored(store, name, metric),
+        _runs_section(own[:_MOST_OF_MODEL], of_model=True),
+    ]
+    return document(
+        title=f"{name}: its champions, versions and runs",
+        pipeline=name,
+        about="its champions, versions and runs",
+        ending=Ending(
+            word="champion" if champion else "no champion",
+            tone="amber" if alarms else "plain",
+            headline=headline,
+            concerns=tuple(alarms),
+        ),
+        parts=[section for section in sections if section is not None],
+        links=[("index.html", "All models")],
+    )
+
+
+def _champion(registry: Registry) -> Event | None:
+    """The change that made the champion; None where there is none, or its file is damaged."""
+    try:
+        return next(reversed(registry.history()), None)
+    except HeadwayError:
+        return None
+
+
+def _champions(
+    events: Sequence[Event], versions: dict[int, Version], metric: str | None, why: dict[str, str]
+) -> Section | None:
+    """When each champion came and why, and its metric over time."""
+    if not events:
+        return None
+    rows: list[Row] = [
+        {
+            "when": when(event.time),
+            "version": event.version,
+            metric or "metric": _value(versions.get(event.version), metric),
+            "by": event.by,
+            "why": why.get(event.run or "") or event.reason,
+            "what": "rolled back" if event.kind == "rollback" else "promoted",
+        }
+        for event in reversed(events)
+    ]
+    known = [
+        (f"v{event.version}", value) for event in events if (value := _number(versions.get(event.version), metric))
+    ]
+    note = "Each value is of the eval rows of the version's own run: two of them are of different rows."
+    charts = []
+    if metric is not None and len(known) > 1:
+        charts = [_by_place(f"{metric} of the champions over time", metric, known, note)]
+    return Section("Champions", charts=charts, tables=[Table("Champions", rows)])
+
+
+def _versions(
+    registry: Registry, versions: dict[int, Version], metric: str | None, reports: set[str]
+) -> Section | None:
+    rows: list[Row] = []
+    gone = registry.rolled_back()
+    for number, version in sorted(versions.items(), reverse=True):
+        run = str(version.facts.get("run") or "")
+        rows.append(
+            {
+                "version": number,
+                "stands as": ", ".join([*names_of(registry, number), *["rolled back"] * (number in gone)]),
+                "made": _link(f"../runs/{run}.html", when(version.created))
+                if run in reports
+                else when(version.created),
+                "data": window_text(version.facts.get("spans") or []),
+                metric or "metric": _value(version, metric),
+            }
+        )
+    rows += [{"version": number, "stands as": f"cannot be used: {why}"} for number, why in registry.damaged().items()]
+    return Section("Versions", tables=[Table("Versions", rows)]) if rows else None
+
+
+def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
+    """Drift and the champion's metric by span; None where `headway monitor` has checked nothing."""
+    found = MonitorState.of(store, name).versions
+    checks = sorted((check for spans in found.values() for check in spans.values()), key=lambda check: check.span)
+    checks = checks[-_MOST_SPANS:]
+    if not checks:
+        return None
+    rows: list[Row] = [
+        {
+            "span": check.span,
+            "version": check.champion,
+            "rows": check.rows,
+            "drift": "; ".join(check.drift) or ("none" if check.rows is not None else "not checked"),
+            metric or "metric": metric_text(check.metrics[metric]) if metric in check.metrics else None,
+            "champion": "; ".join(check.decay) or ("as at its promotion" if check.scored else "no labels yet"),
+            "finding": "alarm" if check.alarms else "none",
+        }
+        for check in reversed(checks)
+    ]
+    charts = []
+    if metric is not None and len(known := [(c.span, c.metrics[metric]) for c in checks if metric in c.metrics]) > 1:
+        charts.append(_by_place(f"{metric} of the champion by span", metric, known))
+    tones = ["amber" if check.alarms else "plain" for check in reversed(checks)]
+    return Section("Spans since the training", charts=charts, tables=[Table("Spans", rows, tones=tones)])
+
+
+def _alarms(store: Store, registry: Registry) -> list[str]:
+    """What `headway monitor` found wrong of the champion's newest span."""
+    champion = _champion(registry)
+    spans = MonitorState.of(store, registry.name).versions.get(champion.version, {}) if champion is not None else {}
+    newest: SpanCheck | None = max(spans.values(), key=lambda check: check.span, default=None)
+    return [f"{newest.span}: {alarm}" for alarm in newest.alarms] if newest is not None else []
+
+
+# --- metrics
+
+
+def _primary(versions: Iterable[Version]) -> str | None:
+    """The metric that decides, by the task of the newest version that has one."""
+    newest = max(versions, key=lambda version: version.number, default=None)
+    if newest is None:
+        return None
+    task, metrics = newest.facts.get("task"), newest.facts.get("metrics") or {}
+    primary = task_of(task).primary if task and ":" not in task else None
+    return primary if primary in metrics else next(iter(metrics), None)
+
+
+def _number(version: Version | None, metric: str | None) -> float | None:
+    value = (version.facts.get("metrics") or {}).get(metric) if version is not None else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _value(version: Version | None, metric: str | None) -> str | None:
+    value = _number(version, metric)
+    return None if value is None else metric_text(value)
+
+
+def _metric_of(registry: Registry, number: int | None) -> str | None:
+    """The deciding metric of a version, with its name."""
+    try:
+        version = None if number is None else registry.version(number)
+    except HeadwayError:
+        return "cannot be used"
+    if version is None or (metric := _primary([version])) is None:
+        return None
+    return f"{metric} {_value(version, metric)}"
+
+
+def _by_place(title: str, what: str, points: Sequence[tuple[str, float]], note: str = "") -> Chart:
+    """Values in the order of their points, with the names of the first, the middle and the last point."""
+    places = range(len(points))
+
+    def draw(axes: Plot) -> None:
+        axes.plot(places, [value for _, value in points], color=FIRST, marker="o", markersize=3)
+        shown = sorted({0, len(points) // 2, len(points) - 1})
+        axes.set_xticks(shown, [points[place][0] for place in shown])
+        axes.set_ylabel(what)
+
+    told = ", ".join(f"{name} {metric_text(value)}" for name, value in thinned(points, 12))
+    return Chart(title, figure(draw, label=f"{title}: {told}"), note=note)
