@@ -32,7 +32,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
-from headway.validation.torn_units import sample_of
+from headway.validation.units import sample_of
 from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.model_card import CardFacts

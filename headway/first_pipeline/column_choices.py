@@ -20,11 +20,8 @@ from headway.schema.columns import LABEL, Column, StoredType, type_text
 from headway.schema.parse_rules import Parse
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.leaks.label_strength import strengths
-from headway.validation.leaks.leakage_hints import constant, leaks, repeated
+from headway.validation.leaks import constant, leaks, repeated, strengths
 
-_CERTAIN = 0.99
-"""What a column alone has to reach on the label to be looked at as a leak."""
 _RECURRING = 0.3
 """The least share of rows whose text stands in three rows or more, for the text to be a category: of rarer ones a model
 learns a few rows each by heart."""
@@ -80,7 +77,9 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     }
     others = [name for name in names if name not in useless]
     copies = {name: f"repeats column {first!r}" for name, first in repeated(statistics, others).items()}
-    telling = _telling(statistics, [name for name in others if name not in copies], facts)
+    others = [name for name in others if name not in copies]
+    telling = _telling(statistics, others, facts)
+    left_out = len(telling) < len(others)  # else nothing is left to learn from
     choices = []
     for column in seen.schema.columns:
         name, kind = column.name, type_text(column)
@@ -91,7 +90,8 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
         elif name in copies:
             choices.append(Choice(name, kind, "left out", copies[name], "ignore"))
         elif name in telling:
-            choices.append(Choice(name, kind, "left out", telling[name], "ignore", warning=True))
+            use, config = ("left out", "ignore") if left_out else ("feature", None)
+            choices.append(Choice(name, kind, use, telling[name], config, warning=True))
         else:
             choices.append(_feature(column, seen, statistics))
     return choices
@@ -111,11 +111,9 @@ def _useless(column: Column, seen: Seen, own: ColumnStatistics) -> str | None:
 
 def _telling(statistics: SplitStatistics, names: Collection[str], facts: LabelFacts) -> dict[str, str]:
     """Returns the columns that tell the label with certainty, as nothing does that is known before it, and a sentence."""
-    found = leaks(statistics, strengths(statistics, names, facts.kind), facts.kind, _CERTAIN)
     return {
-        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto"
-        for leak in found
-        if leak.copy or leak.own_values
+        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto, else: ignore"
+        for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind)
     }
 
 

@@ -69,8 +69,8 @@ def choose_split(
             return chosen
     why = f"; not by {times[0]}, whose later rows are too few, too many or lack a class" if times else ""
     key = choose_key(seen, facts, choices)
-    if key is not None and key.columns:
-        return SplitChoice(key.text + why, {"key": key.config} | _share(len(seen.label)), key.choices)
+    if key is not None and key.column is not None:
+        return SplitChoice(key.text + why, {"key": key.column} | _share(len(seen.label)), key.choices)
     chosen = _by_row(look, seen, label)
     return replace(chosen, text=chosen.text + why, columns=chosen.columns if key is None else key.choices)
 

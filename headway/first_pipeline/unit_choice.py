@@ -1,7 +1,7 @@
 """The unit that no split may tear apart: by its name, such as patient_id, else by what the data show of it.
 
 key = choose_key(seen, facts, choices)
-key.columns, key.text                        # ("mrn",), "by mrn: 1,500 of them ..."; None: there is no unit
+key.column, key.text                         # "mrn", "by mrn: 1,500 of them ..."; None: there is no unit
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,17 @@ _ENTITIES = frozenset(
     {"user", "customer", "client", "member", "patient", "subject", "person", "passenger", "household", "account", "driver",
      "student", "employee", "visitor", "device", "session", "participant", "respondent", "individual", "cust", "player", "donor"}
 )  # fmt: skip
-_MANY_VALUES = 50
-"""Whole numbers of more values are quantities, unless the schema says otherwise."""
 
 
 @dataclass(frozen=True)
 class Key:
     """What `split.key` says, and why."""
 
-    columns: tuple[str, ...]
-    """None of them: there is only a column that a person should look at."""
+    column: str | None
+    """None: there is only a column that a person should look at."""
     text: str
     choices: dict[str, Choice]
     """Choices of columns that it changes."""
-
-    @property
-    def config(self) -> str | list[str]:
-        return self.columns[0] if len(self.columns) == 1 else list(self.columns)
 
 
 def choose_key(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> Key | None:
@@ -49,18 +43,18 @@ def choose_key(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> Key 
     if (entity := _entity(seen, {*free})) is not None:
         values = seen.values(entity)
         why = f"{len(pc.unique(values)):,} of them, in {counted(len(values), 'row')}: none is in two splits"
-        return Key((entity,), f"by {entity}: {why}", {entity: Choice(entity, free[entity].type, "key", why)})
+        return Key(entity, f"by {entity}: {why}", {entity: Choice(entity, free[entity].type, "key", why)})
     unit = _unit(seen, facts, free)
     if unit is None:
         return None
     if not unit.sure:
-        name = unit.columns[0]
+        name = unit.column
         if free[name].warning:
             return None
         why = f"may name what several rows belong to: {unit.why}. If new rows will be of others: split: {{key: {name}}}"
-        return Key((), "", {name: replace(free[name], why=why, warning=True)})
+        return Key(None, "", {name: replace(free[name], why=why, warning=True)})
     why = f"{unit.units:,} of them, in {counted(unit.rows, 'row')}: {unit.why}, so none is in two splits"
-    return Key(unit.columns, f"by {unit.name}: {why}", {name: _part(free[name], unit, seen) for name in unit.columns})
+    return Key(unit.column, f"by {unit.column}: {why}", {unit.column: _keyed(free[unit.column], seen)})
 
 
 def _unit(seen: Seen, facts: LabelFacts, free: dict[str, Choice]) -> Unit | None:
@@ -70,22 +64,18 @@ def _unit(seen: Seen, facts: LabelFacts, free: dict[str, Choice]) -> Unit | None
     return find_unit(batch, names, facts.kind)
 
 
-def _part(choice: Choice, unit: Unit, seen: Seen) -> Choice:
-    """A code is the key and nothing else; a part of a set, or a measure, is learned from besides."""
-    column = next(column for column in seen.schema.columns if column.name == choice.column)
+def _keyed(choice: Choice, seen: Seen) -> Choice:
+    """A code is the key and nothing else; a measure is learned from besides."""
     values = seen.values(choice.column)
     whole = not pa.types.is_floating(values.type) or pc.all(pc.equal(values, pc.floor(values))).as_py()
-    if choice.use == "left out" or (len(unit.columns) == 1 and whole):
+    if choice.use == "left out" or whole:
         return Choice(choice.column, choice.type, "key", "names what several rows belong to, which stay together")
     config: dict[str, Any] = {"role": ["key", "feature"]}
     if isinstance(choice.config, dict):
         config |= choice.config
     elif choice.config is not None:
         config["transform"] = choice.config
-    elif column.type == "int64" and column.meaning != "category" and len(pc.unique(values)) > _MANY_VALUES:
-        config["transform"] = "standardize"  # the integers of a key are names by themselves
-    part = "a part of " if len(unit.columns) > 1 else ""
-    return replace(choice, why=f"{part}the split's key too", config=config)
+    return replace(choice, why="the split's key too", config=config)
 
 
 def _entity(seen: Seen, names: set[str]) -> str | None:

@@ -24,7 +24,7 @@ Kind = Literal[
     "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
     "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
-    "split proof", "missing key", "split share", "stratification", "missing class", "few keys", "duplicate rows",
+    "split proof", "missing key", "missing class", "few keys", "duplicate rows",
     "group overlap", "row overlap", "torn unit", "new column", "weight",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -80,7 +80,7 @@ class Validated(Result):
     errors: int = 0
     warnings: int = 0
     splits: tuple[dict[str, int | str], ...] = ()
-    """By split: its share, its label, how far that is from the label of train, its keys and times; all with the same cells."""
+    """By split: its rows, its share of them, its keys and times; all with the same cells."""
     proof: tuple[str, ...] = ()
     """Sentences of what is proven of the splits."""
     strengths: dict[str, float] = Field(default={})

@@ -19,6 +19,8 @@ from headway.schema.columns import LABEL, Column, Schema, no_column, suggest, ty
 from headway.validation.anomaly import KINDS, Anomaly
 
 Severity = Literal["error", "warning", "info", "ignore"]
+LEAKAGE = 0.999
+"""The AUC or R2 that no feature is expected to reach alone (`headway.validation.leaks`)."""
 _OF_NUMBERS = "numbers is bounded by jensen_shannon and quantile"
 
 
@@ -33,13 +35,6 @@ class DriftConfig(Frozen):
     )
     missing: float = Field(default=0.1, ge=0, description="the most that the share of missing values may change")
     min_rows: int = Field(default=1000, ge=1, description="with fewer rows on either side nothing is compared")
-
-
-class StratificationConfig(Frozen):
-    """The limits on the difference of the label of eval or test from train; both must be exceeded."""
-
-    p: float = Field(default=1e-4, ge=0, le=1, description="beyond chance: the p-value is less")
-    effect: float = Field(default=0.05, ge=0, description="large enough: so many standard deviations of the label")
 
 
 class ColumnDrift(Frozen):
@@ -107,14 +102,14 @@ class ValidateConfig(Frozen):
         default=0.001, ge=0, le=0.5, description="a class with a smaller share gives a warning"
     )
     leakage: float = Field(
-        default=0.99, gt=0.5, le=1, description="a column that alone predicts the label better gives a warning"
+        default=LEAKAGE,
+        gt=0.5,
+        le=1,
+        description="the AUC or R2 from which on a column that reaches it alone gives a warning",
     )
     drift: DriftConfig = Field(
         default=DriftConfig(),
         description="the distances beyond which a column has drifted from the champion's train rows",
-    )
-    stratification: StratificationConfig = Field(
-        default=StratificationConfig(), description="how far the label of eval and test may be from that of train"
     )
     serving: str | None = Field(
         default=None,

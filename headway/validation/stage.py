@@ -8,7 +8,7 @@ in `headway.validation`; this is the stage that calls them.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,14 +29,11 @@ from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validate
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift, rescaled, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels, weights
-from headway.validation.leaks.label_strength import strengths
-from headway.validation.leaks.leakage_hints import constant, duplicates, leakage
-from headway.validation.leaks.row_copies import copies_of_rows
-from headway.validation.stratification import Report, stratification
-from headway.validation.torn_units import SampledRows, torn_units
+from headway.validation.leaks import constant, duplicates, leakage, strengths
+from headway.validation.units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-VERSION = 9
+VERSION = 10
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
@@ -129,17 +126,14 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
     raised += _serving(request, splits)
     raised += _units(request, splits)
     proof = _proof(request)
-    report = Report()
-    if request.split is not None:
-        report = stratification(splits, request.task, request.split, request.config.stratification)
-    raised += [*proof.anomalies, *report.anomalies]
+    raised += proof.anomalies
     anomalies = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
     anomalies.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     found = Validated(
         anomalies=tuple(anomalies),
         errors=sum(anomaly.severity == "error" for anomaly in anomalies),
         warnings=sum(anomaly.severity == "warning" for anomaly in anomalies),
-        splits=_table(report.rows, proof.splits),
+        splits=_table(splits, proof) if request.split is not None else (),
         proof=proof.says,
         strengths={name: round(score, 6) for name, score in alone.items()},
     )
@@ -162,16 +156,16 @@ def _proof(request: ValidateRequest) -> SplitProof:
         raise DataError(f"cannot be read: {error}", where=str(path), fix="delete its folder and run again") from None
 
 
-def _table(
-    rows: Sequence[Mapping[str, int | str]], proof: Mapping[str, Mapping[str, int | str]]
-) -> tuple[dict[str, int | str], ...]:
+def _table(splits: Mapping[str, SplitStatistics], proof: SplitProof) -> tuple[dict[str, int | str], ...]:
     """The rows of the table of splits, with each split's keys and times; all have the same cells, empty where one had none."""
-    whole = []
-    for row in rows:
-        facts = proof.get(str(row["split"]), {})
-        whole.append({**row} | {name.replace("_", " "): value for name, value in facts.items() if name != "rows"})
-    names = dict.fromkeys(name for row in whole for name in row)
-    return tuple({name: row.get(name, "") for name in names} for row in whole)
+    total, table = sum(statistics.rows for statistics in splits.values()), list[dict[str, int | str]]()
+    for name, statistics in splits.items():
+        share = statistics.rows / total if total else 0.0
+        row: dict[str, int | str] = {"split": name, "rows": statistics.rows, "share": f"{share:.2%}"}
+        facts = {fact.replace("_", " "): value for fact, value in proof.splits.get(name, {}).items() if fact != "rows"}
+        table.append(row | facts)
+    cells = dict.fromkeys(cell for row in table for cell in row)
+    return tuple({cell: row.get(cell, "") for cell in cells} for row in table)
 
 
 def _spans(request: ValidateRequest) -> Iterator[Anomaly]:
@@ -277,14 +271,7 @@ def _content(
         for name in sorted({*splits} - {"train"}):
             yield from rescaled(name, splits[name], train)
     if train_label is not None:
-        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage, by_row=by_row)
-    if (
-        by_row
-        and "eval" in splits
-        and (copies := copies_of_rows(train, splits["eval"], _features(request, train))) is not None
-    ):
-        fix = "remove the copies from the files, or name in split.key what such rows share"
-        yield finding("warning", "row overlap", "train, eval", str(copies), fix)
+        yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 
 
 def _units(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Iterator[Anomaly]:

@@ -206,8 +206,6 @@ SplitConfig.column | refused | split: {mode: hash, column: ?} | origin
 SplitConfig.values | refused | split: {mode: hash, values: ?} | {a: train}
 SplitConfig.eval_from | refused | split: {mode: hash, eval_from: ?} | 5
 SplitConfig.test_from | refused | split: {mode: column, column: origin, test_from: ?} | 5
-StratificationConfig.p | validate | validation.stratification: {p: ?} | 0.1 | 0.2
-StratificationConfig.effect | validate | validation.stratification: {effect: ?} | 0.1 | 0.2
 Threshold.min | gate | gate.thresholds: {auc: {min: ?}} | 0.1 | 0.2
 Threshold.max | gate | gate.thresholds: {loss: {max: ?}} | 8 | 9
 Threshold.slices | gate | gate.thresholds: {auc: {slices: ?}} | {origin: {min: 0.1}} | {origin=JFK: {min: 0.1}}
@@ -253,7 +251,6 @@ ValidateConfig.min_eval_rows | validate | validation.min_eval_rows: ? | 2 | 3
 ValidateConfig.min_class_share | validate | validation.min_class_share: ? | 0.02 | 0.03
 ValidateConfig.leakage | validate | validation.leakage: ? | 0.9 | 0.8
 ValidateConfig.drift | validate | validation.drift: ? | {min_rows: 20} | {min_rows: 30}
-ValidateConfig.stratification | validate | validation.stratification: ? | {p: 0.1} | {p: 0.2}
 ValidateConfig.serving | validate | validation.serving: ? | null | requests.jsonl
 ValidateConfig.severity | validate | validation.severity: {drift: ?} | error | ignore
 ValidateConfig.columns | validate | validation.columns: ? | {carrier: {max_unseen: 0.1}} | {carrier: {max_unseen: 0.2}}

@@ -4,12 +4,10 @@ import csv
 
 import numpy as np
 import pytest
-import yaml
 
 from headway.first_pipeline.draft import draft_of, look_at
 from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of
-from headway.first_pipeline.yaml_text import pipeline_text
 
 MACHINES, ROWS = 200, 10
 
@@ -56,18 +54,6 @@ def test_a_unit_is_the_key_under_any_name(drafted, name, values):
     assert draft.split.config == {"key": name} and choice(draft, name).use == "key"
     assert f"by {name}: 200 of them, in 2,000 rows: 'age', 'site', 'power' and 1 more are the same" in draft.split.text
     assert not draft.doubts
-
-
-def test_a_set_of_columns_is_the_key_and_learned_from_all_the_same(drafted):
-    draft = drafted(machines())
-    key = draft.split.config["key"]
-    assert len(key) > 1 and {*key} <= {"age", "site", "power", "line"}
-    assert all(choice(draft, name).is_learned for name in key)
-    written = yaml.safe_load(pipeline_text(draft, path="t.csv"))
-    assert {*written["columns"]} == {"*", *key} and written["split"] == {"key": key}
-    assert all(written["columns"][name]["role"] == ["key", "feature"] for name in key)
-    if "age" in key:  # the integers of a key would be names
-        assert written["columns"]["age"]["transform"] == "standardize"
 
 
 def test_numbers_that_may_be_a_category_stay_a_feature_and_are_a_doubt(drafted):

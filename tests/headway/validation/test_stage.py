@@ -357,19 +357,12 @@ def test_findings_of_the_split_proof_have_the_severity_of_the_config(check, tmp_
     result = check(proof=tmp_path, split=SplitConfig(eval=0.5))
     assert only(result)[:2] == ("error", "key overlap") and result["proof"] == ["k is unique"]
     train, eval_ = result["splits"]
-    assert (train["keys"], eval_["keys"], eval_["label"]) == (7, "", "1: 50.00%") and list(train) == list(eval_)
+    assert (train["keys"], eval_["keys"], eval_["share"]) == (7, "", "50.00%") and list(train) == list(eval_)
     milder = ValidateConfig(severity={"key_overlap": "info"})
     assert only(check(proof=tmp_path, config=milder))[0] == "info"
     (tmp_path / "splits.json").unlink()
     with pytest.raises(DataError, match="cannot be read"):
         check(proof=tmp_path)
-
-
-def test_a_label_that_differs_between_splits_is_reported_when_the_split_is_known(check):
-    skewed = {"label": (np.arange(ROWS) % 4 == 0).astype(np.int64)}
-    found = only(check(eval=skewed, split=SplitConfig(eval=0.5)))
-    assert found[:4] == ("warning", "stratification", "label", "eval") and "1 is 25.00% of eval" in found[4]
-    assert check(eval=skewed)["anomalies"] == []
 
 
 def test_the_guide_lists_every_kind_of_finding_and_each_can_be_given_a_severity():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from sklearn import datasets
 
-from headway.validation.units import MOST_COLUMNS, alike, find_unit
+from headway.validation.units import MOST_COLUMNS, find_unit, intraclass
 
 PATIENTS, VISITS = 400, 12
 PATIENT = ("age", "sex", "height", "weight", "site", "smoker")
@@ -60,26 +60,24 @@ IDS = np.random.default_rng(1).permutation(10 * PATIENTS)[:PATIENTS]
 def test_a_unit_is_found_by_the_columns_that_are_the_same_in_its_rows_whatever_it_is_called(name, values):
     columns, label, _ = patients(2, **{name: values})
     found = unit(columns, label)
-    assert found.columns == (name,) and found.sure and set(found.constant) == set(PATIENT)
+    assert found.column == name and found.sure and set(found.constant) == set(PATIENT)
     assert found.units == PATIENTS and found.correlation > 0.05
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_unit_without_a_column_of_its_own_is_named_by_a_set_of_its_columns(seed):
-    columns, label, of = patients(seed)
-    found = unit(columns, label)
-    assert found.sure and set(found.columns) | set(found.constant) <= set(PATIENT) and len(found.columns) > 1
-    together = {(a, b) for a, b in zip(of.tolist(), found.codes.tolist(), strict=True)}
-    assert len(together) == PATIENTS  # no patient is torn apart
+def test_an_id_that_is_unique_in_each_row_hides_no_unit():
+    columns, label, _ = patients(2, mrn=IDS)
+    ids = np.array([f"row-{i:06d}" for i in np.random.default_rng(0).permutation(len(label))])
+    found = unit({"id": ids} | columns, label)
+    assert found.column == "mrn" and found.sure and set(found.constant) == set(PATIENT)
 
 
-def test_measures_that_come_again_together_name_a_unit():
+def test_measures_that_come_again_together_are_a_unit_and_one_of_them_names_it():
     r = np.random.default_rng(3)
     of = np.repeat(np.arange(PATIENTS), VISITS)
     columns = {name: r.normal(size=PATIENTS)[of] for name in "abc"} | {"dose": r.normal(size=len(of))}
     label = (r.normal(size=PATIENTS)[of] + r.normal(size=len(of)) > 0).astype(np.int64)
     found = unit(columns, label)
-    assert found.sure and len(found.columns) == 1 and found.columns[0] in "abc"
+    assert found.sure and found.column in "abc"
 
 
 @pytest.mark.parametrize("task", ["regression", "multiclass"])
@@ -88,7 +86,7 @@ def test_a_unit_is_found_for_any_label(task):
     r = np.random.default_rng(4)
     level = r.normal(size=PATIENTS)[of] + r.normal(size=len(of))
     label = level if task == "regression" else np.digitize(level, [-1, 0.5]).astype(np.int64)
-    assert unit(columns, label, task).columns == ("mrn",)
+    assert unit(columns, label, task).column == "mrn"
     assert unit(columns, IDS[of] % 3, "multiclass").correlation == 1.0  # the same in all rows of a unit
 
 
@@ -96,7 +94,7 @@ def test_numbers_of_things_with_no_other_column_that_tells_of_them_may_be_a_unit
     columns, label, _ = patients(5, x7=IDS)
     few = {name: columns[name] for name in ("x7", "dose", "ward")}
     found = unit(few, label)
-    assert found.columns == ("x7",) and not found.sure and not found.constant
+    assert found.column == "x7" and not found.sure and not found.constant
     assert unit({name: few[name] for name in ("dose", "ward")}, label) is None
 
 
@@ -106,7 +104,7 @@ def test_numbers_of_things_with_no_other_column_that_tells_of_them_may_be_a_unit
 def test_texts_that_number_things_may_be_a_unit_and_other_texts_are_none(written, is_one):
     columns, label, _ = patients(5, x7=np.array([written.format(i) for i in IDS]))
     found = unit({name: columns[name] for name in ("x7", "dose", "ward")}, label)
-    assert (found is not None and found.columns == ("x7",) and not found.sure) == is_one
+    assert (found is not None and found.column == "x7" and not found.sure) == is_one
 
 
 def test_a_unit_whose_rows_have_nothing_of_the_label_in_common_is_none():
@@ -124,7 +122,7 @@ def test_a_wide_table_is_searched_where_values_come_again():
     columns, label, _ = patients(8, mrn=IDS)
     r = np.random.default_rng(8)
     noise = {f"n{i}": r.normal(size=len(label)) for i in range(2 * MOST_COLUMNS)}
-    assert unit(noise | columns, label).columns == ("mrn",)
+    assert unit(noise | columns, label).column == "mrn"
 
 
 def categories(rows, seed):
@@ -178,10 +176,9 @@ def test_tables_of_single_things_have_no_unit(name):
 def test_the_correlation_of_a_unit_is_estimated():
     r = np.random.default_rng(0)
     group = np.repeat(np.arange(400), 20)
-    found = alike(0.5 * r.normal(size=400)[group] + r.normal(size=8000), group)
-    assert found.correlation == pytest.approx(0.2, abs=0.03) and found.score > 10
-    means = [
-        (x := np.random.default_rng(s).normal(size=8000)) is not None and alike(x, group).score for s in range(200)
-    ]
-    assert np.mean(means) == pytest.approx(0, abs=0.2) and np.std(means) == pytest.approx(1, abs=0.2)
-    assert alike(np.zeros(10), np.arange(10) % 2) is None and alike(r.normal(size=10), np.zeros(10)) is None
+    correlation, score = intraclass(0.5 * r.normal(size=400)[group] + r.normal(size=8000), group)
+    assert correlation == pytest.approx(0.2, abs=0.03) and score > 10
+    scores = [intraclass(np.random.default_rng(seed).normal(size=8000), group)[1] for seed in range(200)]
+    assert np.mean(scores) == pytest.approx(0, abs=0.2) and np.std(scores) == pytest.approx(1, abs=0.2)
+    assert intraclass(np.zeros(10), np.arange(10) % 2) is None
+    assert intraclass(r.normal(size=10), np.zeros(10, np.int64)) is None

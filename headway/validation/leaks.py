@@ -1,0 +1,277 @@
+"""Features that tell the label alone, that repeat another feature, or that hold one value: from statistics and a sample of rows.
+
+    alone = strengths(train, names, "binary")              # {"delay": 0.97, "hour": 0.58}
+    list(leakage(train, alone, "binary", LEAKAGE))         # what is named, with the question that only a person can answer
+
+Each half of the sampled rows is predicted from the other half by one feature: a number by a line within each of its quantile
+ranges, anything else, and a number of few values, by the mean label of its value; a missing value is a value. Whether the
+feature is there is measured by itself too. So a column of unique values predicts nothing. The figure is the AUC, for several
+classes the mean of each class's AUC against the others, and for a number the R2 of its values or of their ranks.
+
+A strong feature is no leak. Named is what comes so near to certain that no feature is expected to: LEAKAGE, one pair of rows in a
+thousand in the wrong order. Labels themselves are seldom written down that well: in ten much used test sets at least 3.3% of
+them were wrong on average (Northcutt, Athalye and Mueller, "Pervasive label errors in test sets", 2021), and what does not come
+from the label does not repeat its errors. Driverless AI drops a feature at the same AUC or R2.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.messages import number
+from headway.metrics.classification import auc
+from headway.schema.columns import LABEL, column_yaml
+from headway.statistics.column_statistics import ColumnStatistics
+from headway.statistics.row_sample import numbers, ranks
+from headway.statistics.split_statistics import SplitStatistics
+from headway.tabular.list_arrays import is_number
+from headway.validation.anomaly import Anomaly, finding
+from headway.validation.config import LEAKAGE
+
+LEAST_ROWS, LEAST_OF_A_CLASS = 150, 30
+"""With fewer sampled rows, or rows of a class, a feature may tell them by chance: of features of AUC 0.99, one in 18 did in 100
+rows, and none of 200 in 150 rows."""
+_RANGES, _ROWS_OF_A_RANGE, _ROWS_OF_A_VALUE = 32, 64, 16
+"""The most quantile ranges of a number, and the sampled rows that a range has, or each value where there is none: so many that
+its line, or its mean label, is not one of noise."""
+_FEW_ROWS = 0.1
+"""So many rows of the mean label are added to those of a value or range."""
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def leakage(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float) -> Iterator[Anomaly]:
+    """Report columns that alone predict the label as hardly any feature does.
+
+    Args:
+        alone: `strengths` of the columns.
+        task: binary, multiclass or regression.
+        bound: what a column may reach.
+    """
+    rows = sampled_rows(train, task)
+    if rows is None:
+        return
+    label = rows.column(LABEL)
+    if task != "regression" and not len(_targets(label, task)):
+        if len(label.unique()) > 1:
+            message = f"leakage was not checked: fewer than {LEAST_OF_A_CLASS} of {train.rows:,} train rows have "
+            message += "another label than the commonest one"
+            fix = "widen the window, or check that every column is available at prediction time"
+            yield finding("info", "leakage", "train", message, fix)
+        return
+    for leak in leaks(train, alone, task, bound):
+        message = f"column {leak.column!r} alone {leak.how} (in {len(rows):,} sampled train rows): is it known when a "
+        message += "prediction is needed?"
+        fix = f"if not, leave it out: {column_yaml(leak.column, 'ignore')}; if it is: "
+        fix += f"validation.columns.{leak.column}.severity: {{leakage: ignore}}"
+        yield finding(
+            "warning", "leakage", "train", message, fix, column=leak.column, value=alone[leak.column], expected=bound
+        )
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column that alone predicts the label as hardly any feature does."""
+
+    column: str
+    how: str
+    """A verb and what follows it: ranks the label with an AUC of 0.9996."""
+
+
+def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float = LEAKAGE) -> Iterator[Leak]:
+    """The columns whose strength reaches `bound`."""
+    rows = sampled_rows(train, task)
+    if rows is None:
+        return
+    targets = _targets(rows.column(LABEL), task)
+    for name, score in alone.items():
+        if score < bound:
+            continue
+        how = {
+            "binary": f"ranks the label with an AUC of {number(score)}",
+            "multiclass": f"tells the classes apart with a mean AUC of {number(score)}",
+            "regression": f"explains the label with an R2 of {number(score)}",
+        }[task]
+        by_presence = task != "regression" and _presence(rows.column(name), targets) >= bound
+        yield Leak(name, how + (" by whether it is there" if by_presence else ""))
+
+
+def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
+    """How well each column alone predicts the label, out of fold; empty where there is too little of it to say.
+
+    Args:
+        task: binary, multiclass or regression.
+
+    Returns:
+        The AUC, the mean AUC of the classes, or R2.
+    """
+    rows = sampled_rows(train, task)
+    if rows is None or not len(targets := _targets(rows.column(LABEL), task)):
+        return {}
+    at = places(rows, names)
+    found = dict[str, float]()
+    for name in train.columns:
+        if name != LABEL and name in at:
+            values = rows.column(at[name])
+            score = _regression(values, targets) if task == "regression" else _classification(values, targets)
+            found[name] = score if task == "regression" else max(score, _presence(values, targets))
+    return found
+
+
+def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
+    """The sampled rows, for classes as many of a rare one as of a common one; None where they are too few."""
+    rows = train.by_label.table() if task != "regression" else None
+    rows = train.sample.table() if rows is None else rows
+    return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
+
+
+def places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
+    """The place of each named column. A table searches all of its names for one, and there may be thousands."""
+    named = set(names)
+    return {name: place for place, name in enumerate(rows.column_names) if name in named}
+
+
+def _targets(label: pa.ChunkedArray, task: str) -> Floats:
+    """What is predicted, one row each: 0 and 1 for each class, of two for one of them; the values and their ranks of a number.
+
+    None at all where there is too little of it.
+    """
+    nothing = np.empty((0, len(label)))
+    if task == "regression":
+        if not is_number(label.type):
+            return nothing
+        values, good = numbers(label)
+        return np.stack([values, ranks(values)]) if good.all() and values.min() < values.max() else nothing
+    found, codes, counts = np.unique(label.to_numpy(), return_inverse=True, return_counts=True)
+    if len(found) < 2 or np.sort(counts)[:-1].sum() < LEAST_OF_A_CLASS or (task == "binary" and len(found) != 2):
+        return nothing
+    classes = [1] if len(found) == 2 else np.flatnonzero(counts >= LEAST_OF_A_CLASS).tolist()
+    return (codes == np.array(classes)[:, None]).astype(np.float64)
+
+
+def _classification(values: pa.ChunkedArray, targets: Floats) -> float:
+    """The mean AUC of the targets. The line through all rows orders those of each class without the noise of its ranges."""
+    score = _mean_auc(*_coded(values), targets)
+    if _is_quantity(values):
+        floats, good = numbers(values)
+        score = max(score, _mean_auc(good.astype(np.int64), ranks(floats) * good, targets))
+    return score
+
+
+def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
+    """R2 of the label's values by the column's, or of its ranks by the column's ranks: what is greater.
+
+    Ranks see a copy on another scale, such as its logarithm; values one whose noise is small beside the greatest of them.
+    """
+    codes, along = _coded(values)
+    scores = []
+    of_values, of_ranks = targets
+    floats = numbers(values)[0] if along.any() else along
+    for target, by in ((of_values, floats), (of_ranks, along)):
+        predicted = _out_of_fold(codes, by, target).clip(target.min(), target.max())
+        missed = ((target - predicted) ** 2).sum()
+        scores.append(1.0 - float(missed / ((target - target.mean()) ** 2).sum()))
+    return max(scores)
+
+
+def _presence(values: pa.ChunkedArray, targets: Floats) -> float:
+    """The mean AUC of the targets by whether there is a value."""
+    missing = _missing(values)
+    return _mean_auc(missing.astype(np.int64), np.zeros(len(missing)), targets) if missing.any() else 0.5
+
+
+def _mean_auc(codes: Codes, along: Floats, targets: Floats) -> float:
+    """The mean AUC of the targets, of each half by itself: the two have predictions of their own."""
+    scores = []
+    for target in targets:
+        predicted = _out_of_fold(codes, along, target)
+        scores += [auc(target[half::2], predicted[half::2]) for half in (0, 1)]
+    known = [score for score in scores if score is not None]
+    return float(np.mean(known)) if known else 0.5
+
+
+def _missing(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return values.is_null(nan_is_null=pa.types.is_floating(values.type)).to_numpy()
+
+
+def _is_quantity(values: pa.ChunkedArray) -> bool:
+    return is_number(values.type) and values.type != pa.uint64()  # the hash of a text
+
+
+def _coded(values: pa.ChunkedArray) -> tuple[Codes, Floats]:
+    """(the value or quantile range of each row, its rank where it is in a range of several values, else 0)."""
+    missing = _missing(values)
+    _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
+    along = np.zeros(len(codes))
+    if _is_quantity(values) and _ROWS_OF_A_VALUE * len(counts) > len(codes):
+        floats, good = numbers(values)
+        along = ranks(floats) * good
+        many = min(_RANGES, max(1, len(codes) // _ROWS_OF_A_RANGE))
+        frequent = counts[codes] * many >= len(codes)  # a value that fills a range is one by itself
+        codes = np.where(frequent, many + codes, (along * many).astype(np.int64).clip(max=many - 1))
+        codes = np.where(good, codes, int(codes.max()) + 1)
+    codes = np.where(missing, int(codes.max()) + 1, codes)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64), along
+
+
+def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
+    """The prediction of each row from the rows of the other half that have its code: their mean, and the line through them."""
+    half, width = np.arange(len(codes)) % 2, int(codes.max()) + 1
+    predicted = np.empty(len(codes))
+    for judged in (0, 1):
+        learn, judge = half != judged, half == judged
+        of, x, y = codes[learn], along[learn], target[learn]
+        count = np.bincount(of, minlength=width)
+        mean = (np.bincount(of, y, width) + _FEW_ROWS * y.mean()) / (count + _FEW_ROWS)
+        middle = np.bincount(of, x, width) / np.maximum(count, 1)
+        away = x - middle[of]
+        spread = np.bincount(of, away**2, width)
+        slope = np.divide(np.bincount(of, away * y, width), spread, out=np.zeros(width), where=spread > 0)
+        predicted[judge] = mean[codes[judge]] + slope[codes[judge]] * (along[judge] - middle[codes[judge]])
+    return predicted
+
+
+def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
+    """Report columns with the same value in every train row; missing values would be information."""
+    if column.distinct == 1 and not (column.missing or column.nan or column.infinite):
+        message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
+        fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
+        yield finding("warning", "constant", "train", message, fix, column=column.name)
+
+
+def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
+    """Report columns that repeat an earlier one."""
+    found = repeated(train, names)
+    rows = len(train.sample.table() or ()) if found else 0
+    for name, first in found.items():
+        message = f"column {name!r} repeats column {first!r}: the same values in each of {rows:,} sampled "
+        message += f"train rows, and the same figures over all {train.rows:,}"
+        fix = f"leave one of them out: {column_yaml(name, 'ignore')}"
+        yield finding("warning", "duplicate", "train", message, fix, column=name)
+
+
+def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
+    """Each column that repeats an earlier one, and that one: equal statistics over all rows, and equal values in each
+    sampled row."""
+    rows, found = train.sample.table(), dict[str, str]()
+    if rows is None:
+        return found
+    first: dict[Any, str] = {}
+    at = places(rows, names)
+    for name, column in train.columns.items():
+        if name not in at or column.distinct < 2:
+            continue
+        figures = json.dumps(column.to_json() | {"name": ""}, sort_keys=True)
+        values = rows.column(at[name])
+        cells = np.packbits(values.is_null().to_numpy()).tobytes() + values.fill_null(0).to_numpy().tobytes()
+        same = (figures, column.distinct, cells)
+        if same in first:
+            found[name] = first[same]
+        else:
+            first[same] = name
+    return found
