@@ -90,8 +90,8 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
         elif name in copies:
             choices.append(Choice(name, kind, "left out", copies[name], "ignore"))
         elif name in telling:
-            use, config = ("left out", "ignore") if left_out else ("feature", None)
-            choices.append(Choice(name, kind, use, telling[name], config, warning=True))
+            use: Use = "left out" if left_out else "feature"
+            choices.append(Choice(name, kind, use, telling[name], "ignore" if left_out else None, warning=True))
         else:
             choices.append(_feature(column, seen, statistics))
     return choices

@@ -297,6 +297,9 @@ def test_what_is_written_down_after_the_label_is_left_out_and_said(drafted):
     draft = drafted({"x": R.normal(size=ROWS), "reason": ["ab"[i % 2] if v else "" for i, v in enumerate(y)], "y": y})
     assert uses(draft)["reason"] == "left out" and draft.columns["reason"] == "ignore"
     assert any("reason alone ranks the label" in doubt for doubt in draft.doubts)
+    x = R.normal(size=ROWS)
+    (doubt,) = (only := drafted({"x": x, "y": (x > 0).astype(int)})).doubts
+    assert uses(only)["x"] == "feature" and doubt.startswith("x alone ranks the label")  # nothing else is left
 
 
 def test_columns_with_names_in_any_script_or_without_a_letter_are_chosen_like_others(drafted):
