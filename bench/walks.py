@@ -18,8 +18,8 @@ run         `headway run` to the champion: the main line. When the pipeline is r
             committed, a stage is handed to another process, the champion is replaced, the run is written down (`LINE`), a
             stage is made, or its function called: the files of the functions that are being called then, in that thread and
             in the process's first one. It is what stands above the stages, without what they do inside.
-deployment  the same of the Prefect flow (`FLOW`), from the module that a worker's process begins with (`LAUNCHER`), on a
-            temporary server. The worker's own file and what Prefect does are not in it.
+deployment  the same of the Prefect flow (`FLOW`), on a temporary server. The worker's own file and what Prefect does are
+            not in it.
 
 Beside the last two stands how many files are entered at all. What moved is to be named in the tables anew: a name that the
 runs do not meet ends the bench with an error.
@@ -67,7 +67,7 @@ LINE = (
 ASIDE = ("flows/pipeline/run.py:_Run._draw", "flows/pipeline/mlflow_tracking.py", "headway/monitor.py:Monitor")
 NAMES = {*ROW, *STEP, *GATE, *LINE, *ASIDE}
 STAGE = "headway.stages.stage_class:Stage"
-LAUNCHER, FLOW = "flows.launcher", "flows.orchestration.flows:retrain"
+FLOW = "flows.orchestration.flows:retrain"
 
 IMPORT = "<frozen importlib._bootstrap>"
 PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")
@@ -260,7 +260,7 @@ def walked(folder: Path, *, flow: bool) -> dict[str, dict[str, None]]:
     (hooks / "sitecustomize.py").write_text(begin)
     (hooks / "walked_flow.py").write_text(f"import sys; from {module} import {function}; {function}(sys.argv[1])")
     env = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    command = [LAUNCHER, "walked_flow"] if flow else ["flows.cli", "run"]
+    command = ["walked_flow"] if flow else ["flows.cli", "run"]
     with server(env) if flow else contextlib.nullcontext({}) as address:
         env |= address | {"PYTHONPATH": str(hooks), PLACE: str(log)}
         typed = [sys.executable, "-P", "-m", *command, str(folder)]

@@ -11,6 +11,7 @@ What a daemon starts stays in its group: so its children are ended even after it
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -18,8 +19,30 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flows.orchestration.processes import PidFile
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import alive, place, started
+
+
+class PidFile:
+    """A file that names a process by its pid, its start time, and the host on which the pid is valid."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def write(self, pid: int) -> None:
+        self.path.write_text(json.dumps({"pid": pid, "started": started(pid), "place": place()}))
+
+    def process(self) -> tuple[int, str] | None:
+        """Return (pid, start) of the process; None without a file, or if the pid is not valid here."""
+        try:
+            facts = json.loads(self.path.read_text())
+            return (int(facts["pid"]), str(facts["started"])) if facts["place"] == place() else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def pid(self) -> int | None:
+        """The pid while the process lives."""
+        process = self.process()
+        return process[0] if process is not None and alive(*process) else None
 
 
 class Daemon:

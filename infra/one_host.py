@@ -1,4 +1,4 @@
-"""A Prefect server, the watch, workers and deployments on this machine, without Docker; with PostgreSQL, and Flink if asked.
+"""A Prefect server, workers and deployments on this machine, without Docker; with PostgreSQL, and Flink if asked.
 
     python infra/one_host.py up [PIPELINE ...] [--workers 2] [--gpu] [--flink]      # again: no harm
     python infra/one_host.py up [PIPELINE ...] --sqlite --workers 1                 # `make up`
@@ -24,7 +24,6 @@ from pathlib import Path
 import httpx
 
 from flows.config.production import DATA_QUEUE, GPU_QUEUE
-from flows.orchestration.processes import FOLDER_VARIABLE, Processes
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 from headway.redaction import protect
@@ -58,7 +57,6 @@ class Place:
         self.address = f"http://127.0.0.1:{port}"
         self.folder = root / ".headway" / "prefect"
         self.auth = self.folder / access.NAME
-        self.processes = Processes(self.folder / "flow-runs")
 
     def workers(self, least: int = 0, gpu: bool = False) -> list[Daemon]:
         """Return the workers that were ever started here, and as many more as make up `least`; the queue gpu's last."""
@@ -68,14 +66,13 @@ class Place:
         return [Daemon(self.folder, name) for name in [*names, *([GPU_WORKER] if gpu or GPU_WORKER in logs else [])]]
 
     def environment(self, auth: str) -> dict[str, str]:
-        """Return the environment of the server, worker and watch; a database named in the shell's is kept."""
+        """Return the environment of server and worker; a database named in the shell's is kept."""
         env = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
         local = ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1,localhost"]))
         return env | {
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_API_URL": f"{self.address}/api",
             access.CLIENT: auth,
-            FOLDER_VARIABLE: str(self.processes.folder),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
             "NO_PROXY": local,
@@ -120,34 +117,38 @@ def up(
     _server(place, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
     from flows.config.pipeline import read_pipeline
-    from flows.orchestration.deploying.apply import deploy
-    from flows.orchestration.deploying.connection import connected
-    from flows.orchestration.deployments import create_pool
+    from flows.orchestration.deploy import connected, create_pool, deploy
     from flows.orchestration.worker import POLLS
 
     with connected() as (client, _):
         create_pool(POOL)
         notes = [change for pipeline in pipelines for change in deploy(client, read_pipeline(Path(pipeline)))]
-    watch = Daemon(place.folder, "watch")
-    if watch.pid() is None:
-        watch.start([*_PYTHON, "flows.orchestration.watch", "--pool", POOL], env=env, cwd=place.folder)
     every = place.workers(workers, gpu)
     gpu = any(worker.name == GPU_WORKER for worker in every)
     missing = [worker for worker in every if worker.pid() is None]
-    if len(missing) == len(every) and (orphans := place.processes.pids()):
+    if len(missing) == len(every) and (orphans := _flow_runs(place)):
         runs = counted(len(orphans), "flow run")
-        notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans.values()))})")
+        notes.append(f"{runs} of a worker that died: left alone (process {', '.join(map(str, orphans))})")
     for worker in missing:
         # all queues, unless one of them has a worker of its own
         queues = [] if not gpu else [GPU_QUEUE] if worker.name == GPU_WORKER else OTHER_QUEUES
         options = [word for queue in queues for word in ("--queue", queue)]
-        # two that start at once would find the same name free
-        name = socket.gethostname() + worker.name.removeprefix("worker")
-        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL, "--name", name, *options]
+        command = [*_PYTHON, "flows.orchestration.worker", "--pool", POOL, *options]
         worker.start(command, env=env, cwd=place.folder, umask=_WORKER_UMASK)
     for worker in missing:
         _wait(worker, lambda worker=worker: POLLS in worker.said(), 120)
     return notes + ([f"Flink's `runner:` stands in {_flink(place)}"] if flink else [])
+
+
+def _flow_runs(place: Place) -> list[int]:
+    """The processes of the flow runs of this host that go on; none where the server does not say."""
+    os.environ.update(place.environment(access.auth_string(place.auth)))
+    from flows.orchestration.deploy import connected
+    from flows.orchestration.worker import flow_runs_here
+
+    with contextlib.suppress(HeadwayError, httpx.HTTPError), connected() as (client, _):
+        return [pid for _, pid, lives in flow_runs_here(client, POOL) if lives]
+    return []
 
 
 def _server(place: Place, env: dict[str, str], auth: str) -> None:
@@ -195,12 +196,12 @@ def down(place: Place, *, remove: bool = False) -> list[str]:
     Returns:
         What was stopped.
     """
-    runs = place.processes.pids()
-    daemons = [*place.workers(), *(Daemon(place.folder, name) for name in ("watch", "server", "flink"))]
+    daemons = [*place.workers(), *(Daemon(place.folder, name) for name in ("server", "flink"))]
+    runs = _flow_runs(place) if Daemon(place.folder, "server").pid() is not None else []
     stopped = [counted(len(runs), "flow run")] if runs else []
     stopped += [daemon.name for daemon in daemons if daemon.pid() is not None]
     # a worker waits for its flow runs; those of a worker that died are asked here
-    end([*runs.values(), *filter(None, (worker.pid() for worker in place.workers()))], _SAVE_SECONDS)
+    end([*runs, *filter(None, (worker.pid() for worker in place.workers()))], _SAVE_SECONDS)
     for daemon in daemons:
         daemon.stop()
     if (place.folder / "postgres.json").exists():

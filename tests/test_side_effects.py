@@ -47,7 +47,7 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
 # these import Prefect, which does as it likes
-prefects = ("flows.launcher", "flows.orchestration.")
+prefects = ("flows.orchestration.",)
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)

@@ -32,7 +32,7 @@ _BEAM_NAMES = {
 
 _MODES = ("in_memory", "multi_threading")
 """Of the direct runner."""
-_JOB_SERVERS = ("flink", "spark", "portable")
+JOB_SERVERS = ("flink", "spark", "portable")
 """The runners that hand their jobs to a job server."""
 
 
@@ -90,7 +90,7 @@ def make_pipeline(config: RunnerConfig) -> Any:
         if name not in beam_options:
             fix = did_you_mean(name, beam_options, "see the options of Beam's runner")
             raise ConfigError(f"{name!r} is not a pipeline option of Beam", where="runner.options", fix=fix)
-    if config.name in _JOB_SERVERS and not (
+    if config.name in JOB_SERVERS and not (
         options.get("job_endpoint") or options.get(f"{config.name}_submit_uber_jar")
     ):
         problem = f"the {config.name} runner needs the address of a job server"

@@ -14,6 +14,7 @@ import contextlib
 import pickle
 import platform
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from beam_jobs.runners import flink_rest
 from beam_jobs.runners.beam_import import load_beam, silenced
-from beam_jobs.runners.config import RunnerConfig, make_pipeline
+from beam_jobs.runners.config import JOB_SERVERS, RunnerConfig, make_pipeline
 from beam_jobs.runners.place import writable
 from beam_jobs.runners.spans import Failure, Outcome, SpanJob, Stopped, finish, run_range
 from beam_jobs.runners.watch import Watch
@@ -40,6 +41,10 @@ _PROCESS = uuid.uuid4().hex
 """Tells this process from those that a runner starts."""
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
+_SERVER_SECONDS = 60.0
+"""How long a job server may take to be reached. Beam's own `job_server_timeout` is 300, and also ends the streams of a job."""
+_LOOK_SECONDS = 0.1
+"""Between two looks whether a job that waits for its server was stopped."""
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 _WHOLE = -1
 """In place of the number of a range: the span as a whole. Elements are ((which span, which range of it), what is known)."""
@@ -225,6 +230,8 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
             pipeline.run().wait_until_finish()
             return
         try:
+            if not _reached(config, watch):
+                return
             result = pipeline.run()
             if hasattr(result, "_message_stream"):  # of a job server
                 result._message_stream = _until_lost(result._message_stream)
@@ -234,6 +241,28 @@ def run(config: RunnerConfig, jobs: Sequence[SpanJob], watch: Watch) -> None:
             raise
         except Exception as error:  # gRPC's own kinds among them
             raise _failed(config, error) from error
+
+
+def _reached(runner: RunnerConfig, watch: Watch) -> bool:
+    """Wait until the job server answers; False: the job was stopped first. Beam itself would wait without looking for a stop.
+
+    Raises:
+        grpc.FutureTimeoutError: it does not answer.
+    """
+    endpoint = runner.options.get("job_endpoint")
+    if runner.name not in JOB_SERVERS or endpoint in (None, "embed"):
+        return True
+    deadline = time.monotonic() + min(runner.options.get("job_server_timeout", _SERVER_SECONDS), _SERVER_SECONDS)
+    with grpc.insecure_channel(endpoint) as channel:
+        ready = grpc.channel_ready_future(channel)
+        while not watch.stopped():
+            try:
+                ready.result(timeout=_LOOK_SECONDS)
+                return True
+            except grpc.FutureTimeoutError:
+                if time.monotonic() > deadline:
+                    raise
+    return False
 
 
 def _until_lost(messages: Iterable[Result]) -> Iterator[Result]:

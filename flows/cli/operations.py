@@ -208,10 +208,8 @@ def deploy(
 
     require("prefect", where="headway deploy")
     from flows.config.production import DATA_QUEUE
-    from flows.orchestration.deploying.apply import deploy as deploy_one
-    from flows.orchestration.deploying.connection import connected
-    from flows.orchestration.deploying.plan import queues_of
-    from flows.orchestration.deployments import polled, worker_command, workers_online
+    from flows.orchestration.deploy import connected, has_worker, polled, queues_of, unwatched, worker_command
+    from flows.orchestration.deploy import deploy as deploy_one
 
     with connected() as (client, url):
         changes = {
@@ -223,7 +221,8 @@ def deploy(
                 lines.append(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
-        online = bool(workers_online(pool))
+            lines += [f"{each.pipeline.name}: {why}" for why in unwatched(client, each.pipeline.name)]
+        online = has_worker(pool)
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
         idle = [queue for queue in sorted(others) if not polled(pool, queue)]
     lines.append("next:")
@@ -235,8 +234,7 @@ def deploy(
 
 
 def _remove(pipelines: Sequence[str], options: JsonOption) -> int:
-    from flows.orchestration.deploying.apply import undeploy
-    from flows.orchestration.deploying.connection import connected
+    from flows.orchestration.deploy import connected, undeploy
 
     names = [_name(pipeline) for pipeline in pipelines]
     with connected() as (client, url):

@@ -5,7 +5,8 @@
         stops.check()                        # before a step, and before a promotion: raises Cancelled
 
 A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
-through the API, which no worker hears of, and a flow run may have outlived its worker.
+through the API or by an automation, and the flow run may be deleted, which no worker hears of; and it may have outlived its
+worker.
 """
 
 import contextlib
@@ -13,18 +14,30 @@ import threading
 import time
 from collections.abc import Iterator
 
+import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 
-from flows.orchestration.prefect_internals import ask_once
 from headway.errors import Cancelled
 
 SECONDS = 3.0
 AWAY_SECONDS = 600.0
 """How long a run waits for a server that is away."""
-_OVER = {"CANCELLING": "the flow run is being cancelled"} | {
+_DELETED = "DELETED"
+_OVER = {"CANCELLING": "the flow run is being cancelled", _DELETED: "the flow run was deleted on the server"} | {
     state: f"the flow run's state was set to {state.title()}"
     for state in ("CANCELLED", "CRASHED", "FAILED", "COMPLETED")
 }
+
+
+def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:
+    """What the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is for all of a
+    process. By a private name of Prefect's client.
+
+    Raises:
+        httpx.HTTPError: it does not answer.
+    """
+    request = client._client.build_request("GET", path, timeout=10.0)
+    return httpx.Client.send(client._client, request)
 
 
 class StopRequests:
@@ -41,11 +54,15 @@ class StopRequests:
         """Why the server wants the run to end."""
 
     def state(self) -> str | None:
-        """The type of its state; None when the server does not answer."""
+        """The type of its state, DELETED where the server knows it no longer; None when the server does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)
-            return str(ask_once(self._client, f"/flow_runs/{self._flow_run}").json()["state"]["type"])
+            answer = ask_once(self._client, f"/flow_runs/{self._flow_run}")
+            known = answer.json()
+            if answer.status_code == 404 and known["detail"] == "Flow run not found":  # not the 404 of a proxy
+                return _DELETED
+            return str(known["state"]["type"])
         except Exception:  # an outage is not a cancellation, whatever form it takes
             return None
 

@@ -1,9 +1,5 @@
 """The second half of a retrain whose pipeline has `queues: {tensorflow: gpu}`: a flow run of its own, on that queue.
 
-    name = begin(loaded, record, queue, log)                    # the first half, at its end
-    @flow(on_completion=[release])                              # starts it, once the first half's slot is free
-    of(client, flow_run)                                        # the second half of a flow run, if it has one
-
 Of a deployment one run goes on at a time, and a second one is cancelled, so the second half may start only when the server has
 the first as Completed. It is scheduled for some time later, in case the first half's process dies at its very end.
 """
@@ -21,28 +17,18 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Scheduled, State
 
 from flows.config.pipeline import LoadedPipeline
-from flows.orchestration.deployments import polled, start_run, worker_command
-from flows.orchestration.processes import PIPELINES_VARIABLE
+from flows.orchestration.deploy import PIPELINES_VARIABLE, polled, start_run, worker_command
 from flows.orchestration.run_log import RunLog
 from flows.records import RunRecord
 from headway.messages import window_text
 
 LATER_SECONDS = 120.0
-"""By then the state of a first half that died is true, and its slot is free."""
 _COLLISION = "Deployment concurrency limit reached."
 """Prefect's message, where an outage of the server kept the first half longer than that."""
 
 
 def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
-    """Schedule the second half of this flow run, with its parameters; returns what the first half says at its end.
-
-    Args:
-        record: the run that prepared the window.
-
-    Raises:
-        Cancelled: the run was stopped while it waited for a server that is away.
-        ConfigError: the pipeline is not deployed.
-    """
+    """Schedule the second half of this flow run, which has prepared the window; returns what the first says at its end."""
     window = window_text(record.spans)
     log.wait_for_server()
     log.report.check()
@@ -65,9 +51,7 @@ def release(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Start the second half of a flow run that has ended."""
     with get_client(sync_client=True) as client:
         second = of(client, str(flow_run.id))
-        if second is None or second.state is None:
-            return
-        if second.state.is_scheduled() or second.state.message == _COLLISION:
+        if second and second.state and (second.state.is_scheduled() or second.state.message == _COLLISION):
             client.set_flow_run_state(second.id, Scheduled(), force=True)
 
 
@@ -84,7 +68,5 @@ def _key(flow_run: str | None) -> str:
 def here(pipeline: str) -> str:
     """Where this worker has a pipeline: below HEADWAY_PIPELINES, if that is set; else where it was deployed from."""
     path, folder = Path(pipeline), os.environ.get(PIPELINES_VARIABLE)
-    if not folder:
-        return pipeline
     is_file = path.suffix in (".yaml", ".yml")
-    return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :]))
+    return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :])) if folder else pipeline

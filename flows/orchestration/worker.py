@@ -5,13 +5,15 @@
 Prefect's own process worker kills its flow runs when it is stopped: nothing is saved, and their states stay Running. This
 one, on SIGTERM, SIGINT or SIGHUP, takes no new flow runs, sends SIGTERM to those it has, waits until they have saved and
 reported how they ended, then stops. A second signal stops it at once.
+
+When it starts it reports the flow runs of this host that died with the worker before it: Prefect's `infrastructure_pid` of a
+flow run names its process, with its host and its start.
 """
 
 import abc
 import argparse
 import asyncio
 import contextlib
-import email.utils
 import itertools
 import os
 import shlex
@@ -20,89 +22,72 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
-from prefect.settings import (
-    PREFECT_WORKER_PREFETCH_SECONDS,
-    PREFECT_WORKER_QUERY_SECONDS,
-    get_current_settings,
-    temporary_settings,
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
 )
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.responses import SetStateStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
+from prefect.states import Cancelled, Crashed, State
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from flows.orchestration.deploying.connection import connected, health
-from flows.orchestration.deployments import create_queues, workers_online
-from flows.orchestration.prefect_internals import prefetch, submitting
-from flows.orchestration.processes import PIPELINES_VARIABLE
+from flows.orchestration.deploy import PIPELINES_VARIABLE, connected, create_queues
 from headway.errors import ConfigError, HeadwayError
-from headway.messages import counted, duration
+from headway.messages import counted
 from headway.redaction import protect
-from headway.storage.objects import Offset
+from headway.storage.process_identity import lives, process_name
 
 GRACE_SECONDS = 60.0
 """How long flow runs may take to save. A supervisor should wait a little longer before it kills the worker."""
-POLL_SECONDS = 2.0
-"""How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s."""
-SILENT_SECONDS = 900.0
-"""A worker that has not asked for so long hangs. A server that takes requests and answers none is asked six times, for seven
-minutes, before Prefect's client gives up."""
+POLL_SECONDS = 5.0
+"""How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s, and calls a
+worker unhealthy that has asked for none for thirty times as long."""
+GONE = "its process is gone"
+PAGE = 200
+"""The most flow runs that the server gives for one request."""
 POLLS = "polls for flow runs"
 """It says so once it does; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types keeps its own "process"
-    """A process worker that knows the processes it started, outlives the server, and goes by its clock.
+    """A process worker that knows the processes it started, and outlives the server."""
 
-    Args:
-        server: the address of the server's API.
-    """
-
-    def __init__(self, server: str, **options: Any):
+    def __init__(self, **options: Any):
         super().__init__(**options)
         self.engines: dict[UUID, int] = {}
-        self._server = Offset(lambda: server_time(server))
         self._draining = self._polling = self._polls = self._away = False
-        self._off = 0
-        self._asked = time.monotonic()
 
     async def get_and_submit_flow_runs(self) -> Any:
         if self._draining:
             return []
         self._polling = True
         try:
-            await self._go_by_the_servers_clock()
             found = await self._outlive(super().get_and_submit_flow_runs())
             if found is not None and not self._polls and self.get_status()["work_pool"]:  # it asks for none before that
-                self._polls = True
-                _say(f"{self.name} {POLLS}")
+                self._polls = await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name)) is not None
+                if self._polls:
+                    _say(f"{self.name} {POLLS}")
             return found or []
         finally:
-            self._polling, self._asked = False, time.monotonic()
-
-    def is_worker_still_polling(self, query_interval_seconds: float) -> bool:
-        """Whether it asks for flow runs, also of a server that does not answer: its runs outlive that."""
-        return time.monotonic() - self._asked < SILENT_SECONDS
+            self._polling = False
 
     async def sync_with_backend(self) -> None:
         await self._outlive(super().sync_with_backend())
-
-    async def _go_by_the_servers_clock(self) -> None:
-        """Ask for the flow runs whose time has come by the server's clock: a worker that is an hour behind would start each an
-        hour late."""
-        await asyncio.to_thread(self._server.time)
-        prefetch(self, PREFECT_WORKER_PREFETCH_SECONDS.value() + self._server.offset)
-        off = round(self._server.offset)
-        if off and not self._off:
-            _say(f"this machine's clock is {duration(abs(off))} {'behind' if off > 0 else 'ahead of'} the server's")
-        self._off = off
 
     async def _outlive(self, asking: Awaitable[Any]) -> Any:
         """The answer; None while the server or its database is away: Prefect's worker ends itself, and the flow runs that it
@@ -131,7 +116,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         def started(pid: int) -> None:
             self.engines[flow_run.id] = pid
             if task_status is not None:
-                task_status.started(pid)
+                task_status.started(process_name(pid))  # Prefect's base class makes it the infrastructure_pid
 
         try:
             return await super().run(flow_run, configuration, SimpleNamespace(started=started))
@@ -143,7 +128,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         self._draining = True
         signalled: set[int] = set()
         deadline = time.monotonic() + seconds
-        while self.engines or submitting(self) or self._polling:
+        while self.engines or self._submitting_flow_run_ids or self._polling:  # a private name: those not begun yet
             for pid in set(self.engines.values()) - signalled:
                 signalled.add(pid)
                 with contextlib.suppress(ProcessLookupError):
@@ -195,23 +180,40 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
     _say("stopped")
 
 
-def server_time(url: str) -> float:
-    """Seconds since 1970 by the clock of a Prefect server.
+def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[FlowRun, int, bool]]:
+    """The flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and whether it lives."""
+    state = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
+    chosen, pools = FlowRunFilter(state=state), WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+    for page in itertools.count():
+        # by id: a run that ends between two pages moves others to a page that was read
+        found = client.read_flow_runs(
+            flow_run_filter=chosen,
+            work_pool_filter=pools,
+            sort=FlowRunSort.ID_DESC,
+            limit=PAGE,
+            offset=page * PAGE,
+        )
+        for run in found:
+            name = run.infrastructure_pid or ""
+            if (living := lives(name)) is not None:
+                yield run, int(name.rpartition("@")[2].partition(".")[0]), living
+        if len(found) < PAGE:
+            return
 
-    Raises:
-        OSError: it does not answer.
-    """
-    try:
-        return email.utils.parsedate_to_datetime(health(url).headers["date"]).timestamp()
-    except (httpx.HTTPError, HeadwayError, KeyError, ValueError) as error:
-        raise OSError(f"the server does not say its time: {error}") from None
 
-
-def free_name(online: set[str], host: str) -> str:
-    """The host's name, with a number where a worker of that name is online: a worker that is started again keeps its name,
-    where Prefect would make another each time and list the old ones for ever."""
-    names = itertools.chain([host], (f"{host}-{n}" for n in itertools.count(2)))
-    return next(name for name in names if name not in online)
+def end_lost_runs(pool: str) -> int:
+    """Tell the server of the flow runs of this host whose process is gone; returns how many there were."""
+    count = 0
+    with get_client(sync_client=True) as client:
+        for run, _, living in flow_runs_here(client, pool):
+            if not living:
+                cancelling = run.state is not None and run.state.is_cancelling()
+                state: State[Any] = Cancelled(message=GONE) if cancelling else Crashed(message=GONE)
+                answer = client.set_flow_run_state(run.id, state)
+                if answer.status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
+                    _say(f"{run.name} is {state.name}: {GONE}")
+                    count += 1
+    return count
 
 
 def _say(text: str) -> None:
@@ -227,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--queue", action="append", metavar="NAME", help=queue)
     pipelines = "where the folders of pipelines are here, if not where they were deployed from; for second halves"
     parser.add_argument("--pipelines", metavar="FOLDER", help=pipelines)
-    parser.add_argument("--name", help="the worker's name (default: the host's)")
+    parser.add_argument("--name", help="the worker's name (default: as Prefect makes one)")
     parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     check = "answer at /health, port 8080 (PREFECT_WORKER_WEBSERVER_HOST, _PORT): 503 once it polls no longer"
@@ -236,22 +238,15 @@ def main(arguments: list[str] | None = None) -> int:
     protect()
     if options.pipelines:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
-    online: set[str] = set()
     try:
         # the worker itself makes a pool that is not there
         with connected(), contextlib.suppress(httpx.HTTPStatusError, ObjectNotFound):
-            online = workers_online(options.pool)
             create_queues(options.pool, options.queue or [])
     except (HeadwayError, httpx.TransportError) as error:  # a worker waits for a server that is away
         _say(str(error))
-    name = options.name or free_name(online, socket.gethostname())
-    url = str(get_current_settings().api.url)
-    worker = Worker(url, work_pool_name=options.pool, work_queues=options.queue, name=name, limit=options.limit)
+    worker = Worker(work_pool_name=options.pool, work_queues=options.queue, name=options.name, limit=options.limit)
     with temporary_settings(set_defaults={PREFECT_WORKER_QUERY_SECONDS: POLL_SECONDS}):
         asyncio.run(serve(worker, options.grace, with_healthcheck=options.with_healthcheck))
-    with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # it is not to be listed for ever
-        path = {"work_pool_name": options.pool, "name": name}
-        client.request("DELETE", "/work_pools/{work_pool_name}/workers/{name}", path_params=path)
     return 0
 
 

@@ -1,5 +1,6 @@
-"""Identifies the process that owns a lock or an unfinished folder, and tells whether it is alive.
+"""Identifies the process that owns a lock, an unfinished folder or a flow run, and tells whether it is alive.
 
+    process_name(4711)                        # "laptop@4711.88213.6f1d0c2e"
     name = mark("ingest-3f2a")                # "ingest-3f2a@laptop@4711.88213.6f1d0c2e@9c01d2ee"
     abandoned(folder / name)                  # False while this process lives
 
@@ -86,19 +87,31 @@ def alive(pid: int, began: str = "") -> bool:
     return state not in ("Z", "X") and (not began or not now or began == now)
 
 
+def process_name(pid: int) -> str:
+    """A name of a process of this place that no other one has had or will have: "laptop@4711.88213.6f1d0c2e"."""
+    return f"{place()}@{pid}.{started(pid)}.{boot()[:8]}"
+
+
+def lives(name: str) -> bool | None:
+    """Whether the process of such a name lives; None where this place cannot tell."""
+    where, _, process = name.rpartition("@")
+    pid, began, booted = [*process.split("."), "", ""][:3]
+    if where != place() or booted not in ("", boot()[:8]):
+        return None
+    return pid.isdigit() and alive(int(pid), began)
+
+
 def mark(label: str) -> str:
     """A new name for a folder that this process is writing."""
-    return f"{label}@{place()}@{os.getpid()}.{started(os.getpid())}.{boot()[:8]}@{uuid.uuid4().hex[:8]}"
+    return f"{label}@{process_name(os.getpid())}@{uuid.uuid4().hex[:8]}"
 
 
 def abandoned(path: Path) -> bool:
     """Whether the writer of a folder named by `mark` is dead; for another host's writer, whether the folder is a day
     old."""
     parts = path.name.split("@")
-    if len(parts) == 4 and parts[1] == place():
-        pid, began, booted = [*parts[2].split("."), "", ""][:3]
-        if booted in ("", boot()[:8]):
-            return not (pid.isdigit() and alive(int(pid), began))
+    if len(parts) == 4 and (known := lives("@".join(parts[1:3]))) is not None:
+        return not known
     try:
         changed = max(p.lstat().st_mtime for p in [path, *path.rglob("*")])
     except OSError:  # being written, or removed, right now

@@ -1,10 +1,10 @@
-# Headway for servers, workers and the watch. From the repository's root, after infra/wheel.sh:
+# Headway for servers and workers. From the repository's root, after infra/wheel.sh:
 #   docker build -f infra/images/headway.Dockerfile --target cpu -t headway:0.1.0-cpu .
 #   docker build -f infra/images/headway.Dockerfile --target gpu -t headway:0.1.0-gpu .
 # The targets differ in TensorFlow's CUDA libraries only, which [and-cuda] installs beside it: the host needs NVIDIA's
 # driver and container toolkit, and no CUDA.
 FROM python:3.11-slim-bookworm AS base
-# -P and the launcher keep a flows/ folder of the working directory from being taken for Headway's
+# -P keeps a flows/ folder of the working directory from being taken for Headway's
 ENV PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PREFECT_SERVER_ANALYTICS_ENABLED=false DO_NOT_TRACK=1
 # store and data belong to this user on the host too: --build-arg UID="$(id -u)"
 ARG UID=1000

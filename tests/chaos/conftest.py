@@ -1,4 +1,4 @@
-"""One PostgreSQL, server, watch and worker for all tests of faults, and tiny pipelines deployed on them."""
+"""One PostgreSQL, server and worker for all tests of faults, and tiny pipelines deployed on them."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ def host_once(tmp_path_factory):
 @pytest.fixture
 def host(host_once):
     """The host, with everything up and nothing running: what the test before killed is started again."""
-    if not all(host_once.pid(name) for name in ("server", "watch", "worker")) or not host_once.healthy():
+    if not all(host_once.pid(name) for name in ("server", "worker")) or not host_once.healthy():
         host_once.database.start()
         host_once.up()
     host_once.clear()

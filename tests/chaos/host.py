@@ -1,4 +1,4 @@
-"""The topology of infra/one_host.py for the tests of faults: PostgreSQL, a Prefect server on it, the watch and workers.
+"""The topology of infra/one_host.py for the tests of faults: PostgreSQL, a Prefect server on it, and workers.
 
     host = Host(folder)
     host.up()                                 # again: starts what was killed
@@ -25,8 +25,7 @@ from typing import Any
 
 import httpx
 
-from flows.orchestration.processes import Processes
-from headway.storage.process_identity import alive
+from headway.storage.process_identity import alive, lives
 from tests.chaos.table import TRUE_WITHIN
 from tests.waiting import until
 
@@ -56,7 +55,8 @@ class Host:
         self.home = folder / ".headway" / "prefect"
         postgres = _script("infra/postgres.py")
         self.database, self.port = postgres.Postgres(self.home), postgres.lasting_port()
-        self.processes = Processes(self.home / "flow-runs")
+        self._names: dict[str, str] = {}
+        """By flow run: what its process is called."""
         self._client, self._csrf = uuid.uuid4().hex, ""
         self.folder.mkdir(parents=True, exist_ok=True)
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -100,7 +100,7 @@ class Host:
     # --- processes
 
     def daemon(self, name: str) -> Any:
-        """server, watch, worker, worker-2, ..."""
+        """server, worker, worker-2, ..."""
         return _script("infra/daemons.py").Daemon(self.home, name)
 
     def pid(self, name: str) -> int | None:
@@ -124,7 +124,11 @@ class Host:
 
     def engine(self, run: str) -> int | None:
         """The flow run's process, while it lives."""
-        return self.processes.pids().get(run)
+        with contextlib.suppress(httpx.HTTPError):
+            if name := self.flow_run(run)["infrastructure_pid"]:
+                self._names[run] = name
+        name = self._names.get(run, "")
+        return int(name.rpartition("@")[2].partition(".")[0]) if lives(name) else None
 
     # --- the API
 

@@ -3,8 +3,8 @@
     with Machine(host, folder, "ahead", hours=1):          # polls the pool `ahead`
         run = host.start("retrain/churn-ahead")            # of a deployment that `lend` made for that pool
 
-Its clock is the system's, moved for the worker and all that it starts by a library that is loaded before any other. What the
-disk's clock says, files' times, stays true, as that of a file server does.
+The clock of its flow runs is the system's, moved by a library that is loaded before any other. The worker's own is right, as
+Prefect schedules by it; and what the disk's clock says, files' times, stays true, as that of a file server does.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Machine:
     Args:
         library: that of `clock_library`.
         name: of the machine, and of the pool that its worker polls.
-        hours: how far its clock is ahead of the server's and the store's.
+        hours: how far the clock of its flow runs is ahead of the server's and the store's.
     """
 
     def __init__(self, host: Host, library: Path, name: str, hours: float):
         self.name, self._host, self._log = name, host, library.with_name(f"{name}.log")
         server = f"http://127.0.0.1:{host.port}/api"
-        self._env = host.env | {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(int(hours * 3600))}
-        self._env |= {"PREFECT_HOME": str(library.with_name(name)), "PREFECT_API_URL": server}
+        self._clock = {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(int(hours * 3600))}
+        self._env = host.env | {"PREFECT_HOME": str(library.with_name(name)), "PREFECT_API_URL": server}
         self._env |= {"PREFECT_WORKER_QUERY_SECONDS": "1"}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -114,6 +114,7 @@ class Machine:
         fields = ("flow_id", "entrypoint", "parameters", "job_variables", "parameter_openapi_schema", "pull_steps")
         name = f"{pipeline}-{self.name}"
         body = {field: there[field] for field in fields} | {"name": name, "work_pool_name": self.name}
+        body["job_variables"] |= {"env": body["job_variables"]["env"] | self._clock}
         self._host.ask("/deployments/", body)
         return f"retrain/{name}"
 

@@ -113,7 +113,7 @@ FAULTS: dict[str, Sequence[Fault]] = {
         Fault("kill -9 of the worker, then the run's state is set", "in training", "Running, then Cancelled"),
     ],
     "tests/flows/test_retrain.py::test_a_worker_that_dies_with_its_run_and_one_that_is_stopped": [
-        Fault("kill -9 of the worker and the flow run's process", "while Pending", "Crashed: its process is gone"),
+        Fault("kill -9 of the worker and the flow run's process", "while Pending", "Crashed: it did not start"),
         Fault("SIGTERM to the worker of a run that was started again", "in training", "Cancelled"),
     ],
     "tests/flows/test_killed_runs.py::test_a_run_killed_after_every_step_promotes_what_one_that_lived_does": [

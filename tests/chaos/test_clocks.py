@@ -1,4 +1,4 @@
-"""Machines whose clocks are an hour off, and a machine that sleeps past its schedules, on a real server with real workers."""
+"""Flow runs whose clocks are an hour off, and a machine that sleeps past its schedules, on a real server with real workers."""
 
 import contextlib
 import datetime
@@ -30,13 +30,13 @@ def machines(host, tmp_path):
 
 def test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clocks_say(host, retrained, machines, row):
     champion, month = retrained.champion(), retrained.land()
-    steps, behind, ahead = retrained.steps_done(), *machines
+    steps, behind = retrained.steps_done(), machines[0]
     deployments = ["retrain/retrained", *(machine.lend("retrained") for machine in machines)]
 
     def refused(fault, others, holder):
         """These runs all end because of the one that holds the pipeline's lock."""
         began = time.monotonic()
-        runs = [host.start(deployment) for deployment in others]
+        runs = [host.start(deployment, wait=0) for deployment in others]
         for run in runs:
             ended = host.ended(run)
             row(fault, ended, time.monotonic() - began, "nothing")
@@ -69,14 +69,13 @@ def test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clo
         "runs are named by the store's clock: the last one is the newest"
     )
     assert retrained.steps_done() > steps
-    assert "60 min behind the server's" in behind.said() and "60 min ahead of the server's" in ahead.said()
 
 
 def test_a_machine_that_sleeps_past_three_schedules_does_the_work_once(host, retrained, row):
     retrained.fast()
     month, champion = retrained.land(), retrained.champion()
     there = host.ask("/deployments/name/retrain/retrained")
-    deployment, daemons = f"/deployments/{there['id']}", [host.daemon(name) for name in ("worker", "watch", "server")]
+    deployment, daemons = f"/deployments/{there['id']}", [host.daemon(name) for name in ("worker", "server")]
 
     def now():
         return datetime.datetime.now(datetime.UTC)

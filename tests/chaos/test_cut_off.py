@@ -4,19 +4,20 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 
 import pytest
 
+from flows.orchestration.deploy import COMMAND
 from headway.storage.process_identity import alive
 from tests.chaos.tiny_pipeline import dead, environment_of
 from tests.chaos.training import past_checkpoint
 from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
-STARTS = f"{sys.executable} -P -m flows.launcher prefect.engine"
+SILENT_SECONDS = 60
+"""The automation's own are 900, which is longer than this test shall take."""
 
 
 class Link:
@@ -81,15 +82,16 @@ def _engines(pipeline, host, link):
 def test_a_run_that_is_called_crashed_and_lives_and_the_next_one_promote_once_at_most(host, retrained, link, row):
     pipeline, champion = retrained, retrained.champion()
     pipeline.land()
+    (silent,) = host.ask("/automations/filter", {"automations": {"name": {"any_": ["headway retrained: silent"]}}})
+    fields = ("name", "description", "enabled", "tags", "actions", "actions_on_trigger", "actions_on_resolve")
+    body = {field: silent[field] for field in fields} | {"trigger": silent["trigger"] | {"within": SILENT_SECONDS}}
+    host.ask(f"/automations/{silent['id']}", body, method="PUT")
 
     def hit(fault, comes_back):
         """A run is cut off in its training until `comes_back()`, and another one begins once the server calls it Crashed."""
         pipeline.slow()
         before, promotions = pipeline.checkpoints(), len(pipeline.promotions())
-        # without a pid file the watch goes by heartbeats, as it does for a run on another machine
-        run = host.start(
-            "retrain/retrained", {"command": f"env PREFECT_API_URL={link.url} HEADWAY_FLOW_RUNS= {STARTS}"}
-        )
+        run = host.start("retrain/retrained", {"command": f"env PREFECT_API_URL={link.url} {COMMAND}"})
         past_checkpoint(host, pipeline, before, run)
         pipeline.slow(3.0)  # so that it outlasts its heartbeats
         beats = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}
@@ -120,3 +122,4 @@ def test_a_run_that_is_called_crashed_and_lives_and_the_next_one_promote_once_at
     again = host.ended(host.start("retrain/retrained"), 180)
     assert "is the champion already" in again["state"]["message"], again["state"]
     pipeline.check(host)
+    assert "renewed automation 'headway retrained: silent'" in host.headway("deploy", pipeline.folder).stdout

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from flows.orchestration.deploy import COMMAND
 from tests.chaos.host import ROOT
 from tests.chaos.training import Training
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
-STARTS = "-P -m flows.launcher prefect.engine"
 
 
 def test_code_or_a_pipeline_that_is_gone_is_said_and_the_next_run_goes_on(host, deployed, row, tmp_path):
@@ -19,8 +19,8 @@ def test_code_or_a_pipeline_that_is_gone_is_said_and_the_next_run_goes_on(host, 
     bare = tmp_path / "bare"  # a Python without Headway
     bare.mkdir()
     lost = {
-        "the worker's environment has no Headway": f"{sys.executable} -I -S {STARTS}",
-        "the worker's Python is gone": f"{bare}/python {STARTS}",
+        "the worker's environment has no Headway": COMMAND.replace("python", f"{sys.executable} -I -S", 1),
+        "the worker's Python is gone": COMMAND.replace("python", f"{bare}/python", 1),
     }
     for fault, command in lost.items():
         began = time.monotonic()

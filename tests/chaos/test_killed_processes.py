@@ -55,6 +55,9 @@ def test_the_state_is_true_the_store_is_whole_and_the_champion_stays(fault, host
     began = time.monotonic()
     for victim in victims.split():
         os.kill(pids[victim], number)
+    if victims == "worker engine":
+        dead([pids["worker"], pids["engine"]])
+        host.up()  # as a supervisor does: the next worker reports what died with this one
     ended = host.ended(training.run)
     seconds = time.monotonic() - began
     dead([pids[victim] for victim in pids if victim in victims or victim != "worker"])

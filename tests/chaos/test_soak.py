@@ -116,13 +116,12 @@ class Soak:
             and HITS[fault][0] in ("worker", "server", "database")
             and HITS[fault][1] != signal.SIGTERM
         )
+        if ended is not None and "worker" in HITS[fault][0]:  # Restart=always
+            until(lambda: self.host.pid("worker") is None, TRUE_WITHIN)
+            self.host.up()
         flow_run = self.host.ended(run, 300 if ended is None or goes_on else TRUE_WITHIN)
         seconds = None if ended is None or goes_on else time.monotonic() - ended
         state = flow_run["state"]["type"]
-        if ended is not None and "worker" in HITS[fault][0]:
-            until(lambda: self.host.pid("worker") is None, TRUE_WITHIN)
-        if self.host.pid("worker") is None:
-            self.host.up()
         self.check(flow_run)
         if state == "COMPLETED":
             self.land()

@@ -19,7 +19,7 @@ from prefect.states import Completed, Running
 
 from flows.config.pipeline import read_pipeline
 from flows.orchestration import second_half
-from flows.orchestration.deploying.plan import entries
+from flows.orchestration.deploy import entries
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -114,7 +114,7 @@ def project(server, land, tmp_path):
 
 def _stand(client, server, flow_run):
     """The state of a flow run, and what the workers said last."""
-    logs = [Path(server["HOME_OF_SERVER"]) / f"{worker}.log" for worker in ("worker", "worker-gpu", "watch")]
+    logs = [Path(server["HOME_OF_SERVER"]) / f"{worker}.log" for worker in ("worker", "worker-gpu")]
     said = "".join(f"\n== {log.name}\n{log.read_text()[-3000:]}" for log in logs)
     return f"{client.read_flow_run(flow_run).state!r}{said}"
 
@@ -141,12 +141,12 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     plain = tmp_path / "plain"
     plain.mkdir()
     (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": entries(read_pipeline(folder))}))
-    command = [sys.executable, "-P", "-m", "flows.launcher", "prefect", "--no-prompt", "deploy", "--all"]
+    command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["churn"]
     assert changes[0] == "limited work queue gpu to 1 training at once"
-    assert [change.split(" 'headway")[0] for change in changes[1:]] == ["made automation"], changes
+    assert [change.split(" 'headway")[0] for change in changes[1:]] == ["made automation"] * 3, changes
     said = typed("deploy", folder, check=0).stdout
     assert "start a worker" not in said, "its queues are polled"
     assert "churn: nothing to change" in said and "prefect deployment run 'retrain/churn' --watch" in said
@@ -224,8 +224,8 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
         return second and second.state
 
     def kill(flow_run):
-        file = Path(server["HOME_OF_SERVER"]) / "flow-runs" / f"{flow_run}.json"
-        os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
+        name = client.read_flow_run(flow_run).infrastructure_pid
+        os.kill(int(name.rpartition("@")[2].partition(".")[0]), signal.SIGKILL)
 
     def cancel(flow_run):
         state = {"state": {"type": "CANCELLING", "name": "Cancelling"}}

@@ -96,9 +96,9 @@ class Server:
     def pid(self, name):
         return json.loads((self.home / f"{name}.pid").read_text())["pid"]
 
-    def start(self, **parameters):
+    def start(self, variables=None, **parameters):
         deployment = self("/deployments/name/retrain/flights")
-        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}, "job_variables": variables or {}}
         return self(f"/deployments/{deployment['id']}/create_flow_run", body)["id"]
 
     def state(self, run):
@@ -106,8 +106,8 @@ class Server:
 
     def engine(self, run):
         """The flow run's process, once it has one."""
-        file = self.home / "flow-runs" / f"{run}.json"
-        return json.loads(file.read_text())["pid"] if file.exists() else None
+        name = self(f"/flow_runs/{run}")["infrastructure_pid"]
+        return int(name.rpartition("@")[2].partition(".")[0]) if name else None
 
 
 @pytest.fixture(scope="module")
@@ -245,12 +245,12 @@ def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, proje
 @killed
 def test_a_worker_that_dies_with_its_run_and_one_that_is_stopped(prefect, project, row):
     trains, recorded = _endless(project)
-    # killed with its run while that was Pending: nobody is left to say so but the watch
-    run, worker = prefect.start(pipeline=str(project)), prefect.pid("worker")
+    # killed with its run while that was Pending: nobody is left to say so but the server's automation
+    run, worker = prefect.start({"command": "sleep 600"}, pipeline=str(project)), prefect.pid("worker")
     until(lambda: prefect.engine(run), 180)
     for pid in (worker, prefect.engine(run)):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: prefect.state(run)["type"] == "CRASHED", 60, lambda: prefect.state(run))
+    until(lambda: prefect.state(run)["type"] == "CRASHED", 120, lambda: prefect.state(run))
     row("kill -9 of the worker and the flow run's process", {"state": prefect.state(run)})
     _up(prefect.folder, *UP, "--port", prefect.port)
 

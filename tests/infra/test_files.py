@@ -147,14 +147,9 @@ def test_every_process_is_asked_whether_it_hangs():
 
 
 def _asks(check, command):
-    return ("/health" in check and "--with-healthcheck" in command) or (
-        "find alive " in check and command[-2:] == ["--alive", "alive"]
-    )
+    return "/health" in check and "--with-healthcheck" in command
 
 
-def test_every_worker_survives_a_run_that_is_killed_for_its_memory_and_the_watch_sees_its_runs():
-    watch = (INFRA / "systemd" / "headway-watch.service").read_text()
-    (folder,) = re.findall(r"^Environment=HEADWAY_FLOW_RUNS=.*$", watch, re.MULTILINE)
+def test_every_worker_survives_a_run_that_is_killed_for_its_memory():
     for path in WORKERS:
-        lines = path.read_text().splitlines()
-        assert "OOMPolicy=continue" in lines and folder in lines, path.name
+        assert "OOMPolicy=continue" in path.read_text().splitlines(), path.name

@@ -1,4 +1,4 @@
-"""The topology on one host: PostgreSQL, server, watch and two workers come up, come up once, and go."""
+"""The topology on one host: PostgreSQL, server and two workers come up, come up once, and go."""
 
 import importlib.util
 import json
@@ -62,7 +62,7 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Prefect is up" in done.stdout and "one_host.py down" in done.stdout
         before = pids()
-        assert before.keys() == {"server", "watch", "worker", "worker-2"}
+        assert before.keys() == {"server", "worker", "worker-2"}
         assert ask("/deployments/name/retrain/flights")["name"] == "flights"
         assert not [*home.rglob("*.db")], "the server keeps nothing in SQLite"
         assert database.file.stat().st_mode & 0o077 == 0
@@ -76,16 +76,16 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         env |= {"PREFECT_HOME": str(tmp_path / "probed"), "PREFECT_WORKER_WEBSERVER_PORT": str(health)}
         module = [sys.executable, "-P", "-m"]
         worker = [*module, "flows.orchestration.worker", "--name", "probed", "--with-healthcheck"]
-        watch = [*module, "flows.orchestration.watch", "--alive", str(tmp_path / "alive")]
-        probed = [subprocess.Popen(command, env=env, cwd=tmp_path) for command in (worker, watch)]
+        probed = [subprocess.Popen(worker, env=env, cwd=tmp_path)]
 
         def healthy():
             return httpx.get(f"http://127.0.0.1:{health}/health", trust_env=False).status_code == 200
 
-        assert until(healthy) and until((tmp_path / "alive").exists)
+        assert until(healthy)
         database.stop()
-        (tmp_path / "alive").unlink()
-        assert until((tmp_path / "alive").exists) and healthy()
+        with pytest.raises(httpx.HTTPError):
+            ask("/deployments/name/retrain/flights")
+        assert healthy()
         database.start()
         assert until(lambda: ask("/deployments/name/retrain/flights")["name"]) == "flights"
     finally:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.spans import SpanJob
 from beam_jobs.runners.watch import Watch
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.monitor import Monitor
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -42,6 +43,15 @@ def test_a_job_server_that_does_not_answer_is_a_config_error(endpoint, job, mute
     with pytest.raises(ConfigError, match=f"no job server answers at {endpoint}") as error:
         run_spans([job], Monitor(), runner)
     assert error.value.where == "runner.options.job_endpoint" and "host:port" in error.value.fix
+
+
+def test_a_wait_for_a_job_server_ends_with_a_stop(job, mute):
+    monitor = Monitor()
+    threading.Timer(1.0, monitor.stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        run_spans([job], monitor, RunnerConfig(name="flink", options={"job_endpoint": mute}))
+    assert time.monotonic() - began < 10, "a stop waits for ranges that are under way, and there are none"
 
 
 def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():

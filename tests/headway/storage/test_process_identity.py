@@ -83,3 +83,12 @@ def test_a_folder_of_another_machine_of_this_host_name_is_left_alone(tmp_path):
     folder = tmp_path / f"ingest-ff@{process_identity.place()}@{2**22 + 1}.1.otherone@00"
     folder.mkdir()
     assert not process_identity.abandoned(folder)
+
+
+def test_the_name_of_a_process_says_whether_it_lives_where_its_pid_means_something(dead):
+    ours, place = process_identity.process_name(os.getpid()), process_identity.place()
+    assert ours.startswith(f"{place}@{os.getpid()}.")
+    assert process_identity.lives(ours)
+    assert process_identity.lives(f"{place}@{dead}.1") is False
+    for unknown in ("", str(os.getpid()), f"elsewhere@{os.getpid()}.1", f"{place}@{os.getpid()}.1.otherone"):
+        assert process_identity.lives(unknown) is None, unknown

@@ -1,0 +1,566 @@
+"""What a pipeline needs on the Prefect server of PREFECT_API_URL: work pool, deployments, schedules and automations.
+
+    with connected() as (client, url):
+        changes = deploy(client, loaded)           # ["made deployment retrain/flights: 0 5 2 * * UTC", ...]
+        deploy(client, loaded)                     # []: nothing to change
+        undeploy(client, "flights")
+    entries(loaded, pool="headway")                # the deployments as prefect.yaml lists them, for `prefect deploy --all`
+    start_run("retrain/flights", "a key", {"until": "2013-12"})
+
+What is there is compared first, so a second call writes nothing. Schedules, automations and deployments of others are left
+alone: Headway's schedules have its slug, its automations its prefix, its deployments its entrypoints.
+"""
+
+import contextlib
+import importlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import httpx
+from prefect import Flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
+from prefect.client.schemas.objects import ConcurrencyOptions, FlowRun, StateType
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.events.actions import ActionTypes, ChangeFlowRunState, SendNotification
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectHTTPStatusError
+from prefect.settings import get_current_settings
+from prefect.utilities.callables import parameter_schema
+
+from flows.config.pipeline import LoadedPipeline
+from flows.config.production import DATA_QUEUE, FLOWS, GPU_QUEUE, ScheduleConfig
+from flows.orchestration import HEARTBEAT_SECONDS, HEARTBEAT_VARIABLE
+from flows.orchestration.requested_stops import ask_once
+from headway.errors import ConfigError, HeadwayError
+from headway.messages import counted, listed
+
+Changes = list[str]
+PIPELINES_VARIABLE = "HEADWAY_PIPELINES"
+"""The folder that holds the pipelines' folders on a worker, where it is another than where they were deployed from."""
+POOL = "headway"
+TAG = "headway"
+SLUG = "headway"
+"""The slug of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
+COMMAND = (
+    "python -P -c \"import runpy, flows.orchestration.flows; runpy.run_module('prefect.engine', run_name='__main__')\""
+)
+"""Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
+ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
+
+Retrain = ScheduleConfig | Literal[False] | None
+
+
+def deploy(
+    client: SyncPrefectClient,
+    loaded: LoadedPipeline,
+    *,
+    pool: str = POOL,
+    retrain: Retrain = None,
+    gpus: int | None = None,
+) -> Changes:
+    """Make what is missing, renew what differs, remove what the pipeline no longer names; returns what was changed.
+
+    Args:
+        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started; None, where the
+            file says nothing: as it is on the server.
+        gpus: how many trainings may be on the queue gpu at once; None: as it is on the server, or one.
+
+    Raises:
+        ConfigError: a notification or Secret block does not exist, a schedule is wrong, or another file has the pipeline's name.
+    """
+    file = loaded.file
+    blocks = {
+        name: _block(client, name, f"{file}: alarms.notify", notifies=True) for name in loaded.pipeline.alarms.notify
+    }
+    for variable, block in loaded.pipeline.secrets.items():
+        _block(client, f"secret/{block}", f"{file}: secrets.{variable}")
+    listed_entries = entries(loaded, pool=pool, retrain=retrain)
+    changes: Changes = []
+    if create_pool(pool):
+        changes.append(f"made work pool {pool}")
+    changes += [f"made work queue {name} of {pool}" for name in create_queues(pool, queues_of(loaded))]
+    if gpus is not None or GPU_QUEUE in queues_of(loaded):
+        changes += _limit(client, pool, gpus)
+    ids = {}
+    for flow, entry in zip(ENTRYPOINTS, listed_entries, strict=True):
+        keep = flow == "retrain" and retrain is None
+        ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=keep)
+        changes += changed
+    return changes + _automate(client, loaded.pipeline.name, automations(loaded, deployments=ids, blocks=blocks))
+
+
+def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
+    """Remove a pipeline's deployments and automations; its runs, its store, the work pool with its queues and the limit
+    of trainings on GPUs stay."""
+    changes = _automate(client, pipeline, [])
+    for flow in ENTRYPOINTS:
+        changes += _remove(client, flow, pipeline)
+    return changes
+
+
+def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
+    """Why nobody would end the pipeline's flow runs whose process and worker died, in sentences; none: somebody would."""
+    names = {prefix(pipeline) + lost.name for lost in LOST}
+    off = [a.name for a in _read_automations(client) if a.name in names and not a.enabled]
+    found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
+    with contextlib.suppress(httpx.HTTPStatusError, KeyError):  # Prefect Cloud does not say
+        services = client.request("GET", "/admin/settings").json()["server"]["services"]
+        if not services["triggers"]["enabled"]:
+            setting = "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED"
+            found.append(f"{setting} is false on the server: no automation works, and lost flow runs stay as they are")
+    return found
+
+
+def _remove(client: SyncPrefectClient, flow: str, pipeline: str) -> Changes:
+    there = _find(client, f"{flow}/{pipeline}")
+    if there is None or there.entrypoint != ENTRYPOINTS[flow]:
+        return []
+    client.delete_deployment(there.id)
+    return [f"removed deployment {flow}/{pipeline}"]
+
+
+def _limit(client: SyncPrefectClient, pool: str, trainings: int | None) -> Changes:
+    """Let so many runs of the queue gpu go on at once; None: as many as the queue has, at first one."""
+    create_queues(pool, [GPU_QUEUE])
+    queue = client.read_work_queue_by_name(GPU_QUEUE, pool)
+    wanted = trainings or queue.concurrency_limit or 1
+    if wanted == queue.concurrency_limit:
+        return []
+    client.update_work_queue(queue.id, concurrency_limit=wanted)
+    return [f"limited work queue {GPU_QUEUE} to {counted(wanted, 'training')} at once"]
+
+
+def _find(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    with contextlib.suppress(ObjectNotFound):
+        return client.read_deployment_by_name(name)
+    return None
+
+
+def _deploy_one(
+    client: SyncPrefectClient, name: str, entry: Mapping[str, Any], *, keep_schedule: bool
+) -> tuple[UUID, Changes]:
+    full = f"{name}/{entry['name']}"
+    there = _find(client, full)
+    if there is not None and there.entrypoint not in (None, entry["entrypoint"]):
+        fix = "give the pipeline another name, or delete that deployment"
+        raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
+    flow, pool, limit = load_flow(name), entry["work_pool"], entry["concurrency_limit"]
+    theirs = {} if there is None else there.job_variables.get("env") or {}
+    prefects = {
+        key: value for key, value in theirs.items() if key.startswith("PREFECT_")
+    }  # such as retries: a person's
+    env = {**prefects, **pool["job_variables"]["env"]}
+    wanted: dict[str, Any] = {
+        **{key: entry[key] for key in ("description", "tags", "parameters", "entrypoint")},
+        "version": flow.version,
+        "job_variables": {**pool["job_variables"], "env": env},
+        "work_pool_name": pool["name"],
+        "work_queue_name": pool["work_queue_name"],
+        "parameter_openapi_schema": parameter_schema(flow).model_dump(exclude_unset=True),
+        "enforce_parameter_schema": True,
+        "pull_steps": [],
+    }
+    fields = {*DeploymentScheduleCreate.model_fields}
+    before = [] if there is None else [schedule.model_dump(include=fields) for schedule in there.schedules]
+    old = [schedule for schedule in before if schedule["slug"] == SLUG]
+    ours = [
+        {"schedule": {"cron": schedule["cron"], "timezone": schedule["timezone"]}, "slug": SLUG}
+        for schedule in entry["schedules"]
+    ]
+    if keep_schedule and not ours:
+        ours = old
+    elif old and ours:  # whether a person has switched it off is theirs to say
+        ours = [old[0] | {"schedule": ours[0]["schedule"]}]
+    then, now = listed([_timing(each) for each in old]), listed([_timing(each) for each in ours])
+    if there is None:
+        changes = [f"made deployment {full}: runs {now or 'when it is started'}"]
+    else:
+        changes = _differences(full, there, wanted, limit) + ([] if then == now else [_rescheduled(full, then, now)])
+        if not changes:
+            return there.id, []
+    # the server makes it, or brings the one that is there to this; schedules that are not named go
+    schedules = [*(schedule for schedule in before if schedule["slug"] != SLUG), *ours]
+    id = client.create_deployment(
+        client.create_flow_from_name(name),
+        entry["name"],
+        **wanted,
+        concurrency_limit=limit["limit"],
+        concurrency_options=ConcurrencyOptions(collision_strategy=limit["collision_strategy"]),
+        schedules=[DeploymentScheduleCreate.model_validate(schedule) for schedule in schedules],
+    )
+    return id, changes
+
+
+_SAID = {
+    "parameter_openapi_schema": "the form of its parameters",
+    "job_variables": "its job variables",
+    "work_queue_name": "its work queue",
+}
+
+
+def _differences(
+    full: str, there: DeploymentResponse, wanted: Mapping[str, Any], limit: Mapping[str, Any]
+) -> list[str]:
+    """What of a deployment is to be renewed, as a sentence, if anything is."""
+    differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
+    slots, options = there.global_concurrency_limit, there.concurrency_options
+    if limit != {"limit": slots and slots.limit, "collision_strategy": options and options.collision_strategy}:
+        differing.append("concurrency_limit")
+    if not differing:
+        return []
+    theirs = there.parameters.get("pipeline")
+    moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
+    return [f"renewed deployment {full}: {listed([_SAID.get(key, key) for key in differing])}{moved}"]
+
+
+def _rescheduled(full: str, then: str, now: str) -> str:
+    if not now:
+        return f"removed the schedule of {full}"
+    return f"{'changed the schedule of' if then else 'scheduled'} {full}: {now}"
+
+
+def _timing(schedule: Mapping[str, Any]) -> str:
+    timing = schedule["schedule"]
+    return f"{timing['cron']} {timing['timezone'] or 'UTC'}" if "cron" in timing else "a schedule of its own"
+
+
+def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:
+    there = {a.name: a for a in _read_automations(client) if a.name.startswith(prefix(pipeline))}
+    changes = []
+    for automation in wanted:
+        before = there.pop(automation.name, None)
+        if before is not None:
+            if _compared(before) == _compared(automation):
+                continue
+            client.delete_automation(before.id)
+            # whether a person has switched it off is theirs to say
+            automation = automation.model_copy(update={"enabled": before.enabled})
+        client.create_automation(automation)
+        made = "made" if before is None else "renewed"
+        changes.append(f"{made} automation {automation.name!r}: {automation.description}")
+    for name, automation in there.items():
+        client.delete_automation(automation.id)
+        changes.append(f"removed automation {name!r}")
+    return changes
+
+
+def _read_automations(client: SyncPrefectClient) -> list[Automation]:
+    found: list[Automation] = []
+    while page := client.read_automations(limit=200, offset=len(found)):
+        found += page
+    return found
+
+
+def _compared(automation: AutomationCore) -> Any:
+    fields = automation.model_dump(mode="json", include={"name", "description", "tags", "trigger", "actions"})
+    fields["trigger"] = {
+        key: sorted(value) if key in ("after", "expect", "for_each") else value
+        for key, value in fields["trigger"].items()
+        if key != "id"
+    }
+    return _plain(fields)
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would come back from the server."""
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json")
+    return json.loads(json.dumps(value, sort_keys=True, default=str))
+
+
+def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool = False) -> UUID:
+    """The id of a block by type/name.
+
+    Raises:
+        ConfigError: there is no such block, or it is to notify and does not.
+    """
+    kind, _, title = name.partition("/")
+    try:
+        block = client.read_block_document_by_name(title, kind, include_secrets=False)
+    except ObjectNotFound:
+        fix = f"prefect block create {kind} (names: prefect block ls; types: prefect block type ls)"
+        raise ConfigError(f"the Prefect server has no block {name!r}", where=where, fix=fix) from None
+    capabilities = block.block_schema.capabilities if block.block_schema else []
+    if notifies and "notify" not in capabilities:
+        problem = f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}"
+        raise ConfigError(problem, where=where, fix="name a block of a notification type, such as slack-webhook")
+    return block.id
+
+
+def load_flow(name: str) -> Flow[..., Any]:
+    """Import a flow by its name."""
+    module, _, function = ENTRYPOINTS[name].rpartition(".")
+    flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
+    return flow
+
+
+def queues_of(loaded: LoadedPipeline) -> list[str]:
+    """The work queues that a pipeline's runs are in."""
+    queue = loaded.pipeline.train_queue
+    return [DATA_QUEUE] if queue is None else [DATA_QUEUE, queue]
+
+
+def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
+    """Return the pipeline's deployments as entries of prefect.yaml.
+
+    Args:
+        retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started.
+    """
+    found = []
+    for name in ENTRYPOINTS:
+        flow = load_flow(name)
+        schedule = loaded.pipeline.schedule
+        if name == "retrain" and retrain is not None:
+            schedule = retrain or ScheduleConfig()
+        cron = schedule.of(name)
+        timing = {"cron": cron, "timezone": schedule.timezone, "slug": SLUG, "active": True}
+        # the worker asks the server for secrets when it starts a flow run
+        secrets = {name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in loaded.pipeline.secrets.items()}
+        env = {HEARTBEAT_VARIABLE: str(HEARTBEAT_SECONDS), **secrets}
+        job_variables = {"command": COMMAND, "working_dir": str(loaded.folder), "env": env}
+        whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
+        entry = {
+            "name": loaded.pipeline.name,
+            "entrypoint": ENTRYPOINTS[name],
+            "description": (flow.description or "").partition("\n")[0],
+            "tags": [TAG, loaded.pipeline.name],
+            "parameters": {"pipeline": str(whole)},
+            "schedules": [timing] if cron is not None else [],
+            "work_pool": {"name": pool, "work_queue_name": DATA_QUEUE, "job_variables": job_variables},
+            # schedules that were missed fire all at once when a worker comes back: one runs, the others are cancelled
+            "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
+        }
+        found.append(entry)
+    return found
+
+
+def automations(
+    loaded: LoadedPipeline, *, deployments: Mapping[str, UUID], blocks: Mapping[str, UUID]
+) -> list[AutomationCore]:
+    """Return the pipeline's automations.
+
+    Args:
+        deployments: ids by the flow's name.
+        blocks: ids of the notification blocks in `alarms.notify`, by type/name.
+    """
+    pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
+    ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))]
+    every: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
+    each = {"prefect.resource.id"}
+    found: list[AutomationCore] = []
+
+    def add(alarm: str, about: str, trigger: EventTrigger, actions: list[ActionTypes]) -> None:
+        name = prefix(pipeline.name) + alarm
+        tags = [TAG, pipeline.name]
+        found.append(AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=tags))
+
+    for lost in LOST:
+        trigger = EventTrigger(
+            after=_events(lost.after),
+            expect=_events({*lost.expect, *ENDS}),
+            match_related=every,
+            for_each=each,
+            posture=Posture.Proactive,
+            within=timedelta(seconds=lost.seconds),
+        )
+        about = f"Crashed after {lost.seconds} s: {lost.message}"
+        crashed = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=lost.message, force=False)
+        add(lost.name, about, trigger, [crashed])
+    for alarm in alarms.when if blocks else ():
+        if alarm == "late":
+            trigger = EventTrigger(
+                after=_events({"Late"}),
+                expect=_events({*BEGUN, "Cancelled"}),
+                match_related=every,
+                for_each=each,
+                posture=Posture.Proactive,
+                within=timedelta(minutes=alarms.late_minutes),
+            )
+        else:
+            states = {"Failed", "Crashed", "TimedOut"} if alarm == "failed" else {alarm.capitalize()}
+            trigger = EventTrigger(expect=_events(states), match_related=every, for_each=each)
+        actions: list[ActionTypes] = [
+            SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODY)
+            for _, id in sorted(blocks.items())
+        ]
+        add(alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions)
+    return found
+
+
+class Lost(NamedTuple):
+    """How the server finds out by itself that a flow run is lost: what it has to hear after what, and in how many seconds.
+
+    Who knows is quicker: a living worker reports a process that died, and Headway's worker, when it starts, those that died
+    with the worker before it.
+    """
+
+    name: str
+    after: set[str]
+    expect: set[str]
+    seconds: int
+    message: str
+
+
+BEGUN = {"Running", "Retrying", "Rerunning"}
+LOST = (
+    Lost("not started", {"Pending"}, {*BEGUN, "Cancelling", "Scheduled"}, 60, "it did not start: its worker is gone"),
+    # longer than the outages of the server that a run outlives, as heartbeats cannot arrive meanwhile
+    Lost(
+        "silent",
+        {*BEGUN, "heartbeat"},
+        {"heartbeat", "AwaitingRetry", "Paused", "Suspended"},
+        900,
+        "no heartbeat for 15 min: its process is gone, or it cannot reach the server",
+    ),
+)
+ENDS = {"Completed", "Held", "Rejected", "Drifting", "Failed", "TimedOut", "Cancelled", "Crashed"}
+"""The names of the states in which a flow run ends."""
+
+
+def _events(names: Collection[str]) -> set[str]:
+    return {f"prefect.flow-run.{name}" for name in names}
+
+
+_BODY = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
+
+
+def prefix(pipeline: str) -> str:
+    """Return the words with which the names of a pipeline's automations begin."""
+    return f"headway {pipeline}: "
+
+
+def create_pool(name: str) -> bool:
+    """Create a pool of local processes; False: it exists."""
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
+    with get_client(sync_client=True) as client:
+        try:
+            client.create_work_pool(pool)
+        except ObjectAlreadyExists:
+            return False
+    return True
+
+
+def create_queues(pool: str, names: Sequence[str]) -> list[str]:
+    """Make the work queues that a pool lacks; returns those."""
+    with get_client(sync_client=True) as client:
+        there = {queue.name for queue in client.read_work_queues(pool)}
+        missing = [name for name in names if name not in there]
+        for name in missing:
+            client.create_work_queue(name, work_pool_name=pool)
+    return missing
+
+
+def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
+    """Start a run of a deployment; with the same key it is the same run.
+
+    Args:
+        deployment: "flow/deployment".
+        options: of Prefect's `create_flow_run_from_deployment`.
+
+    Raises:
+        ConfigError: there is no such deployment, or it does not take a parameter.
+    """
+    with get_client(sync_client=True) as client:
+        try:
+            id = client.read_deployment_by_name(deployment).id
+            return client.create_flow_run_from_deployment(
+                id, parameters=dict(parameters), idempotency_key=key, **options
+            )
+        except ObjectNotFound:
+            problem = f"there is no deployment {deployment}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code not in (409, 422):
+                raise
+            problem = f"the deployment {deployment} does not take {', '.join(parameters)}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy renews it") from None
+
+
+def polled(pool: str, queue: str) -> bool | None:
+    """Whether a worker polls a queue; None where nobody can say."""
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        return client.read_work_queue_by_name(queue, pool).status == "READY"
+    return None
+
+
+def worker_command(pool: str, queue: str) -> str:
+    """What starts Headway's worker of a queue."""
+    return f"python -P -m flows.orchestration.worker --pool {pool} --queue {queue}"
+
+
+def has_worker(pool: str) -> bool:
+    """Whether a worker polls a pool."""
+    with get_client(sync_client=True) as client:
+        return any(worker.status == "ONLINE" for worker in client.read_workers_for_work_pool(pool))
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
+    """Yield a client of the server and the server's address; Prefect's log warns of a server whose Prefect is older.
+
+    Raises:
+        ConfigError: no server is named, it does not answer, it wants a password, or it has another major version of Prefect.
+        HeadwayError: the server refused what was asked of it.
+    """
+    url = get_current_settings().api.url
+    if not url:
+        raise ConfigError(
+            "no Prefect server is named",
+            where="PREFECT_API_URL",
+            fix="start one ('make up' in Headway's folder, or prefect server start), then "
+            "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        )
+    try:
+        answer = health(url)  # Prefect's client waits minutes for a server that is away
+        if answer.status_code >= 500:  # of a proxy before one
+            answer.raise_for_status()
+    except httpx.HTTPError as error:
+        fix = "start the server, or correct the address; it ends in /api"
+        problem = f"the Prefect server does not answer: {(str(error) or type(error).__name__).splitlines()[0]}"
+        raise ConfigError(problem, where=url, fix=fix) from None
+    kind = answer.headers.get("content-type", "")
+    if answer.status_code >= 300 or "json" not in kind:  # as a proxy's page to sign in
+        problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code} {kind}".rstrip()
+        raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
+    with get_client(sync_client=True) as client:
+        try:
+            client.request("GET", "/admin/version")  # refused without the password
+            try:
+                client.raise_for_api_version_mismatch()
+            except RuntimeError as error:
+                raise ConfigError(str(error), where=url, fix="update the older of the two") from None
+            yield client, url
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code in (401, 403):
+                problem = "the Prefect server asks for a password, and the one that was sent is not it"
+                fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
+                raise ConfigError(problem, where=url, fix=fix) from None
+            said = ": ".join(str(error).splitlines()[:2])
+            raise HeadwayError(f"the Prefect server refused this: {said}", where=url) from None
+
+
+def health(url: str) -> httpx.Response:
+    """Ask once whether a server is up, as Prefect's own client reaches it.
+
+    Args:
+        url: the API's.
+
+    Raises:
+        httpx.HTTPError: it does not answer.
+        ConfigError: the certificates cannot be read.
+    """
+    try:
+        return ask_once(SyncPrefectClient(url), "/health")
+    except OSError as error:
+        problem = (
+            f"the certificates in {get_current_settings().api.ssl_cert_file} cannot be read: {error.strerror or error}"
+        )
+        fix = "name a PEM file that exists, or unset it"
+        raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None

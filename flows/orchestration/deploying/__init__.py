@@ -1,1 +1,0 @@
-"""What a pipeline needs on a Prefect server, and putting it there."""

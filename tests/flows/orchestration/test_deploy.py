@@ -1,0 +1,187 @@
+"""What a pipeline needs on a server, as plain values; and how a server is reached."""
+
+import datetime
+import ipaddress
+import ssl
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_TLS_INSECURE_SKIP_VERIFY, temporary_settings
+
+from flows.config.pipeline import read_pipeline
+from flows.config.production import FLOWS, ScheduleConfig
+from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, health, load_flow, queues_of
+from headway.errors import ConfigError
+
+DAY = datetime.timedelta(days=1)
+PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    def read(**sections):
+        (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(PIPELINE | sections))
+        return read_pipeline(tmp_path)
+
+    return read
+
+
+def test_a_deployment_of_each_flow_is_named_after_the_pipeline(loaded, tmp_path):
+    found = entries(loaded(schedule={"retrain": "0 5 2 * *"}))
+    assert {entry["name"] for entry in found} == {"churn"}
+    assert {entry["entrypoint"] for entry in found} == {ENTRYPOINTS[flow] for flow in FLOWS}
+    for entry in found:
+        assert entry["parameters"]["pipeline"] == str(tmp_path)
+        assert entry["tags"] == ["headway", "churn"] and entry["description"]
+        assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+    retrain = found[0]
+    assert retrain["schedules"] == [{"cron": "0 5 2 * *", "timezone": "UTC", "slug": "headway", "active": True}]
+    assert not any(entry["schedules"] for entry in found[1:])
+    assert {entry["work_pool"]["work_queue_name"] for entry in found} == {"data"}
+
+
+def test_a_pipeline_with_queues_has_the_same_deployments(loaded):
+    assert entries(loaded(queues={"tensorflow": "gpu"})) == entries(loaded())
+    assert queues_of(loaded(queues={"tensorflow": "gpu"})) == ["data", "gpu"]
+
+
+def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
+    schedule = {"retrain": "0 5 2 * *", "monitor": "0 7 * * *", "timezone": "America/New_York"}
+    retrain = ScheduleConfig(retrain="1 1 1 * *", timezone="Europe/Berlin")
+    found = entries(loaded(schedule=schedule), retrain=retrain)
+    timings = {each["entrypoint"]: [(s["cron"], s["timezone"]) for s in each["schedules"]] for each in found}
+    assert timings == {
+        ENTRYPOINTS["retrain"]: [("1 1 1 * *", "Europe/Berlin")],
+        ENTRYPOINTS["backfill"]: [],
+        ENTRYPOINTS["predict"]: [],
+        ENTRYPOINTS["monitor"]: [("0 7 * * *", "America/New_York")],
+    }
+    assert not any(each["schedules"] for each in entries(loaded(schedule="0 5 2 * *"), retrain=False))
+
+
+@pytest.mark.parametrize("name", ENTRYPOINTS)
+def test_the_form_of_each_flow_checks_and_explains_every_parameter(name):
+    for parameter, field in load_flow(name).parameters.properties.items():
+        assert field.get("description"), f"{name}.{parameter} is not described"
+        assert {"type", "anyOf", "enum"} & set(field), f"{name}.{parameter} has no type"
+
+
+def test_alarms_are_automations_that_tell_each_block(loaded):
+    deployments = {name: uuid.uuid4() for name in ENTRYPOINTS}
+    blocks = {"slack-webhook/ops": uuid.uuid4(), "email/team": uuid.uuid4()}
+    found = {a.name: a for a in automations(loaded(), deployments=deployments, blocks=blocks)}
+    assert {f"headway churn: {alarm}" for alarm in ("failed", "held", "rejected", "late", "drifting")} <= set(found)
+    failed, held = found["headway churn: failed"], found["headway churn: held"]
+    assert {action.block_document_id for action in failed.actions} == set(blocks.values())
+    assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == sorted(
+        f"prefect.deployment.{id}" for id in deployments.values()
+    )
+    assert (
+        held.trigger.expect == {"prefect.flow-run.Held"} and held.trigger.match_related == failed.trigger.match_related
+    )
+    assert found["headway churn: late"].trigger.within.total_seconds() == 3600
+
+
+def test_without_a_block_nobody_is_told_and_lost_runs_are_found_out(loaded):
+    deployment = uuid.uuid4()
+    found = automations(loaded(), deployments={"retrain": deployment}, blocks={})
+    assert [automation.name for automation in found] == ["headway churn: not started", "headway churn: silent"]
+    assert all(automation.actions[0].state == "CRASHED" for automation in found)
+    started, silent = (automation.trigger for automation in found)
+    for trigger in (started, silent):
+        assert trigger.posture == "Proactive" and trigger.for_each == {"prefect.resource.id"}
+        assert trigger.match_related.model_dump()["prefect.resource.id"] == [f"prefect.deployment.{deployment}"]
+        ends = ("Completed", "Held", "Rejected", "Drifting", "Failed", "TimedOut", "Cancelled", "Crashed")
+        assert {f"prefect.flow-run.{state}" for state in ends} <= trigger.expect
+    assert started.within.total_seconds() == 60 and started.after == {"prefect.flow-run.Pending"}
+    assert {f"prefect.flow-run.{state}" for state in ("Running", "Cancelling", "Scheduled")} <= started.expect
+    assert silent.within.total_seconds() == 900
+    assert {f"prefect.flow-run.{event}" for event in ("Running", "heartbeat")} <= silent.after
+    goes_on = ("heartbeat", "AwaitingRetry", "Paused", "Suspended")
+    assert {f"prefect.flow-run.{event}" for event in goes_on} <= silent.expect
+
+
+def test_flow_runs_say_every_thirty_seconds_that_they_live(loaded):
+    for entry in entries(loaded()):
+        assert entry["work_pool"]["job_variables"]["env"] == {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+
+
+def test_a_secret_is_a_reference_that_the_worker_resolves(loaded):
+    found = entries(loaded(secrets={"DB_PASSWORD": "db-password"}))
+    for entry in found:
+        env = entry["work_pool"]["job_variables"]["env"]
+        assert env["DB_PASSWORD"] == "{{ prefect.blocks.secret.db-password }}"
+
+
+def test_a_secret_that_stands_in_the_file_itself_is_refused_and_not_repeated(loaded):
+    with pytest.raises(ConfigError, match="is not the name of a Secret block") as error:
+        loaded(secrets={"DB_PASSWORD": "Hunter2 is it"})
+    assert "Hunter2" not in str(error.value)
+
+
+@pytest.fixture
+def https(tmp_path):
+    """The API's address on a server with a certificate of its own, and the file of that certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "private")]), datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - DAY).not_valid_after(now + DAY)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    at = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate, both = tmp_path / "ca.pem", tmp_path / "both.pem"
+    certificate.write_bytes(builder.add_extension(at, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM))
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both.write_bytes(private + certificate.read_bytes())
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # answers 501, with its date
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}/api", certificate
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_with_certificates_of_its_own_is_reached_as_prefects_client_reaches_it(https, tmp_path):
+    url, certificate = https
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        health(url)
+    for trusted in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
+        with temporary_settings(trusted):
+            assert health(url).status_code == 501
+    missing = {PREFECT_API_SSL_CERT_FILE: str(tmp_path / "none.pem")}
+    with temporary_settings(missing), pytest.raises(ConfigError, match=r"none\.pem cannot be read: No such file"):
+        health(url)
+
+
+def test_a_server_behind_a_proxy_is_reached_by_it(monkeypatch):
+    """The proxy answers for a host that there is not."""
+    asked = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("no_proxy", "")
+    assert health("http://prefect.invalid/api").status_code == 200
+    assert asked == ["http://prefect.invalid/api/health"]
+    server.shutdown()
+    server.server_close()
