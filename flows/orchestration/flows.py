@@ -31,6 +31,7 @@ from typing import Annotated, Any
 from prefect import Task, flow
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
@@ -305,6 +306,8 @@ def flow_body(
             raise scrub(error) from None  # Prefect puts its words into the flow run's state
         _rename(f"{name}: {'cancelled' if isinstance(error, Cancelled) else 'failed'}")
         get_run_logger().error("%s", error)
+        if not isinstance(error, Cancelled) and _is_retried():
+            raise scrub(error) from None  # Prefect's engine retries what is raised, and no state that is returned
         return _unhappy(error, stops.why)
     stops.wait_for_server()
     log.catch_up()
@@ -336,6 +339,15 @@ def _rename(name: str) -> None:
     """Name the flow run."""
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # a name is not worth a failure
         client.update_flow_run(flow_run.id, name=redact(name))
+
+
+def _is_retried() -> bool:
+    """Whether Prefect will run the flow again, should it fail now."""
+    context = FlowRunContext.get()
+    if context is None or context.flow is None or context.flow_run is None or not context.flow.retries:
+        return False
+    with get_client(sync_client=True) as client:  # the context's own count is of the time before the run
+        return client.read_flow_run(context.flow_run.id).run_count <= context.flow.retries
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:

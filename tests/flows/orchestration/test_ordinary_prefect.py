@@ -143,7 +143,7 @@ def test_a_run_that_fails_is_retried_by_prefect_and_resumes_from_its_checkpoint(
     _deployed(env, pipeline, **retries)
     _typed(env, "deployment", "run", "retrain/retried", "--watch")
     states, message = _states(env, "retried")
-    assert "AwaitingRetry" in states and states[-1] == "Completed", (states, message)
+    assert states[-4:] == ["Running", "AwaitingRetry", "Retrying", "Completed"], (states, message)
     assert pipeline.champion() == 1
     assert [run["state"] for run in pipeline.runs()] == ["failed", "promoted"]
     assert STEPS < pipeline.steps_done() <= STEPS + CHECKPOINT_EVERY + 1, "what its checkpoint holds is not repeated"
