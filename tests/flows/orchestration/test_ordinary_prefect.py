@@ -19,7 +19,8 @@ SERVE = """
 import sys
 from flows.orchestration.flows import retrain
 
-retrain.serve(name="served", parameters={"pipeline": sys.argv[1]})
+if __name__ == "__main__":  # Prefect starts flow runs by multiprocessing, which imports this again
+    retrain.serve(name="served", parameters={"pipeline": sys.argv[1]})
 """
 FAILS_ONCE = """
 
@@ -130,6 +131,10 @@ def test_a_served_flow_runs_a_retrain_to_its_promotion(env, tmp_path):
                 _typed(env, "deployment", "run", "retrain/served", "--watch")
             finally:
                 serving.terminate()
+                try:
+                    serving.wait(30)
+                finally:
+                    serving.kill()
     states, message = _states(env, "served")
     assert states[-1] == "Completed" and message.startswith("Version 1 is promoted"), (states, message)
     assert pipeline.champion() == 1
