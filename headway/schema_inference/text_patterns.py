@@ -1,19 +1,17 @@
 """Recognizes numbers and dates in the sampled text of a column.
 
-    found = recognized("price", values, plain=True)
+    found = recognized(values, plain=True)
     found.type, found.parse              # "float32", the rule number; None, None: text
     found.note                           # what to tell about it, without the column's name; None: nothing
 
 One rule reads a whole column, and the same rule reads every later file. Of numbers and dates one value in a hundred may be
-odd; dates must all be of one form, and a form that the values leave open (03/04/2013) is told rather than guessed.
+odd; dates must all be of one form. What the values leave open (03/04/2013) stays text, and the note names the key to set.
 """
 
 import functools
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +19,8 @@ import pyarrow.compute as pc
 from headway.schema.columns import Column, StoredType
 from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
 from headway.schema.decimal_signs import DecimalSign, sign_of
-from headway.schema.number_texts import SHORT, number_pattern, without_units
-from headway.schema.parse_rules import MARKERS, Parse, parsed, without_markers
+from headway.schema.number_texts import SHORT, without_units
+from headway.schema.parse_rules import MARKERS, Kind, Parse, parsed
 from headway.sources.sample import ONE_IN
 from headway.sources.type_inference import loss_of
 from headway.tabular.coerce import converted
@@ -30,27 +28,37 @@ from headway.tabular.list_arrays import decoded
 
 LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
-_ZEROS, _DIGITS = r"^0[0-9]+$", r"^[0-9]+$"
-_PLAIN = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-_EXPONENT, _REAL = r"^[0-9]+[eE][0-9]+$", r"[.]|[eE][+-]"
-_POINT_AND_THREE = r"^[^0-9%]*[0-9]{1,3}\.[0-9]{3}[^0-9.,%]*$"
+_FIRST = 20
+"""So many different values decide what rare ones cannot: digits that are all days, a word among many numbers."""
+_LEAST_NAMED = 3
+"""So many days decide where the column's name says that it holds dates."""
+_MOSTLY = 0.9
+"""The share of the rows that begin as numbers do, for their patterns, which take milliseconds to compile, to be tried."""
+_MOST_MISSING = 0.5
+"""The share of rows that one word may take among numbers, for it to mean that the number is missing."""
+_LEAST_NUMBERS = 3
+"""Of fewer different numbers with a unit (36 months, 60 months) a category says as much, and keeps its words."""
+_PARTLY = 5
+"""A form of dates that reads one value in so many is worth a word where it does not read all."""
+_NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _BEGINS_AS_NUMBER = r"^[-+−(]?\s?\p{Sc}?[.]?[0-9]"
-_UNITS = r"\p{Sc}|%|[A-Za-z]"
-_NO_UNIT = r"[^\p{Sc}%A-Za-zł]"
+_MAY_BE_NUMBER = r"^[-+−(]?\s?\p{L}{0,3}[.]?\p{Sc}?\s?[-+−]?[.]?[0-9]"
+_FULL_GROUPS = r"^[0-9]{3}(?:\s[0-9]{3}){2,}$"
+"""Numbers of companies and the like, such as 732 829 320: of a quantity some value has a shorter first group."""
+_CURRENCY_OR_SHARE, _NO_UNIT = r"\p{Sc}|%|[A-Za-z]", r"[^\p{Sc}%A-Za-zł]"
 _NOTHING = r"^[+-]?0*[.]?0*$"
+_WITH_UNIT = (
+    r"^(?P<number>[-+−]?\s?\p{Sc}?[0-9.][0-9.,'’\x{00a0}\x{202f} ]*?)\s*"
+    r"(?P<unit>[^\s0-9.,()%:;/–-][^0-9,;:()]{0,11}[23]?)$"
+)
+_HAS_PARTS = r"(?i)[0-9]:[0-9]|[0-9]\s*[a-z]+,?\s*[0-9]+\s*[a-z]|^[0-9:]+\s*[ap]\.?m\.?$"
+"""Of a duration or a time of the day: 1:02, 2h 50m, 9 am."""
+_METRES_BYTES_TONNES = frozenset({"m", "b", "t"})
+"""Units rather than millions, billions and trillions, unless other such words or a currency stand in the column."""
 _DATE_DIGITS = (
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"),
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])$", "%Y%m"),
 )
-_EPOCH = "1[0-9]{9}(?:[0-9]{3})?"
-"""Seconds or milliseconds since 1970, of the years 2001 to 2033."""
-_MOST_FORMS = 5
-_LEAST_NAMED = 3
-_FIRST = 20
-_MOST_MISSING = 0.5
-"""The share of rows that one word may take among numbers, for it to mean that the number is missing."""
-_LEAST_DIGITS = 3
-"""Of a date: 1-Jan-13."""
 _KEEP = "say 'type: string' to keep the text"
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", ", %I:%M %p",
           ", %I:%M:%S %p", ", %H:%M", ", %H:%M:%S", " %H:%M %z", " %H:%M:%S %z", "T%H:%M:%S%z", " %H:%M:%S%z")  # fmt: skip
@@ -62,17 +70,50 @@ _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%b-%Y", "%b, %Y", "%Y-
 """Months, quarters and weeks: each counts as its first day."""
 
 
-_NUMBER_COLUMN = Column(name="value", type="float32", nullable=True)
-
-
 @dataclass(frozen=True)
 class Recognized:
+    """What a column's text is."""
+
     type: StoredType | None = None
     """None: it stays text."""
     parse: Parse | None = None
     note: str | None = None
     doubt: bool = False
     """Whether a person should look at the note: it may be meant in another way."""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The different texts of a sample, trimmed, without those that mean a missing value."""
+
+    texts: pa.Array
+    counts: pa.Array
+    """The rows of each text."""
+    rows: int
+    null: tuple[str, ...]
+    """The texts that mean a missing value."""
+    missing: str | None
+    """A clause on them."""
+
+    def rows_of(self, which: pa.Array) -> int:
+        """Returns the rows of the texts that a mask chooses."""
+        return int(pc.sum(self.counts.filter(which)).as_py() or 0)
+
+    def all(self, pattern: str) -> bool:
+        return bool(pc.all(pc.match_substring_regex(self.texts, pattern)).as_py())
+
+    def any(self, pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(self.texts, pattern)).as_py())
+
+    def rule(self, kind: Kind, **fields: object) -> Parse:
+        """Returns a rule for numbers or dates, with the texts that mean a missing value."""
+        return Parse.model_validate({"as": kind, "null": self.null, **fields})
+
+    def odd(self, which: pa.Array, what: str) -> str:
+        """Returns a clause on texts that are not what the others are."""
+        bad = self.rows_of(which)
+        example = self.texts.filter(which)[0].as_py()[:60]
+        return f"{bad:,} of {self.rows:,} sampled values {'is' if bad == 1 else 'are'} {what}, such as {example!r}"
 
 
 def recognized(
@@ -84,7 +125,7 @@ def recognized(
     named: bool = False,
     decimal: DecimalSign | None = None,
 ) -> Recognized:
-    """The type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
+    """Returns the type and parse rule of a column's text, if it holds numbers or dates, and a note for the user.
 
     Args:
         plain: whether the format writes numbers as text, so that plain digits are numbers; elsewhere text that is all
@@ -96,121 +137,23 @@ def recognized(
         decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234; "either" where
             none shows it and the comma is likelier: it is read as one, and in doubt; None: it is read as thousands, in doubt.
     """
-    texts = _texts(values)
-    if texts is None:
+    given = _texts(values, plain)
+    if given is None:
         return Recognized()
-    counts = pc.value_counts(texts)
-    distinct, many = pc.struct_field(counts, 0), pc.struct_field(counts, 1)
-    lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    marked = pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))
-    if plain and (word := _word_for_missing(distinct.filter(pc.invert(marked)), many.filter(pc.invert(marked)))):
-        marked = pc.or_(marked, pc.equal(lower, word))
-    markers = distinct.filter(marked)
-    distinct, many = distinct.filter(pc.invert(marked)), many.filter(pc.invert(marked))
-    if not len(distinct):
-        return Recognized()
-    rows = pc.sum(many).as_py()
-    null = tuple(sorted({text.strip() for text in markers.to_pylist()}))
-    trimmed = pc.utf8_trim_whitespace(distinct)
-    if (zeros := _leading_zeros(trimmed, many, rows)) is not None:
+    if (zeros := _leading_zeros(given)) is not None:
         return zeros if plain else Recognized()
-    if plain and (codes := _codes(trimmed, many, rows)) is not None:
+    if plain and (codes := _codes(given)) is not None:
         return codes
-    missing = _missing(texts, null)
-    least = _LEAST_NAMED if named else _FIRST
-    if plain and dates and digits and (digits_form := _digits_form(trimmed, many, rows, least)) is not None:
-        rule = _rule("date").model_copy(update={"format": digits_form, "null": null})
-        read = _note(distinct, rule, "say 'type: int' to keep the number")
-        return Recognized("int64", rule, _joined(read, missing, _odd(trimmed, many, rows, rule)[0]))
-    order, open_signs = _styles(trimmed, decimal, plain=plain)
-    if (
-        (plain or any(null))
-        and not (order[0] == "decimal_comma" and pc.any(pc.match_substring(trimmed, ".")).as_py())
-        and (numeric := _numbers(distinct, many, rows, _rule("number", null), decorated=False)) is not None
-    ):
-        kind, unfit = numeric
-        if not null:  # nothing to parse
-            return Recognized(kind, None, unfit)
-        rule = _rule("number", null)
-        return Recognized(kind, rule, _joined(f"read as numbers: {missing}", unfit))
-    for style in order:
-        rule = _rule(style, null)
-        numeric = _numbers(distinct, many, rows, rule, decorated=True)
-        if numeric is not None:
-            kind, unfit = numeric
-            if both := _units_differ(distinct, rule):
-                note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}; "
-                return Recognized(None, None, f"{note}say 'parse: {style}' to read them all alike", doubt=True)
-            either = _either_way(distinct, rule) if open_signs else None
-            note = _joined(_note(distinct, rule), missing, either, unfit) or ""
-            return Recognized(kind, rule, note, doubt=either is not None)
-    measure = measure_of(distinct, many)
-    if measure.rules and measure.rules[0].unit:
-        order, open_signs = _styles(without_units(trimmed, measure.rules[0].unit), decimal, plain=plain)
-    rules = sorted(measure.rules, key=lambda rule: rule.as_ != order[0])
-    for rule in (rule.model_copy(update={"null": null}) for rule in rules):
-        if (numeric := _numbers(distinct, many, rows, rule, decorated=True)) is not None:
-            either = _either_way(without_units(trimmed, rule.unit), rule) if rule.unit and open_signs else None
-            read = _joined(_note(distinct, rule), missing, either, numeric[1]) or ""
-            return Recognized("float32", rule, read, doubt=either is not None)
-    if measure.differ:
-        first, second = measure.differ
-        note = f"read as text: its numbers have different units, such as {first!r} and {second!r}"
-        return Recognized(None, None, note, doubt=True)
-    form, open_ = _form(trimmed, many, rows)
-    odd, too_many = (None, False) if form is None else _odd(trimmed, many, rows, form)
-    if too_many:
-        odd = (_mixed_dates(trimmed, many, rows) if dates else None) or f"read as text: {odd}"
-        return Recognized(None, None, odd, doubt=True)
-    if form is not None and dates:
-        rule = form.model_copy(update={"null": null})
-        return Recognized("int64", rule, _joined(_note(distinct, rule), missing, odd))
-    if form is not None:
-        return Recognized(
-            None, None, "it holds dates and stays text, as an expression or a split reads it as it stands"
-        )
-    if open_:
-        first, second = open_
-        example = distinct[0].as_py()
-        note = f"it may hold dates, and {example!r} leaves open whether the day or the month comes first: "
-        return Recognized(None, None, f"{note}say parse: {first!r} or parse: {second!r}", doubt=True)
-    if dates and (mixed := _mixed_dates(trimmed, many, rows)) is not None:
-        return Recognized(None, None, mixed, doubt=True)
-    nearly = _nearly(distinct, many, rows) if plain else None
-    return Recognized(None, None, nearly, doubt=nearly is not None)
+    if plain and dates and digits and (days := _digit_dates(given, _LEAST_NAMED if named else _FIRST)) is not None:
+        return days
+    for found in (_numbers(given, decimal, plain=plain), _dates(given, wanted=dates)):
+        if found is not None:
+            return found
+    return _nearly_numbers(given) if plain else Recognized()
 
 
-def _styles(
-    trimmed: pa.Array, decimal: DecimalSign | None, *, plain: bool
-) -> tuple[Sequence[Literal["number", "decimal_comma"]], bool]:
-    """(the rules for numbers in the order of trying, whether neither the values nor the file tell which is meant)."""
-    own = sign_of(trimmed)
-    sign = decimal if own == "either" else own
-    unknown = own == "either" and sign not in (",", ".")
-    order: Sequence[Literal["number", "decimal_comma"]] = ("number", "decimal_comma")
-    order = order[::-1] if sign in (",", "either") else order
-    # values that can be read in both ways are read as the other columns are; plain digits in typed files have no thousands
-    return order[:1] if own == "either" and not (plain and unknown) else order, unknown
-
-
-def _word_for_missing(distinct: pa.Array, many: pa.Array) -> str | None:
-    """The one text, in lower case, that stands again and again among many different numbers or dates, such as k.A.; else
-    None."""
-    lower = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    numbers = pc.match_substring_regex(lower, _BEGINS_AS_NUMBER)
-    words = pc.unique(lower.filter(pc.invert(numbers)))
-    if len(words) != 1 or len(distinct) - len(words) < _FIRST or re.search(r"\d", words[0].as_py()):
-        return None  # of few numbers it may be a category: 2, 4, more
-    count = pc.sum(pc.if_else(numbers, 0, many)).as_py()
-    return words[0].as_py() if 1 < count <= _MOST_MISSING * pc.sum(many).as_py() else None
-
-
-def _rule(kind: str, null: tuple[str, ...] = ()) -> Parse:
-    return Parse.model_validate({"as": kind, "null": null})
-
-
-def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
-    """Valid short texts without nulls; None when there are none."""
+def _texts(values: pa.ChunkedArray | pa.Array, plain: bool) -> _Texts | None:
+    """Returns the texts; None where there are none, or they are long."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -219,212 +162,295 @@ def _texts(values: pa.ChunkedArray | pa.Array) -> pa.Array | None:
         return None
     if not len(texts) or (pc.mean(pc.binary_length(texts)).as_py() or 0) > LONGEST:
         return None
-    return texts
-
-
-def _leading_zeros(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
-    """Keep digits that begin with 0 as text, with a note: they are codes, and a number would lose the zero."""
-    zeros = pc.match_substring_regex(trimmed, _ZEROS)
-    count = pc.sum(pc.if_else(zeros, many, 0)).as_py() or 0
-    if not count or not pc.all(pc.match_substring_regex(trimmed, _DIGITS)).as_py():
+    found = pc.value_counts(pc.utf8_trim_whitespace(texts))
+    distinct, counts = pc.struct_field(found, 0), pc.struct_field(found, 1)
+    lower = pc.utf8_lower(distinct)
+    marked = pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))
+    if plain and (word := _word_for_missing(lower, counts, marked)) is not None:
+        marked = pc.or_(marked, pc.equal(lower, word))
+    known = pc.invert(marked)
+    if not pc.any(known).as_py():
         return None
-    one_width = pc.count_distinct(pc.utf8_length(trimmed)).as_py() == 1
-    if count * ONE_IN <= rows and not one_width:
+    null, missing = tuple(sorted(distinct.filter(marked).to_pylist())), None
+    if null:
+        gone = pc.sum(counts.filter(marked)).as_py()
+        missing = f"{gone:,} of {len(texts):,} sampled values ({', '.join(map(repr, null[:3]))}) "
+        missing += "counts as null" if gone == 1 else "count as null"
+    rows = pc.sum(counts.filter(known)).as_py()
+    return _Texts(distinct.filter(known), counts.filter(known), rows, null, missing)
+
+
+def _word_for_missing(lower: pa.Array, counts: pa.Array, marked: pa.Array) -> str | None:
+    """Returns the one text, in lower case, that stands again and again among many different numbers or dates, such as k.A."""
+    others = pc.and_(pc.invert(marked), pc.invert(pc.match_substring_regex(lower, _BEGINS_AS_NUMBER)))
+    words = pc.unique(lower.filter(others))
+    if len(words) != 1 or len(lower) - pc.sum(marked).as_py() - 1 < _FIRST or re.search(r"\d", words[0].as_py()):
+        return None  # of few numbers it may be a category: 2, 4, more
+    count, rows = pc.sum(counts.filter(others)).as_py(), pc.sum(counts.filter(pc.invert(marked))).as_py()
+    return str(words[0].as_py()) if 1 < count <= _MOST_MISSING * rows else None
+
+
+def _leading_zeros(given: _Texts) -> Recognized | None:
+    """Keeps digits that begin with 0 as text: they are codes, such as postal ones, and a number would lose the zero."""
+    zeros = pc.match_substring_regex(given.texts, r"^0[0-9]+$")
+    count = given.rows_of(zeros)
+    if not count or not given.all(r"^[0-9]+$"):
         return None
-    example = trimmed.filter(zeros)[0].as_py()
-    return Recognized(note=f"read as text: {count:,} of {rows:,} sampled values begin with 0, such as {example!r}, which a "
-                      "number would lose; say 'type: int' to read numbers")  # fmt: skip
+    one_width = pc.count_distinct(pc.utf8_length(given.texts)).as_py() == 1
+    if count * ONE_IN <= given.rows and not one_width:
+        return None
+    example = given.texts.filter(zeros)[0].as_py()
+    text = f"read as text: {count:,} of {given.rows:,} sampled values begin with 0, such as {example!r}, which a number would "
+    return Recognized(note=f"{text}lose; say 'type: int' to read numbers")
 
 
-def _codes(trimmed: pa.Array, many: pa.Array, rows: int) -> Recognized | None:
-    """Keep as text, with a note, what a number would change: article numbers such as 12E3, and digits that int64 does not hold
-    and float32 makes equal."""
-    if pc.any(pc.match_substring_regex(trimmed, _REAL)).as_py():
+def _codes(given: _Texts) -> Recognized | None:
+    """Keeps as text what a number would change: article numbers such as 12E3, and digits that int64 does not hold and float32
+    makes equal."""
+    if given.any(r"[.]|[eE][+-]"):
         return None  # real numbers
-    for of_it, why in ((_EXPONENT, "are written as"), (_DIGITS, "do not fit int64, such as")):
-        found = pc.match_substring_regex(trimmed, of_it)
-        if of_it == _DIGITS:
-            fits = converted(trimmed, Column(name="value", type="int64", nullable=True)).is_valid()
-            found = pc.and_(found, pc.invert(fits))
-        count = pc.sum(pc.if_else(found, many, 0)).as_py() or 0
-        if count * ONE_IN > rows and (of_it == _EXPONENT or loss_of(trimmed, _NUMBER_COLUMN) is not None):
-            example = trimmed.filter(found)[0].as_py()
-            return Recognized(note=f"read as text: {count:,} of {rows:,} sampled values {why} {example!r}; say 'type: float' to "
-                              "read numbers")  # fmt: skip
+    powers = pc.match_substring_regex(given.texts, r"^[0-9]+[eE][0-9]+$")
+    fits = converted(given.texts, Column(name="value", type="int64", nullable=True)).is_valid()
+    large = pc.and_(pc.match_substring_regex(given.texts, r"^[0-9]+$"), pc.invert(fits))
+    for found, why in ((powers, "are written as"), (large, "do not fit int64, such as")):
+        count = given.rows_of(found)
+        reals = Column(name="value", type="float32", nullable=True)
+        if count * ONE_IN > given.rows and (found is powers or loss_of(given.texts, reals) is not None):
+            example = given.texts.filter(found)[0].as_py()
+            text = f"read as text: {count:,} of {given.rows:,} sampled values {why} {example!r}"
+            return Recognized(note=f"{text}; say 'type: float' to read numbers")
     return None
 
 
-def _numbers(
-    distinct: pa.Array, many: pa.Array, rows: int, rule: Parse, *, decorated: bool
-) -> tuple[StoredType, str | None] | None:
-    """The type of nearly all values by a rule, and a note about the others."""
-    texts = trimmed = pc.utf8_trim_whitespace(distinct)
-    if decorated:
-        texts = parsed(distinct, rule)[0]
-        written = pc.and_(pc.match_substring_regex(texts, _PLAIN), pc.not_equal(texts, trimmed))
-        if not pc.any(written).as_py() or _numbered(distinct, written):
-            return None
-    most = rows // ONE_IN
-    for kind in ("int64", "float32"):
-        fits = converted(texts, Column(name="value", type=kind, nullable=True)).is_valid()
-        bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-        if kind == "int64" and bad and pc.any(pc.match_substring_regex(texts.filter(pc.invert(fits)), _PLAIN)).as_py():
-            continue  # real numbers among them
-        if kind == "int64" and decorated and pc.any(pc.match_substring_regex(distinct.filter(fits), _UNITS)).as_py():
-            continue  # money and shares are real numbers, whatever the sample shows
-        if not bad:
-            return kind, None
-        if bad <= most:
-            example = distinct.filter(pc.invert(fits))
-            verb = "is" if bad == 1 else "are"
-            words = f"{bad:,} of {rows:,} sampled values {verb} not a number, such as {example[0].as_py()!r}; such rows will be "
-            return kind, words + "rejected, say 'type: string' to keep them"
-    return None
-
-
-def _numbered(distinct: pa.Array, written: pa.Array) -> bool:
-    """Whether groups of digits are names, such as 732 829 320: all equally long, with blanks between."""
-    spaced = distinct.filter(written)
-    if not pc.all(pc.match_substring_regex(spaced, r"^\s*[0-9]+(?:\s[0-9]+)+\s*$")).as_py():
-        return False
-    digits = pc.binary_length(pc.replace_substring_regex(spaced, r"[^0-9]", ""))
-    return len(digits) > 1 and pc.count_distinct(digits).as_py() == 1 and digits[0].as_py() >= 9
-
-
-def _digits_form(trimmed: pa.Array, many: pa.Array, rows: int, least: int) -> str | None:
-    """The form of digits that are dates, such as 20130131, or months, such as 201301; None: they are numbers. So many
-    distinct ones are days or months of the calendar only if meant so."""
-    if len(trimmed) < least:
+def _digit_dates(given: _Texts, least: int) -> Recognized | None:
+    """Returns how digits that are dates, such as 20130131, or months, such as 201301, are read; None: they are numbers. So many
+    different ones are days or months of the calendar only if meant so."""
+    if len(given.texts) < least:
         return None
-    for digits, form in _DATE_DIGITS:
-        likely = pc.mean(pc.match_substring_regex(trimmed, digits).cast(pa.int8())).as_py() >= _MOSTLY
-        if likely and not _odd(trimmed, many, rows, Parse.model_validate(form))[1]:
-            return form
+    for pattern, form in _DATE_DIGITS:
+        rule = given.rule("date", format=form)
+        if pc.mean(pc.match_substring_regex(given.texts, pattern).cast(pa.int8())).as_py() < _MOSTLY:
+            continue
+        unread = pc.invert(_read(given.texts, rule))
+        if given.rows_of(unread) * ONE_IN <= given.rows:
+            return _as_dates(given, rule, unread, "say 'type: int' to keep the number")
     return None
 
 
-def _units_differ(distinct: pa.Array, rule: Parse) -> tuple[str, str] | None:
-    """Two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
-    values = parsed(distinct, rule)[0]
-    numbers = pc.match_substring_regex(values, _PLAIN)
-    texts, values = pc.utf8_trim_whitespace(distinct.filter(numbers)), values.filter(numbers)
-    written = pc.and_(pc.not_equal(values, texts), pc.match_substring_regex(texts, _UNITS))
+def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Recognized | None:
+    """Returns how numbers are read: plain ones, with thousands, currencies and shares, with a unit, shortened, or durations."""
+    order, unknown = _decimal_signs(given.texts, decimal, plain=plain)
+    points_are_thousands = order[0] == "decimal_comma" and given.any("[.]")
+    if (plain or any(given.null)) and not points_are_thousands:
+        rule = given.rule("number")
+        if (kind := _type(given, given.texts, rule)) is not None:
+            odd = _unfit(given, given.texts, kind)
+            if not given.null:  # nothing to parse
+                return Recognized(kind, None, odd)
+            return Recognized(kind, rule, _joined(f"read as numbers: {given.missing}", odd))
+    begun = given.rows_of(pc.match_substring_regex(given.texts, _MAY_BE_NUMBER))
+    if begun < _MOSTLY * given.rows or given.all(_FULL_GROUPS):
+        return None
+    rules = [given.rule(style) for style in order]
+    if given.any(_HAS_PARTS):
+        rules.append(given.rule("duration"))
+    measures, differ = _measures(given)
+    if measures and measures[0].unit:
+        order, unknown = _decimal_signs(without_units(given.texts, measures[0].unit), decimal, plain=plain)
+    for rule in [*rules, *sorted(measures, key=lambda rule: rule.as_ != order[0])]:
+        numbers = parsed(given.texts, rule)[0]
+        if not pc.any(_changed(given.texts, numbers)).as_py() or (kind := _type(given, numbers, rule)) is None:
+            continue
+        if both := _other_unit(given, numbers, rule):
+            return _unlike(both, f"; say 'parse: {rule.as_}' to read them all alike")
+        texts = without_units(given.texts, rule.unit) if rule.unit else given.texts
+        signed = rule.as_ in ("number", "decimal_comma") and pc.any(pc.match_substring_regex(texts, "[.,]")).as_py()
+        other = _other_sign(texts, rule) if unknown and signed else None
+        note = _joined(_example(given, numbers, rule), given.missing, other, _unfit(given, numbers, kind))
+        return Recognized(kind, rule, note, doubt=other is not None)
+    return _unlike(differ) if differ else None
+
+
+def _unlike(both: tuple[str, str], fix: str = "") -> Recognized:
+    note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}{fix}"
+    return Recognized(None, None, note, doubt=True)
+
+
+def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool) -> tuple[tuple[Kind, ...], bool]:
+    """Returns the rules for numbers in the order of trying, and whether neither the values nor the file tell which is meant."""
+    own = sign_of(texts)
+    sign = decimal if own == "either" else own
+    unknown = own == "either" and sign not in (",", ".")
+    order: tuple[Kind, ...] = ("decimal_comma", "number") if sign in (",", "either") else ("number", "decimal_comma")
+    # values that can be read in both ways are read as the other columns are; plain digits in typed files have no thousands
+    return order[:1] if own == "either" and not (plain and unknown) else order, unknown
+
+
+def _changed(texts: pa.Array, numbers: pa.Array) -> pa.Array:
+    """Which texts a rule makes another text of, which is a number."""
+    return pc.and_(pc.not_equal(texts, numbers), pc.match_substring_regex(numbers, _NUMBER))
+
+
+def _type(given: _Texts, numbers: pa.Array, rule: Parse) -> StoredType | None:
+    """Returns the type of nearly all values; None where too many are no numbers. Money and shares are real numbers, whatever
+    the sample shows, as is what has a unit."""
+    written = pc.and_(_changed(given.texts, numbers), pc.match_substring_regex(given.texts, _CURRENCY_OR_SHARE))
+    kinds: tuple[StoredType, ...] = ("int64", "float32")
+    real = rule.unit or rule.as_ in ("abbreviated", "duration") or pc.any(written).as_py()
+    for kind in kinds[bool(real) :]:
+        unfit = converted(numbers, Column(name="value", type=kind, nullable=True)).is_null()
+        if kind == "int64" and pc.any(pc.match_substring_regex(numbers.filter(unfit), _NUMBER)).as_py():
+            continue  # real numbers among them
+        if given.rows_of(unfit) * ONE_IN <= given.rows:
+            return kind
+    return None
+
+
+def _unfit(given: _Texts, numbers: pa.Array, kind: StoredType) -> str | None:
+    """Returns a clause on the values that are no numbers; None where all are."""
+    unfit = converted(numbers, Column(name="value", type=kind, nullable=True)).is_null()
+    if not pc.any(unfit).as_py():
+        return None
+    return f"{given.odd(unfit, 'not a number')}; such rows will be rejected, say 'type: string' to keep them"
+
+
+def _example(given: _Texts, numbers: pa.Array, rule: Parse) -> str:
+    """Returns a clause with one text that a rule changes, and its number."""
+    place = pc.index(_changed(given.texts, numbers), True).as_py()
+    text, unit = given.texts[place].as_py(), " seconds" if rule.as_ == "duration" else ""
+    return f"read as numbers: {text!r} is {float(numbers[place].as_py()):.15g}{unit}; requests send the number; {_KEEP}"
+
+
+def _other_sign(texts: pa.Array, rule: Parse) -> str:
+    """Returns a clause on the other reading of 1,234, or of 1.234 €."""
+    other = "number" if rule.as_ == "decimal_comma" else "decimal_comma"
+    meant = "the comma separates thousands"
+    if other == "decimal_comma":
+        comma = pc.any(pc.match_substring(texts, ",")).as_py()
+        meant = "the comma is the decimal point" if comma else "the point separates thousands"
+    named = f"{{as: {other}, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else other
+    return f"if {meant}, say parse: {named}"
+
+
+def _other_unit(given: _Texts, numbers: pa.Array, rule: Parse) -> tuple[str, str] | None:
+    """Returns two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
+    if rule.as_ not in ("number", "decimal_comma") or rule.unit:
+        return None
+    read = pc.match_substring_regex(numbers, _NUMBER)
+    texts, numbers = given.texts.filter(read), numbers.filter(read)
+    written = pc.and_(pc.not_equal(numbers, texts), pc.match_substring_regex(texts, _CURRENCY_OR_SHARE))
     units = pc.if_else(written, pc.utf8_lower(pc.replace_substring_regex(texts, _NO_UNIT, "")), "")
     # nothing is nothing in any unit: 0 beside 12%
-    nothing = pc.and_(pc.match_substring_regex(values, _NOTHING), pc.invert(written))
+    nothing = pc.and_(pc.match_substring_regex(numbers, _NOTHING), pc.invert(written))
     used = pc.unique(units.filter(pc.invert(nothing))).to_pylist()
     signs = [unit for unit in used if unit]
     apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in used else []
-    if not apart:
-        return None
+    return _two(texts, units, apart) if apart else None
+
+
+def _two(texts: pa.Array, units: pa.Array, apart: list[str]) -> tuple[str, str]:
+    """Returns a text of each of the first two units."""
     first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
     return first, second
 
 
-def _note(distinct: pa.Array, rule: Parse, keep: str = _KEEP) -> str:
-    """A note with one text that the rule changes, and its number."""
-    for text in distinct.to_pylist()[:1000]:
-        values, wrong = parsed(pa.array([text]), rule)
-        value = values[0].as_py()
-        if rule.temporal is None and str(value) != text.strip() and re.match(_PLAIN, str(value)):
-            unit = " seconds" if rule.as_ == "duration" else ""
-            return f"read as numbers: {text!r} is {float(value):.15g}{unit}; requests send the number; {_KEEP}"
-        if rule.temporal is not None and (wrong is None or not wrong[0]) and value is not None:
-            unit = "days" if rule.temporal == "date" else "microseconds"
-            what = "dates" if rule.temporal == "date" else "times (UTC)"
-            form = rule.format or "ISO"
-            number = f"{text!r} is {value:,} {unit} since 1970-01-01, which requests send"
-            return f"read as {what} of the form {form}: {number}; {keep}"
-    return "read as numbers"
+def _measures(given: _Texts) -> tuple[list[Parse], tuple[str, str] | None]:
+    """Returns the rules for numbers with one unit, or shortened ones (1.2M), and two texts whose units differ."""
+    match = pc.extract_regex(given.texts, _WITH_UNIT)
+    has_unit = match.is_valid()
+    texts, counts, match = given.texts.filter(has_unit), given.counts.filter(has_unit), match.filter(has_unit)
+    numbers, written = pc.struct_field(match, "number"), pc.utf8_trim_whitespace(pc.struct_field(match, "unit"))
+    codes = pc.any(pc.match_substring_regex(numbers, r"^0[0-9]")).as_py()  # 01A
+    if len(given.texts) < _LEAST_NUMBERS or not len(texts) or codes:
+        return [], None
+    signs = pc.replace_substring_regex(texts, r"\P{Sc}", "")
+    currencies = [sign for sign in pc.unique(signs).to_pylist() if sign]
+    if len(currencies) > 1:
+        return [], _two(texts, signs, currencies)
+    units = pc.utf8_lower(written)
+    stems = pc.replace_substring_regex(units, r"([^s.])s?[.]*$", r"\1")  # year, years and Years. are one
+    used = pa.table({"stem": stems, "rows": counts}).group_by("stem").aggregate([("rows", "sum")])
+    ranked = used.sort_by([("rows_sum", "descending"), ("stem", "ascending")])["stem"].to_pylist()
+    rows, least = pc.sum(counts).as_py(), (1 - 1 / ONE_IN) * pc.sum(counts).as_py()
+    short = {unit for unit in pc.unique(units).to_pylist() if unit in SHORT}
+    is_short = pc.sum(counts.filter(pc.is_in(units, value_set=pa.array(list(SHORT))))).as_py() or 0
+    large = currencies or pc.all(pc.match_substring_regex(written, "^[KMBT]$")).as_py()
+    if is_short >= least and (len(short) > 1 or not short <= _METRES_BYTES_TONNES or large):
+        return [given.rule("abbreviated")], None
+    of_one = pc.equal(stems, ranked[0])
+    if pc.sum(counts.filter(of_one)).as_py() >= least:
+        spelled = sorted(pc.unique(written.filter(of_one)).to_pylist(), key=str.lower)
+        unit = list({each.lower(): each for each in reversed(spelled)}.values())[::-1]
+        return [given.rule(style, unit=unit) for style in ("number", "decimal_comma")], None
+    return [], _two(texts, stems, ranked) if len(ranked) <= _LEAST_NUMBERS and rows == given.rows else None
 
 
-def _either_way(distinct: pa.Array, rule: Parse) -> str | None:
-    """A note on a comma that may separate thousands or decimals, such as 1,234, or a point, such as 1.234 €; else None."""
-    style = "decimal_comma" if rule.as_ == "number" else "number"
-    other_rule = f"{{as: {style}, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else style
-    if rule.as_ == "decimal_comma":
-        return f"if the comma separates thousands, say parse: {other_rule}"
-    if pc.all(pc.match_substring_regex(distinct, _POINT_AND_THREE)).as_py():
-        return f"if the point separates thousands, say parse: {other_rule}"
-    if not pc.any(pc.match_substring(distinct, ",")).as_py():
+def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:
+    """Returns how dates are read: all by the one form that reads most."""
+    first = given.texts.slice(0, _FIRST).to_pylist()
+    dated = [text for text in first if len(re.findall("[0-9]", text)) >= 3 and not text.isdigit()]
+    if 2 * len(dated) < len(first) or not dated:
         return None
-    other = pc.match_substring_regex(distinct, number_pattern("decimal_comma"))
-    if pc.all(other).as_py():
-        return f"if the comma is the decimal point, say parse: {other_rule}"
-    return None
-
-
-def _missing(texts: pa.Array, null: tuple[str, ...]) -> str | None:
-    if not null:
+    unread = {
+        rule: pc.invert(_read(given.texts, rule))
+        for rule in dict.fromkeys(rule for text in (dated[0], dated[-1]) for rule in _rules_for(text))
+        if any(re.match(_pattern(rule), text) for text in first)
+    }
+    least = min(map(given.rows_of, unread.values()), default=given.rows)
+    good = [rule for rule in unread if given.rows_of(unread[rule]) == least]
+    if _PARTLY * (given.rows - least) < given.rows or not good:
         return None
-    gone = len(texts) - without_markers(texts, null).drop_null().__len__()
-    markers = ", ".join(repr(text) for text in null[:3])
-    verb = "counts" if gone == 1 else "count"
-    return f"{gone:,} of {len(texts):,} sampled values ({markers}) {verb} as null"
+    if least * ONE_IN > given.rows:
+        kind, form = good[0].as_, good[0].format or good[0].as_
+        text = f"read as text: {given.odd(unread[good[0]], f'no {kind}')}; write all in one form, or say 'parse: {form}' to "
+        return Recognized(None, None, f"{text}read {kind}s and reject such rows", doubt=True)
+    if (both := _day_or_month(good)) is not None:
+        text = f"it may hold dates, and {dated[0]!r} leaves open whether the day or the month comes first: "
+        return Recognized(None, None, f"{text}say parse: {both[0]!r} or parse: {both[1]!r}", doubt=True)
+    if not wanted:
+        return Recognized(note="it holds dates and stays text, as an expression or a split reads it as it stands")
+    return _as_dates(given, good[0].model_copy(update={"null": given.null}), unread[good[0]], _KEEP)
 
 
-def _form(texts: pa.Array, many: pa.Array, rows: int) -> tuple[Parse | None, tuple[str, str] | None]:
-    """(the date form of most values, None) or (None, two that fit and differ in day and month)."""
-    first = texts.slice(0, _FIRST).to_pylist()
-    like = [text for text in first if sum(c.isdigit() for c in text) >= _LEAST_DIGITS and not text.isdigit()]
-    if 2 * len(like) <= len(first):
-        return None, None
-    iso = any(re.match(ISO_DATE, text) for text in (like[0], like[-1]))
-    rules = [_rule("date"), _rule("timestamp")] if iso else []
-    rules += [rule for rule, _ in _candidates(like[0])] + [rule for rule, _ in _candidates(like[-1])]
-    best, good = rows // 2, list[Parse]()
-    for rule in dict.fromkeys(rules):
-        if 2 * sum(bool(re.match(_pattern(rule), text)) for text in first) <= len(first):
-            continue
-        odd = _unread(texts, many, rule)
-        if odd <= best:
-            best, good = odd, [*(good if odd == best else []), rule]
-    if len(good) > 1 and (both := _day_or_month(good)):
-        return None, both
-    return (good[0], None) if good else (None, None)
-
-
-def _pattern(rule: Parse) -> str:
-    return pattern_of(rule.format) if rule.format else f"^(?:{ISO_DATE if rule.as_ == 'date' else ISO_TIME})$"
-
-
-def _unread(texts: pa.Array, many: pa.Array, rule: Parse) -> int:
-    """The rows whose text a rule does not read."""
-    return int(pc.sum(many.filter(pc.invert(_read(texts, rule)))).as_py() or 0)
-
-
-def _odd(texts: pa.Array, many: pa.Array, rows: int, rule: Parse) -> tuple[str | None, bool]:
-    """(a clause on the values that are no dates of a form, None where all are; whether they are too many)."""
-    bad = _unread(texts, many, rule)
-    if not bad:
-        return None, False
-    example = texts.filter(pc.invert(_read(texts, rule)))[0].as_py()[:60]
-    fix = f"say 'parse: {rule.format or rule.as_}' to read {rule.as_}s and reject such rows"
-    fix, too_many = (fix, True) if bad * ONE_IN > rows else ("such rows will be rejected", False)
-    return (
-        f"{bad:,} of {rows:,} sampled values {'is' if bad == 1 else 'are'} no {rule.as_}, such as {example!r}; {fix}",
-        too_many,
+def _as_dates(given: _Texts, rule: Parse, unread: pa.Array, keep: str) -> Recognized:
+    """Returns a column of dates or times, and a note with one of them."""
+    text = given.texts.filter(pc.invert(unread))[0].as_py()
+    number = f"{parsed(pa.array([text]), rule)[0][0].as_py():,} {'days' if rule.temporal == 'date' else 'microseconds'}"
+    what = "dates" if rule.temporal == "date" else "times (UTC)"
+    note = (
+        f"read as {what} of the form {rule.format or 'ISO'}: {text!r} is {number} since 1970-01-01, which requests send"
     )
+    odd = f"{given.odd(unread, f'no {rule.as_}')}; such rows will be rejected" if given.rows_of(unread) else None
+    return Recognized("int64", rule, _joined(f"{note}; {keep}", given.missing, odd))
 
 
-def _candidates(text: str) -> list[tuple[Parse, re.Pattern[str]]]:
-    """The forms of the dates that a text begins as: to compile all of them takes longer than to read the file."""
-    return [
-        each
-        for form in (*_DATES, *_PERIODS)
-        if re.match(pattern_of(form).removesuffix("$"), text)
-        for each in _forms(form)
-    ]
+def _rules_for(text: str) -> list[Parse]:
+    """Returns the rules that a text may be a date by: to compile all of them takes longer than to read the file."""
+    iso = [Parse.model_validate("date"), Parse.model_validate("timestamp")] if re.match(ISO_DATE, text) else []
+    begun = (form for form in (*_DATES, *_PERIODS) if re.match(pattern_of(form).removesuffix("$"), text))
+    return [*iso, *(rule for form in begun for rule in _with_times(form))]
 
 
 @functools.cache
-def _forms(date: str) -> list[tuple[Parse, re.Pattern[str]]]:
-    """A form of dates, without and with each form of times."""
-    forms = [date] if date in _PERIODS else [date + time for time in _TIMES]
-    return [(Parse.model_validate(form), re.compile(pattern_of(form))) for form in forms]
+def _with_times(date: str) -> list[Parse]:
+    """Returns a form of dates, without and with each form of times."""
+    return [Parse.model_validate(form) for form in ([date] if date in _PERIODS else [date + time for time in _TIMES])]
+
+
+@functools.cache
+def _pattern(rule: Parse) -> re.Pattern[str]:
+    plain = ISO_DATE if rule.as_ == "date" else ISO_TIME
+    return re.compile(pattern_of(rule.format) if rule.format else f"^(?:{plain})$")
+
+
+def _read(texts: pa.Array, rule: Parse) -> pa.Array:
+    """Which texts a rule for dates reads."""
+    values, wrong = parsed(texts, rule)
+    return values.is_valid() if wrong is None else pc.and_(values.is_valid(), pa.array(~wrong))
 
 
 def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
+    """Returns two forms that differ in whether the day or the month comes first; None: there are no such two."""
     forms = [rule.format or "" for rule in rules]
     for form in forms:
         swapped = form.replace("%m", "%_").replace("%d", "%m").replace("%_", "%d")
@@ -433,141 +459,15 @@ def _day_or_month(rules: list[Parse]) -> tuple[str, str] | None:
     return None
 
 
-def _mixed_dates(texts: pa.Array, many: pa.Array, rows: int) -> str | None:
-    """A note on dates in several forms, with an example and the rows of each; None where not all values are dates."""
-    found = list[tuple[int, str]]()
-    while len(texts):
-        first = texts[0].as_py()
-        if re.fullmatch(_EPOCH, first):
-            fits = pc.match_substring_regex(texts, f"^{_EPOCH}$")
-        else:
-            rules = [rule for rule, pattern in _candidates(first) if pattern.fullmatch(first)]
-            masks = [
-                _read(texts, rule) for rule in [*rules, *([_rule("timestamp")] if re.match(ISO_TIME, first) else [])]
-            ]
-            fits = max(masks, key=lambda mask: pc.sum(mask).as_py() or 0, default=None)
-        if fits is None or not fits[0].as_py() or len(found) == _MOST_FORMS:
-            return None
-        found.append((pc.sum(many.filter(fits)).as_py(), first))
-        texts, many = texts.filter(pc.invert(fits)), many.filter(pc.invert(fits))
-    if len(found) < 2 or all(re.fullmatch(_EPOCH, example) for _, example in found):
-        return None
-    said = ", ".join(f"{example!r} ({count:,} of {rows:,} rows)" for count, example in sorted(found, reverse=True))
-    return f"read as text: it holds dates in {len(found)} forms: {said}; write them in one form to have them as dates"
-
-
-def _read(texts: pa.Array, rule: Parse) -> pa.Array:
-    """Which texts a rule reads."""
-    values, wrong = parsed(texts, rule)
-    return values.is_valid() if wrong is None else pc.and_(values.is_valid(), pa.array(~wrong))
-
-
-def _nearly(distinct: pa.Array, many: pa.Array, rows: int) -> str | None:
-    """A note on text that is mostly numbers, with too many others to reject their rows unasked; else None."""
-    fits = pc.match_substring_regex(parsed(distinct, _rule("number"))[0], _PLAIN)
-    bad = pc.sum(pc.if_else(fits, 0, many)).as_py() or 0
-    if bad * 2 > rows or not bad:
-        return None
-    example = distinct.filter(pc.invert(fits))[0].as_py()
-    verb = "is" if bad == 1 else "are"
-    kind: Literal["int", "float"] = "float"
-    return (
-        f"read as text: {bad:,} of {rows:,} sampled values {verb} not a number, such as {example[:60]!r}; say 'type: {kind}' to "
-        "read numbers and reject such rows, or name those texts: {parse: {as: number, null: [...]}}"
-    )
+def _nearly_numbers(given: _Texts) -> Recognized:
+    """Returns text, with a note where most of it is numbers, with too many others to reject their rows unasked."""
+    numbers = parsed(given.texts, given.rule("number"))[0]
+    unfit = pc.invert(pc.match_substring_regex(numbers, _NUMBER))
+    if 2 * given.rows_of(unfit) > given.rows or not given.rows_of(unfit):
+        return Recognized()
+    text = f"read as text: {given.odd(unfit, 'not a number')}; say 'type: float' to read numbers and reject such rows, or name "
+    return Recognized(None, None, f"{text}those texts: {{parse: {{as: number, null: [...]}}}}", doubt=True)
 
 
 def _joined(*parts: str | None) -> str | None:
     return "; ".join(part for part in parts if part) or None
-
-
-_WITH_UNIT = (
-    r"^(?P<number>[-+−]?\s?\p{Sc}?[0-9.][0-9.,'’\x{00a0}\x{202f} ]*?)\s*"
-    r"(?P<unit>[^\s0-9.,()%:;/–-][^0-9,;:()]{0,11}[23]?)$"
-)
-_LIKE_ONE = re.compile(
-    r"\s*[-+−]?\s?[^\w\s]?[0-9.][0-9.,'’\u00a0\u202f ]*(?:[^\s0-9.,()%:;/–-][^0-9,;:()]{0,11}[23]?)?\s*"
-)
-_LIKE_DURATION = re.compile(
-    r"(?i)\s*-?(?:[0-9]{1,5}\s*d(?:ays?)?,?\s+[+-]?|[0-9]{1,5}[.])?(?:[0-9]{1,5}:[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?"
-    r"(?:\s*[ap]\.?m\.?)?|[0-9]{1,2}\s*[ap]\.?m\.?|(?:[0-9]{1,5}\s*h(?:(?:ou)?rs?)?)?,?\s*"
-    r"(?:[0-9]{1,6}\s*m(?:in(?:ute)?s?)?)?,?\s*(?:[0-9.,]+\s*s(?:ec(?:ond)?s?)?)?)\s*"
-)
-_LOOKED_AT, _MOSTLY = 50, 0.9
-_LEAST_NUMBERS = 3
-"""Of fewer different numbers a category says as much, and keeps its words."""
-_ALONE = frozenset({"m", "b", "t"})
-"""Metres, bytes or tonnes rather than millions, unless other such words or a currency stand in the column."""
-_LEADING_ZERO = r"^0[0-9]"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What the text may be: rules to try, the likeliest first, or two texts whose units differ."""
-
-    rules: tuple[Parse, ...] = ()
-    differ: tuple[str, str] | None = None
-
-
-def measure_of(distinct: pa.Array, counts: pa.Array) -> Measure:
-    """The rules that may read a column's distinct texts.
-
-    Args:
-        counts: how many rows hold each text.
-    """
-    first = distinct.slice(0, _LOOKED_AT).to_pylist()
-    enough = _MOSTLY * len(first)
-    if sum(bool(_LIKE_DURATION.fullmatch(text)) and any(map(str.isdigit, text)) for text in first) >= enough:
-        parted = sum(":" in text or len(re.findall(r"[0-9]\s*[a-zA-Z]", text)) > 1 for text in first)
-        if parted or any(re.search(r"(?i)[ap]\.?m\.?$", text.strip()) for text in first):
-            return Measure((Parse.model_validate("duration"),))
-    if sum(bool(_LIKE_ONE.fullmatch(text)) for text in first) < enough:
-        return Measure()
-    return _with_units(pc.utf8_trim_whitespace(distinct), counts)
-
-
-def _with_units(texts: pa.Array, counts: pa.Array) -> Measure:
-    few = (pc.sum(pc.match_substring_regex(texts, r"^[^A-Za-z]?[0-9]")).as_py() or 0) < _LEAST_NUMBERS
-    match = pc.extract_regex(texts, _WITH_UNIT)
-    has_unit = match.is_valid()
-    texts, counts, match = texts.filter(has_unit), counts.filter(has_unit), match.filter(has_unit)
-    signs = pc.replace_substring_regex(texts, r"\P{Sc}", "")
-    currencies = [sign for sign in pc.unique(signs).to_pylist() if sign]
-    if len(currencies) > 1:
-        one, other = (texts[pc.index(signs, sign).as_py()].as_py() for sign in currencies[:2])
-        return Measure(differ=(one, other))
-    numbers, written = pc.struct_field(match, "number"), pc.struct_field(match, "unit")
-    if not len(texts) or few or pc.any(pc.match_substring_regex(numbers, _LEADING_ZERO)).as_py():
-        return Measure()
-    units = pc.utf8_lower(pc.utf8_trim_whitespace(written))
-    rows = pc.sum(counts).as_py()
-    used = pa.table({"unit": units, "rows": counts}).group_by("unit").aggregate([("rows", "sum")])
-    of_unit = dict(zip(used["unit"].to_pylist(), used["rows_sum"].to_pylist(), strict=True))
-    short = {unit for unit in of_unit if unit in SHORT}
-    is_short = sum(of_unit[unit] for unit in short) >= rows - rows // ONE_IN
-    if is_short and (len(short) > 1 or not short <= _ALONE or _is_large(texts, written)):
-        return Measure((Parse.model_validate("abbreviated"),))
-    stems: dict[str, int] = {}
-    for unit, count in of_unit.items():
-        stems[_stem(unit)] = stems.get(_stem(unit), 0) + count
-    ranked = sorted(stems, key=lambda stem: (-stems[stem], stem))
-    if stems[ranked[0]] < rows - rows // ONE_IN:
-        if len(ranked) <= 3 and sum(stems.values()) == rows:
-            stem = pa.array([_stem(unit) for unit in units.to_pylist()])
-            one, other = (texts[pc.index(stem, unit).as_py()].as_py() for unit in ranked[:2])
-            return Measure(differ=(one, other))
-        return Measure()
-    unit = sorted(unit for unit in of_unit if _stem(unit) == ranked[0])
-    spelled = [pc.utf8_trim_whitespace(written)[pc.index(units, one).as_py()].as_py() for one in unit]
-    return Measure(tuple(Parse.model_validate({"as": style, "unit": spelled}) for style in ("number", "decimal_comma")))
-
-
-def _stem(unit: str) -> str:
-    """A unit without point and plural: year, years and Years. are one."""
-    return unit.rstrip(".").removesuffix("s") or unit
-
-
-def _is_large(texts: pa.Array, units: pa.Array) -> bool:
-    """Whether a currency stands before a number, or its word is a capital."""
-    currency = pc.any(pc.match_substring_regex(texts, r"^[-+−]?\s?\p{Sc}")).as_py()
-    return bool(currency or pc.all(pc.match_substring_regex(units, "^[KMBT]$")).as_py())
