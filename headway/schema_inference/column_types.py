@@ -15,7 +15,7 @@ What the files hold is stored as it is, and requests send the same; only calenda
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 from headway.errors import ConfigError, DataError
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import STORED, Column, ColumnConfig, Schema, Shape, StoredType, column_yaml, suggest
-from headway.schema.decimal_signs import sign_of_table
+from headway.schema.decimal_signs import DecimalSign, sign_of_table
 from headway.schema.notes import Note
 from headway.schema.parse_rules import Kind, Parse
 from headway.schema_inference.identifiers import meaning_of, named_as_identifier, words_of
-from headway.schema_inference.text_patterns import recognized
+from headway.schema_inference.text_patterns import Recognized, recognized
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.type_inference import loss_of
 from headway.statistics.column_statistics import ColumnStatistics
@@ -77,156 +77,230 @@ def infer(
                 fix = f"the source has one column, {names[0]!r}: if values are separated by {separators[0]!r}, "
                 fix += f"say source.csv.delimiter: {json.dumps(separators[0])}"
             raise ConfigError(f"there is no column {name!r} in the source", where=where, fix=fix)
-    columns: list[Column] = []
     decimal = sample.decimal
     if typed and (sign := sign_of_table(each for each in sample.table.columns if is_text(each.type))) != "either":
         decimal = sign
+    columns: list[Column] = []
     notes = [Note(text=text) for text in sample.notes]
     for name in names:
         config = configs.get(name, ColumnConfig())
         required = name in needed or (name in configs and config.role != "ignore")
         if not required and (only or config.role == "ignore"):
             continue
-        if clash := sample.conflicts.get(name):
-            both = [other for other in names if sample.conflicts.get(other) == clash]
-            damaged = sample.damaged.get(name)
-            fix = "write the file again" if damaged else "write it again, one way in every file"
-            if not needed & {*both}:
-                fix += f", or leave it out: {column_yaml(both, 'ignore', auto=not only)}"
-            raise DataError(clash, where=damaged or where, fix=fix)
-        values = sample.table.column(name)
-        stored_shape = config.stored_shape()
-        shape = _shape(values.type) if stored_shape is None else stored_shape
-        element = values.type.value_type if is_list(values.type) and shape else values.type
-        kind = STORED[config.type] if config.type else stored_type(element)
-        parse, temporal = None, _temporal(values) if kind == "int64" and not shape else None
-        null = sample.nulls.get(name)
-        if config.parse is not None and config.parse.as_ == "text":
-            kind, temporal, null = "bytes", None, config.parse.null
-        elif kind == "bytes" and not shape and config.parse is not None:
-            parse, temporal = config.parse, config.parse.temporal
-            kind = "int64" if temporal or parse.as_ == "boolean" else "float32"
-        elif not shape and config.parse is not None and config.parse.is_epoch and kind in ("int64", "float32"):
-            kind, parse, temporal = "int64", config.parse, config.parse.temporal
-        elif name not in configs and name not in needed and not temporal and (epoch := epoch_rule(name, values)):
-            kind, parse, temporal = "int64", epoch[0], epoch[0].temporal
-            notes.append(Note(column=name, text=epoch[1]))
-        elif not typed and name not in configs and name not in needed and _date_digits(values):
-            recognized_as = recognized(values.cast(pa.string()), plain=True, named=says_date(name))
-            if recognized_as.parse is not None:
-                parse, temporal = recognized_as.parse, recognized_as.parse.temporal
-                notes.append(Note(column=name, text=recognized_as.note or ""))
-        elif _may_be_parsed(config, element, shape):
-            recognized_as = recognized(
-                values,
-                plain=not typed,
-                dates=name not in needed,
-                digits=name not in configs,
-                named=says_date(name),
-                decimal=decimal,
-            )
-            if recognized_as.note is not None and (recognized_as.parse is not None or kind == "bytes"):
-                notes.append(Note(column=name, text=recognized_as.note, doubt=recognized_as.doubt))
-            if recognized_as.type is not None:
-                parse, temporal = recognized_as.parse, recognized_as.parse.temporal if recognized_as.parse else None
-                kind = STORED[config.type] if config.type and not temporal else recognized_as.type
-        if kind == "int64" and not config.type and (large := _too_large(values)):
-            kind = "bytes"
-            number = column_yaml(name, "{type: float}", auto=not only)
-            text = f"read as text: {large}; say 'type: float' to read it as a number ({number})"
-            notes.append(Note(column=name, text=text))
-        counted_as = values
-        if kind == "float32" and not shape and not config.type and config.parse is None:
-            kind, parse, counted_as, lost = _in_full(
-                name,
-                values,
-                parse,
-                key=name in keys,
-                whole=not sample.spelled and name not in needed - keys,
-                auto=not only,
-            )
-            notes += [Note(column=name, text=lost)] if lost else []
-        nothing = values.null_count == len(values) and not config.type
-        if kind is None or "/" in name or not name or nothing:
-            safe = json.dumps({name: name.replace("/", "_")}, ensure_ascii=False)
-            why = (
-                "it has no name"
-                if not name
-                else f"its name holds '/'; give it another: source.rename: {safe}"
-                if "/" in name
-                else f"its type {values.type} cannot be stored"
-                + ("; a column holds single values or lists of them" if pa.types.is_nested(values.type) else "")
-                if kind is None and not pa.types.is_null(values.type)
-                else "it holds only nulls in the sample; give it a type to keep it"
-            )
+        _refuse_conflict(sample, name, where=where, needed=needed, auto=not only)
+        column = _ColumnSample(
+            name,
+            sample,
+            config,
+            typed=typed,
+            free=name not in configs and name not in needed,
+            compared=name in needed,
+            key=name in keys,
+            auto=not only,
+        )
+        if (why := column.unfit()) is not None:
             if required:
                 raise ConfigError(
                     f"column {name!r} cannot be used: {why}", where=where, fix="give it a type, or leave it out"
                 )
             notes.append(Note(column=name, text=why, left_out=True))
             continue
-        if (misfits := sample.misfits.get(name)) and not config.type:
-            keep = f"say 'type: string' to keep them ({column_yaml(name, '{type: string}', auto=not only)})"
-            notes.append(Note(column=name, text=f"read as numbers: {misfits}; such rows will be rejected, {keep}"))
-        if (several := sample.several.get(name)) and stored_shape is None:
-            keep = f"say 'shape: list' to keep them ({column_yaml(name, '{shape: list}', auto=not only)})"
-            text = f"read as one value per row: {several}; such rows will be rejected, {keep}"
-            notes.append(Note(column=name, text=text))
-        if name in sample.words and kind == "bytes" and config.parse is None:
-            notes.append(Note(column=name, text=sample.words[name]))
-        encoding: Literal["plain", "dictionary"] = "plain" if kind != "bytes" or _long(values) else "dictionary"
-        if stored_shape is None and config.separator is None and kind != "bytes" and (length := _one_length(values)):
-            shape = (length,)
-            keep = column_yaml(name, "{shape: list}", auto=not only)
-            text = f"a vector: each sampled list has {length:,} values; a row with another number of them will be rejected, "
-            text += f"say 'shape: list' to take lists of any length, pooled ({keep})"
-            notes.append(Note(column=name, text=text))
-        meaning = None
-        if not shape and parse is None and temporal is None and config.type != "float":
-            as_they_are = kind != "bytes" or is_text(value_type(element))
-            meaning = meaning_of(name, counted_as if as_they_are else values.cast(pa.string()))
-        columns.append(
-            Column(
-                name=name,
-                type=kind,
-                nullable=True,
-                encoding=encoding,
-                shape=shape,
-                separator=config.separator,
-                parse=parse,
-                null=null,
-                temporal=temporal,
-                meaning=meaning,
-            )
-        )
+        columns.append(column.inferred(decimal))
+        notes += column.notes
     return Schema(columns=tuple(columns)), notes
 
 
-def _in_full(
-    name: str, values: pa.ChunkedArray, parse: Parse | None, *, key: bool, whole: bool, auto: bool
-) -> tuple[StoredType, Parse | None, pa.ChunkedArray, str | None]:
-    """(type, rule, values, note) of a column of real numbers, where float32 would make distinct ones equal.
+def _refuse_conflict(sample: Sample, name: str, *, where: str, needed: frozenset[str], auto: bool) -> None:
+    """Raises a DataError for a column that is one thing in one file and another in the next."""
+    if (clash := sample.conflicts.get(name)) is None:
+        return
+    both = [other for other in sample.table.column_names if sample.conflicts.get(other) == clash]
+    damaged = sample.damaged.get(name)
+    fix = "write the file again" if damaged else "write it again, one way in every file"
+    if not needed & {*both}:
+        fix += f", or leave it out: {column_yaml(both, 'ignore', auto=auto)}"
+    raise DataError(clash, where=damaged or where, fix=fix)
 
-    Doubles and decimals that are integers become such. Otherwise a key is kept as text, and a feature is float32, with a note.
 
-    Args:
-        whole: whether it may become integers: a label of numbers stays one.
-    """
-    column = Column(name=name, type="float32", nullable=True, parse=parse)
-    loss = loss_of(values, column) if values.null_count < len(values) else None
-    if loss is None:
-        return "float32", parse, values, None
-    if parse is None and whole and loss.mostly_integers:
-        integer = column.model_copy(update={"type": "int64"})
-        integers = pa.chunked_array([converted(chunk, integer) for chunk in values.chunks], pa.int64())
-        text = f"read as integers, as {loss}{loss.odd}; say 'type: float' to have real numbers"
-        return "int64", None, integers, f"{text} ({column_yaml(name, '{type: float}', auto=auto)})"
-    keep = (
-        f"if they name things, say 'type: string' to keep them apart ({column_yaml(name, '{type: string}', auto=auto)})"
-    )
-    if key:
-        return "bytes", None, values, f"read as text, as its values are keys and {loss}"
-    return "float32", parse, values, f"read as real numbers: {loss}; {keep}" if loss.matters else None
+@dataclass(frozen=True)
+class _ColumnSample:
+    """One column of a sample, whose type is inferred."""
+
+    name: str
+    sample: Sample
+    config: ColumnConfig
+    typed: bool
+    """Whether the format tells text from numbers."""
+    free: bool
+    """Whether the pipeline says nothing of the column, so that what its numbers count may be guessed."""
+    compared: bool
+    """Whether the label, the split or the filter reads it."""
+    key: bool
+    """Whether its values are compared with one another."""
+    auto: bool
+    """Whether `columns:` has a line for all others."""
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def values(self) -> pa.ChunkedArray:
+        return self.sample.table.column(self.name)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that the pipeline says, else that of the type: any length for lists whose type has none."""
+        asked, kind = self.config.stored_shape(), self.values.type
+        if asked is not None:
+            return asked
+        return (kind.list_size,) if pa.types.is_fixed_size_list(kind) else (None,) if is_list(kind) else ()
+
+    @property
+    def type(self) -> StoredType | None:
+        """The stored type that the pipeline says, else that of the values; None: they cannot be stored."""
+        kind = self.values.type
+        element = kind.value_type if is_list(kind) and self.shape else kind
+        return STORED[self.config.type] if self.config.type else stored_type(element)
+
+    def unfit(self) -> str | None:
+        """Returns why the column cannot be stored; None: it can."""
+        if not self.name:
+            return "it has no name"
+        if "/" in self.name:
+            safe = json.dumps({self.name: self.name.replace("/", "_")}, ensure_ascii=False)
+            return f"its name holds '/'; give it another: source.rename: {safe}"
+        if self.type is None and not pa.types.is_null(self.values.type):
+            nested = pa.types.is_nested(self.values.type)
+            why = "; a column holds single values or lists of them" if nested else ""
+            return f"its type {self.values.type} cannot be stored{why}"
+        if self.values.null_count == len(self.values) and not self.config.type:
+            return "it holds only nulls in the sample; give it a type to keep it"
+        return None
+
+    def inferred(self, decimal: DecimalSign | None) -> Column:
+        """Returns the column; `notes` has what to say of it."""
+        config, values = self.config, self.values
+        read = self._as_told() or self._guessed(decimal)
+        kind, parse, counted_as = read.type or self.type, read.parse, values
+        assert kind is not None  # else it is unfit
+        temporal = parse.temporal if parse else _temporal(values) if kind == "int64" and not self.shape else None
+        null = self.sample.nulls.get(self.name)
+        if parse is not None and parse.as_ == "text":
+            null, parse = parse.null, None
+        if kind == "int64" and not config.type and (large := _too_large(values)):
+            kind = "bytes"
+            self._say(f"read as text: {large}; say 'type: float' to read it as a number", "{type: float}")
+        if kind == "float32" and not self.shape and not config.type and config.parse is None:
+            kind, parse, counted_as = self._in_full(parse)
+        self._say_what_is_lost(kind)
+        shape = self._vector() if kind != "bytes" else self.shape
+        meaning = None
+        if not shape and parse is None and temporal is None and config.type != "float":
+            as_text = kind == "bytes" and not is_text(value_type(values.type))
+            meaning = meaning_of(self.name, values.cast(pa.string()) if as_text else counted_as)
+        return Column(
+            name=self.name,
+            type=kind,
+            nullable=True,
+            encoding="plain" if kind != "bytes" or _long(values) else "dictionary",
+            shape=shape,
+            separator=config.separator,
+            parse=parse,
+            null=null,
+            temporal=temporal,
+            meaning=meaning,
+        )
+
+    def _say(self, text: str, config: str | None = None, *, doubt: bool = False) -> None:
+        """Notes something of the column, with the line of YAML that changes it."""
+        line = f" ({column_yaml(self.name, config, auto=self.auto)})" if config else ""
+        self.notes.append(Note(column=self.name, text=text + line, doubt=doubt))
+
+    def _as_told(self) -> Recognized | None:
+        """Returns what the pipeline's own rule makes of the column; None: it says none, or none that fits its values."""
+        rule, kind = self.config.parse, self.type
+        if rule is None:
+            return None
+        if rule.as_ == "text":
+            return Recognized("bytes", rule)
+        if self.shape or not (kind == "bytes" or (rule.is_epoch and kind in ("int64", "float32"))):
+            return None
+        return Recognized("int64" if rule.temporal or rule.as_ == "boolean" else "float32", rule)
+
+    def _guessed(self, decimal: DecimalSign | None) -> Recognized:
+        """Returns what the values show beyond their type: times and dates in numbers, numbers and dates in text."""
+        config, values, named = self.config, self.values, says_date(self.name)
+        found = Recognized()
+        if self.free and _temporal(values) is None and (epoch := epoch_rule(self.name, values)) is not None:
+            found = Recognized("int64", *epoch)
+        elif self.free and not self.typed and _date_digits(values):
+            found = recognized(values.cast(pa.string()), plain=True, named=named)
+            found = found if found.parse is not None else Recognized()
+        elif self._may_be_parsed():
+            found = recognized(
+                values,
+                plain=not self.typed,
+                dates=not self.compared,
+                digits=self.free,
+                named=named,
+                decimal=decimal,
+            )
+            if config.type:  # says the type, and values are no dates by themselves
+                note = found.note if found.parse is not None or self.type == "bytes" else None
+                kind = found.type if found.parse is not None and found.parse.temporal else self.type
+                found = Recognized(kind if found.type else None, found.parse, note, found.doubt)
+        if found.note is not None:
+            self._say(found.note, doubt=found.doubt)
+        return found
+
+    def _may_be_parsed(self) -> bool:
+        """Whether text may be numbers or dates: not where the pipeline says string."""
+        keeps_text = self.config.type == "string" or self.config.separator is not None
+        element = value_type(self.values.type)
+        return not self.shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
+
+    def _in_full(self, parse: Parse | None) -> tuple[StoredType, Parse | None, pa.ChunkedArray]:
+        """Returns the type, rule and values of a column of real numbers, where float32 would make distinct ones equal.
+
+        Doubles and decimals that are integers become such. Otherwise a key is kept as text, and a feature is float32, with a
+        note.
+        """
+        name, values = self.name, self.values
+        loss = loss_of(values, Column(name=name, type="float32", nullable=True, parse=parse))
+        if loss is None:
+            return "float32", parse, values
+        # a label of numbers stays one, and of text the spelling counts
+        whole = not self.sample.spelled and (self.key or not self.compared)
+        if parse is None and whole and loss.mostly_integers:
+            integer = Column(name=name, type="int64", nullable=True)
+            integers = pa.chunked_array([converted(chunk, integer) for chunk in values.chunks], pa.int64())
+            self._say(f"read as integers, as {loss}{loss.odd}; say 'type: float' to have real numbers", "{type: float}")
+            return "int64", None, integers
+        if self.key:
+            self._say(f"read as text, as its values are keys and {loss}")
+            return "bytes", None, values
+        if loss.matters:
+            text = f"read as real numbers: {loss}; if they name things, say 'type: string' to keep them apart"
+            self._say(text, "{type: string}")
+        return "float32", parse, values
+
+    def _say_what_is_lost(self, kind: StoredType) -> None:
+        """Notes what the source made of values that are not like the others."""
+        if (misfits := self.sample.misfits.get(self.name)) and not self.config.type:
+            text = f"read as numbers: {misfits}; such rows will be rejected, say 'type: string' to keep them"
+            self._say(text, "{type: string}")
+        if (several := self.sample.several.get(self.name)) and self.config.stored_shape() is None:
+            text = f"read as one value per row: {several}; such rows will be rejected, say 'shape: list' to keep them"
+            self._say(text, "{shape: list}")
+        if self.name in self.sample.words and kind == "bytes" and self.config.parse is None:
+            self._say(self.sample.words[self.name])
+
+    def _vector(self) -> Shape:
+        """Returns the shape of a column of numbers: lists of one length are vectors, with a note."""
+        asked = self.config.stored_shape() is not None or self.config.separator is not None
+        if asked or (length := _one_length(self.values)) is None:
+            return self.shape
+        text = f"a vector: each sampled list has {length:,} values; a row with another number of them will be rejected, say "
+        self._say(f"{text}'shape: list' to take lists of any length, pooled", "{shape: list}")
+        return (length,)
 
 
 def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
@@ -266,14 +340,11 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
-    """Whether numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
+    """Whether most numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
-    known = values.drop_null()
-    inside = (
-        pc.sum(pc.and_(pc.greater_equal(known, low), pc.less_equal(known, high))).as_py() for low, high in _DATE_DIGITS
-    )
-    return any(len(known) - count <= len(known) // ONE_IN for count in inside)
+    middle = pc.approximate_median(values).as_py()
+    return any(low <= middle <= high for low, high in _DATE_DIGITS)
 
 
 def _temporal(values: pa.ChunkedArray) -> Temporal | None:
@@ -283,20 +354,6 @@ def _temporal(values: pa.ChunkedArray) -> Temporal | None:
         times = decoded(values)
         return "timestamp" if pc.any(pc.not_equal(times, pc.floor_temporal(times, unit="day"))).as_py() else "date"
     return "date" if pa.types.is_date(kind) else "timestamp" if pa.types.is_timestamp(kind) else None
-
-
-def _may_be_parsed(config: ColumnConfig, element: pa.DataType, shape: Shape) -> bool:
-    """Whether text may be numbers or dates: not where the pipeline says string."""
-    element = value_type(element)
-    keeps_text = config.type == "string" or config.separator is not None
-    return not shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
-
-
-def _shape(kind: pa.DataType) -> Shape:
-    """The shape of a column: a vector for lists of one length by their type, any length for other lists."""
-    if pa.types.is_fixed_size_list(kind):
-        return (kind.list_size,)
-    return (None,) if is_list(kind) else ()
 
 
 def _long(values: pa.ChunkedArray) -> bool:
@@ -342,30 +399,11 @@ _PER_SECOND: dict[Kind, int] = {
     "epoch_nanoseconds": 1_000_000_000,
 }
 _TIME_WORDS = frozenset(
-    {"ts", "at", "utc", "unix", "epoch", "when", "created", "updated", "modified", "changed", "inserted", "deleted", "seen",
-     "login", "started", "ended", "finished", "start", "end", "begin", "opened", "closed", "dt", "moment", "ds", "t"}
+    {"ts", "at", "utc", "unix", "epoch", "when", "created", "updated", "modified", "seen", "login", "start", "started", "end",
+     "ended", "opened", "closed", "dt", "ds", "t"}
 )  # fmt: skip
 _TIME_PARTS = re.compile(r"time|date|stamp|epoch")
-_NAMELESS = re.compile(r"column_[0-9]+")
-"""What `headway init` calls the columns of a file without names."""
-_LEAST_NAMELESS = 50
-_DATE_WORDS = frozenset(
-    {
-        "date",
-        "day",
-        "dt",
-        "month",
-        "period",
-        "ym",
-        "yyyymm",
-        "yearmonth",
-        "yyyymmdd",
-        "ymd",
-        "dateint",
-        "datekey",
-        "asof",
-    }
-)
+_DATE_WORDS = frozenset({"day", "dt", "month", "period", "ym", "ymd", "asof"})
 _DATE_PARTS = re.compile(r"date|yyyymm|yearmonth|year_?mo")
 
 
@@ -380,31 +418,24 @@ def says_date(name: str) -> bool:
 
 
 def epoch_rule(name: str, values: pa.ChunkedArray | pa.Array) -> tuple[Parse, str] | None:
-    """The rule of a column of integers or doubles, and a note about it; None where its name or values are not times.
+    """Returns the rule of a column of integers or doubles, and a note about it; None where its name or values are not times.
 
-    One value in a hundred may lie outside 1990 to 2040, such as a 0 for a time that is not known. A column of a file without
-    names is one of times if many different values are all inside.
+    Only a name tells a time from a number of a thing. One value in a hundred may lie outside 1990 to 2040, such as a 0 for a
+    time that is not known.
     """
-    named = says_time(name)
-    if not (pa.types.is_integer(values.type) or pa.types.is_float64(values.type)) or not (
-        named or _NAMELESS.fullmatch(name)
-    ):
+    if not (pa.types.is_integer(values.type) or pa.types.is_float64(values.type)) or not says_time(name):
         return None
     known = values.drop_null()
     numbers = known.to_numpy() if isinstance(known, pa.ChunkedArray) else known.to_numpy(zero_copy_only=False)
     numbers = numbers[np.isfinite(numbers)]
-    if not len(numbers):
-        return None
-    for kind, scale in _PER_SECOND.items():
+    for kind, scale in _PER_SECOND.items() if len(numbers) else ():
         inside = (numbers >= _FROM * scale) & (numbers < _TO * scale)
-        if len(numbers) - np.count_nonzero(inside) > (len(numbers) // ONE_IN if named else 0):
+        if len(numbers) - np.count_nonzero(inside) > len(numbers) // ONE_IN:
             continue
-        if not named and len(np.unique(numbers)) < _LEAST_NAMELESS:
-            return None
         value = numbers[int(np.argmax(inside))]
         moment = str(np.datetime64(int(value) // scale, "s")).replace("T", " ")
         text = f"{value:d}" if pa.types.is_integer(values.type) else f"{value:.15g}"
-        note = f"read as times (UTC) in {kind.removeprefix('epoch_')} since 1970: {text} is {moment}; requests send the number "
         fraction = "without its fraction" if bool((numbers != np.floor(numbers)).any()) else "as it is"
+        note = f"read as times (UTC) in {kind.removeprefix('epoch_')} since 1970: {text} is {moment}; requests send the number "
         return Parse.model_validate(kind), f"{note}{fraction}; say 'type: float' to keep a quantity"
     return None
