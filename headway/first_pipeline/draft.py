@@ -107,24 +107,20 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     source, look, label = _renamed(dict(source), look, label)
     seen = typed(look, label)
     spellings = None if label.column is None else spellings_of(label.column, seen.label)
-    if spellings is not None and spellings.label is not None:
-        label = spellings.label
-        seen = seen.labelled(label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
     _refuse_too_few(seen, facts)
-    notes: list[str] = [*seen.doubts, *([spellings.note] if spellings else [])]
-    if facts.rare and (label.column is not None or spellings is not None):
-        written = label.expression or as_written(label.column or "")
-        source["where"] = f"not ({written} in [{', '.join(repr(value) for value in facts.rare)}])"
+    notes: list[str] = [*seen.doubts, *([spellings] if spellings else [])]
+    if facts.rare and label.column is not None:
+        source["where"] = f"not ({as_written(label.column)} in [{', '.join(map(repr, facts.rare))}])"
         seen, note = _without_rare(seen, label, facts, statistics.columns[LABEL].distinct)
         notes.append(note)
         statistics = statistics_of(seen)
-    if seen.rejected > MOST_REJECTED * seen.read:
-        notes.append(
-            f"{seen.rejected:,} of {seen.read:,} rows cannot be read and would stop a run at "
-            "validation.max_quarantined: 0.01; 'headway quarantine' shows them"
-        )
+    if seen.rejected:
+        stops = seen.rejected > MOST_REJECTED * seen.read
+        what = "would stop a run at validation.max_quarantined: 0.01" if stops else "will be rejected"
+        text = f"{seen.rejected:,} of {counted(seen.read, 'row')} cannot be read as the first rows are, and {what}"
+        notes.append(f"{text}; 'headway quarantine' shows them after a run")
     images = look.config.format == "images"
     choices = _of_images(look, label) if images else choose_columns(seen, statistics, label.columns(), facts)
     split = choose_split(look, seen, label, facts, choices)

@@ -35,9 +35,6 @@ MOST_CLASSES = 1000
 """A text label of more values is a name."""
 _LEAST_OF_A_CLASS = 5
 """Rows of a class below which it may miss the eval split, or train."""
-_LETTERS = frozenset("yntf")
-"""Classes of one letter that mean the same as capitals; others may not, as where letters are to be recognized."""
-_FAR_OFF, _NORMAL_IQR = 10.0, 1.349
 _COUNTED, _FEW = 10, 100
 """Whole numbers from 0 up of more values than the one, and mostly below the other, are counts."""
 _ROWS_PER_VALUE = 20
@@ -53,8 +50,6 @@ class LabelFacts:
     """What the values are, in a few words."""
     rare: tuple[Any, ...] = ()
     """Classes with too few rows to be learned and judged, of a label that is one column."""
-    outliers: bool = False
-    """Whether a few numbers are so far off that squared errors would be of those alone."""
 
 
 def sole_label(names: Sequence[str]) -> str | None:
@@ -104,43 +99,25 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
     return label
 
 
-@dataclass(frozen=True)
-class Spellings:
-    """Classes that stand in the files in several spellings."""
+def spellings_of(column: str, label: pa.Array) -> str | None:
+    """Returns a sentence on texts of a label that differ only in upper and lower case or in blanks around them; None: none do.
 
-    label: LabelConfig | None
-    """The label that makes one class of each; None: upper and lower case may be meant."""
-    note: str
-
-
-def spellings_of(column: str, label: pa.Array) -> Spellings | None:
-    """Whether texts of a label differ only in upper and lower case or in blanks around them; None: they do not."""
+    They may be meant, as where letters are to be recognized, so a person says it.
+    """
     if not pa.types.is_binary(label.type):
         return None
     try:
         texts = pc.unique(label).cast(pa.string())
     except pa.ArrowInvalid:  # bytes that are not UTF-8
         return None
-    if not 2 <= len(texts) <= MOST_CLASSES:
-        return None
-    ways = {"strip": pc.utf8_trim_whitespace(texts), "lower": pc.utf8_lower(texts)}
-    plain = pc.utf8_lower(ways["strip"])
-    classes = pc.count_distinct(plain).as_py()
-    if classes == len(texts):
-        return None
-    way = next((name for name, made in ways.items() if pc.count_distinct(made).as_py() == classes), None)
-    written = as_written(column)
-    expression = f"{way}({written})" if way else f"lower(strip({written}))"
+    plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     counts = pc.value_counts(plain)
     several = pc.struct_field(counts, 0).filter(pc.greater(pc.struct_field(counts, 1), 1))
-    example = texts.filter(pc.equal(plain, several[0])).to_pylist()[:3]
-    found = f"the label has {counted(len(texts), 'spelling')} of {counted(classes, 'class', 'classes')}, such as "
-    found += " and ".join(map(repr, example))
-    if classes == 1:
-        return Spellings(None, f"{found}: if they mean the same, the label has one value, and nothing can be learned")
-    if way != "strip" and any(len(text) == 1 and text not in _LETTERS for text in several.to_pylist()):
-        return Spellings(None, f"{found}: if they mean the same, --label {json.dumps(expression)}")
-    return Spellings(LabelConfig(expression=expression), f"{found}: made one by label: {expression}")
+    if not len(several) or len(texts) > MOST_CLASSES:
+        return None
+    example = " and ".join(map(repr, texts.filter(pc.equal(plain, several[0])).to_pylist()[:3]))
+    found = f"the label has {counted(len(texts), 'spelling')} of {counted(len(counts), 'class', 'classes')}, such as {example}"
+    return f"{found}: if they mean the same, --label {json.dumps(f'lower(strip({as_written(column)}))')}"
 
 
 def _quoted(text: str, names: Sequence[str]) -> str:
@@ -178,13 +155,10 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
     if kind == "regression":
         values = label.to_numpy(zero_copy_only=False).astype(np.float64)
         values = values[np.isfinite(values)]
-        low, lower, middle, upper, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1])
-        span = f"{number(float(low))} to {number(float(high))}, median {number(float(middle))}"
-        # whether the standard deviation is many times that of the middle half, as a normal distribution has it
-        far_off = bool(upper > lower and values.std() > _FAR_OFF * (upper - lower) / _NORMAL_IQR)
-        outliers = task != "count" and far_off
-        span += ", some far off the others" if outliers else ""
-        return LabelFacts(kind, task, f"{'counts' if task == 'count' else 'numbers'} from {span}", outliers=outliers)
+        low, middle, high = (number(float(value)) for value in np.quantile(values, [0, 0.5, 1]))
+        return LabelFacts(
+            kind, task, f"{'counts' if task == 'count' else 'numbers'} from {low} to {high}, median {middle}"
+        )
     classes = sorted(statistics.top(), key=lambda pair: -pair[1])
     shares = ", ".join(f"{_shown(value)} {percent(count / rows)}" for value, count in classes[:4])
     more = f" and {len(classes) - 4:,} more" if len(classes) > 4 else ""

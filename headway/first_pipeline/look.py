@@ -7,10 +7,8 @@ seen = typed(look, LabelConfig(column="quality"))        # in stored types, with
 
 from __future__ import annotations
 
-import bisect
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +17,13 @@ from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
 from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
-from headway.sources.base import Chunk, InputFile, Range, sample_spans
+from headway.sources.base import InputFile, sample_spans
 from headway.sources.config import NAMED, SourceConfig
 from headway.sources.discovery.spans import files, open_source, spans
 from headway.sources.sample import Sample
-from headway.tabular.coerce import Coerced, coerce, raw_types
+from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.label import LabelConfig
 from headway.tabular.list_arrays import as_batch
-from headway.tabular.quarantine import text_of
 
 MOST_BYTES = 256 << 20
 """Of larger data so much is read, in ranges spread evenly over them."""
@@ -46,8 +43,6 @@ class Look:
     files: tuple[InputFile, ...]
     """Of all spans."""
     sample: Sample
-    starts: tuple[int, ...] = (0,)
-    """The place in `files` of each span's first one."""
     later: tuple[str, ...] = ()
     """Columns that the first span lacks."""
 
@@ -83,12 +78,6 @@ class Seen:
         """The label of each row: int64, float32 or binary."""
         return self.rows.column(self.rows.num_columns - 1)
 
-    def labelled(self, label: LabelConfig) -> Seen:
-        """The same rows with another label of the same columns."""
-        columns, names = self.rows.columns[:-1], self.rows.schema.names[:-1]
-        values = label.compute(pa.RecordBatch.from_arrays(columns, names=names))
-        return replace(self, rows=pa.RecordBatch.from_arrays([*columns, values], names=[*names, LABEL]))
-
     def values(self, name: str) -> pa.Array:
         return self.rows.column(self.rows.schema.names.index(name))
 
@@ -105,12 +94,9 @@ def take(config: SourceConfig) -> Look:
     sample = sample_spans(source, by_span, PREFIX_ROWS)[1]
     if not sample.table.num_rows:
         raise DataError("it holds no row", where=config.path, fix="name a file with rows")
-    starts = np.cumsum([0, *map(len, by_span[:-1])]).tolist()
     first = source.names(by_span[0][-1]) if len(names) > 1 and config.format in NAMED else sample.table.column_names
     later = tuple(name for name in sample.table.column_names if name not in first)
-    return Look(
-        config, tuple(names), tuple(file for files_ in by_span for file in files_), sample, tuple(starts), later
-    )
+    return Look(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
 
 
 def typed(look: Look, label: LabelConfig) -> Seen:
@@ -118,7 +104,7 @@ def typed(look: Look, label: LabelConfig) -> Seen:
 
     Raises:
         ConfigError: the label names a column that does not exist, or cannot be computed.
-        DataError: the label has no value, or so many rows of a span cannot be read that a run would stop.
+        DataError: the label has no value, or no row can be read.
     """
     for name in {*label.columns()} & {*look.names}:
         if look.sample.table.column(name).null_count == look.sample.table.num_rows:
@@ -165,62 +151,18 @@ def typed(look: Look, label: LabelConfig) -> Seen:
 
 
 def _parts(look: Look, columns: Sequence[Column]) -> tuple[list[pa.RecordBatch], int, bool]:
-    """(batches in stored types, rows that were rejected, whether these are all rows)."""
+    """Returns batches in stored types, the number of rows that were rejected, and whether these are all rows."""
     source = open_source(look.config, look.files, look.later, columns)
-    ranges = source.ranges(look.files)
-    size = sum(file.bytes for file in look.files)
-    most = max(1, len(ranges) * MOST_BYTES // max(size, 1))
-    bounds = _Spans(look)
-    chosen = ranges
+    chosen = ranges = source.ranges(look.files)
+    most = max(1, len(ranges) * MOST_BYTES // max(sum(file.bytes for file in look.files), 1))
     if most < len(ranges):
         chosen = [ranges[i] for i in np.unique(np.linspace(0, len(ranges) - 1, most).astype(int))]
     parts, rejected = list[pa.RecordBatch](), 0
     names = [column.name for column in columns]
     for piece in chosen:
         for chunk in source.read(piece, names, raw_types(columns)):
-            coerced = coerce(chunk.batch, columns)
-            wrong = len(chunk.malformed) + chunk.batch.num_rows - coerced.batch.num_rows
-            rejected += wrong
-            bounds.add(piece, chunk, coerced, wrong)
-            if coerced.batch.num_rows:
-                parts.append(coerced.batch)
-    if len(chosen) == len(ranges):
-        bounds.check()
+            batch = coerce(chunk.batch, columns).batch
+            rejected += len(chunk.malformed) + chunk.batch.num_rows - batch.num_rows
+            if batch.num_rows:
+                parts.append(batch)
     return parts, rejected, len(chosen) == len(ranges)
-
-
-class _Spans:
-    """Counts the rejected rows of each span, and keeps the first of them."""
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-        self._read, self._rejected, self._first = Counter[int](), Counter[int](), dict[int, str]()
-
-    def add(self, piece: Range, chunk: Chunk, coerced: Coerced, wrong: int) -> None:
-        span = bisect.bisect_right(self._look.starts, piece.file) - 1
-        self._read[span] += len(chunk.malformed) + chunk.batch.num_rows
-        self._rejected[span] += wrong
-        if wrong and span not in self._first:
-            self._first[span] = f"{piece.path}: {_told(chunk, coerced)}"
-
-    def check(self) -> None:
-        """Refuses a span of which validation would refuse a run."""
-        for span, wrong in self._rejected.items():
-            if wrong > MOST_REJECTED * self._read[span]:
-                name = f" of span {self._look.spans[span]}" if len(self._look.spans) > 1 else ""
-                raise DataError(
-                    f"{wrong:,} of {self._read[span]:,} rows{name} cannot be read as the first rows are, and a run "
-                    f"stops at {MOST_REJECTED:.0%} (validation.max_quarantined); the first: {self._first[span]}",
-                    where=self._look.config.path,
-                    fix="mend these values, leave the column out of the files, or move the files elsewhere",
-                )
-
-
-def _told(chunk: Chunk, coerced: Coerced) -> str:
-    """The first row of a chunk that cannot be read."""
-    if coerced.rejected.num_rows:
-        row = coerced.rejected.slice(0, 1).to_pylist()[0]
-        return f"column {row['column']!r}: {row['value']!r} {row['reason']}"
-    bad = chunk.malformed[0]
-    column = "" if bad.column is None else f"column {bad.column!r}: "
-    return f"{column}{text_of(bad.text or '')[:80]!r} {bad.reason}"

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.found_files import SPLIT_WORDS
@@ -19,7 +17,7 @@ from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.look import Look, Seen
 from headway.first_pipeline.unit_choice import choose_key
 from headway.leakage.time_range import time_text
-from headway.messages import agree
+from headway.messages import agree, counted
 from headway.schema.calendar_days import PER_DAY, parts_of
 from headway.schema.columns import Column
 from headway.schema_inference.identifiers import words_of
@@ -36,8 +34,6 @@ _LEAST_TIMES = 20
 _BIRTHS = frozenset({"birth", "born", "dob", "birthday", "birthdate"})
 _TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event", "ds")
 _MONTH = 28
-_FEW_VALUES, _MOSTLY = 50, 0.5
-"""Integers of so few values are categories, which are worth nothing where most later ones are new."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +60,10 @@ def choose_split(
     free = {choice.column: choice for choice in choices if choice.use == "feature"}
     columns = {column.name: column for column in seen.schema.columns if column.name in free}
     times = _times(columns.values(), seen)
-    for name in times:
-        if (chosen := _by_time(columns[name], free, seen, facts)) is not None:
-            return chosen
-    why = f"; not by {times[0]}, whose later rows are too few, too many or lack a class" if times else ""
+    tried = [_by_time(columns[name], free, seen, facts) for name in times]
+    if (chosen := next((split for split in tried if isinstance(split, SplitChoice)), None)) is not None:
+        return chosen
+    why = f"; not by {times[0]}: {tried[0]}" if times else ""
     key = choose_key(seen, facts, choices)
     if key is not None and key.column is not None:
         return SplitChoice(key.text + why, {"key": key.column} | _share(len(seen.label)), key.choices)
@@ -102,18 +98,19 @@ def _times(columns: Any, seen: Seen) -> list[str]:
         words = words_of(column.name)
         if column.temporal is None or column.shape or column.name not in names or {*words} & _BIRTHS:
             continue
-        values = seen.values(column.name)
-        if values.null_count or len(pc.unique(values)) < _LEAST_TIMES:
+        values = seen.values(column.name).drop_null()
+        if len(pc.unique(values)) < _LEAST_TIMES:
             continue
-        numbers = values.to_numpy()
-        rises = bool((np.diff(numbers) >= 0).all())
+        rises = bool((np.diff(values.to_numpy()) >= 0).all())
         named = next((place for place, word in enumerate(_TIME_WORDS) if word in words), len(_TIME_WORDS))
         found.append((not rises, named, column.name))
     return [name for _, _, name in sorted(found, key=lambda item: item[:2])]
 
 
-def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | None:
-    """The later rows are eval; None where they are too few, too many, or lack a class."""
+def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: LabelFacts) -> SplitChoice | str:
+    """Returns the split whose later rows are eval; else a sentence on why they cannot be."""
+    if missing := seen.values(column.name).null_count:
+        return f"{counted(missing, 'row')} {agree(missing, 'has', 'have')} no value"
     values = seen.values(column.name).to_numpy()
     assert column.temporal is not None
     unit = PER_DAY[column.temporal]
@@ -124,20 +121,16 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
     later = values >= bound
     part = later.mean()
     if not 0.5 * share <= part <= 1.75 * share or later.sum() < LEAST_EVAL:
-        return None
+        return f"the rows from {time_text(bound, column.temporal)} on would be {part:.0%} of all"
     if facts.kind != "regression":
-        label = seen.label.to_numpy(zero_copy_only=False)
-        classes, codes = np.unique(label, return_inverse=True)
+        classes, codes = np.unique(seen.label.to_numpy(zero_copy_only=False), return_inverse=True)
         before, after = (np.bincount(codes[rows], minlength=len(classes)) for rows in (~later, later))
-        if (
-            not before.all()
-            or not after.all()
-            or (len(classes) == 2 and after.min() < LEAST_EVAL and len(values) >= FEW_ROWS)
-        ):
-            return None
+        least = LEAST_EVAL if len(classes) == 2 and len(values) >= FEW_ROWS else 1
+        if not before.all() or after.min() < least:
+            return "its earlier or its later rows lack a class"
     parts = _parts(values, column)
     if not parts and len(free) == 1:
-        return None  # nothing would be left to learn from
+        return "nothing else would be left to learn from"
     text = time_text(bound, column.temporal)
     config = {"mode": "column", "column": column.name, "eval_from": text}
     changed: Any = {"role": ["time", "feature"], "transform": {"date_parts": parts}} if parts else "time"
@@ -145,29 +138,8 @@ def _by_time(column: Column, free: Mapping[str, Choice], seen: Seen, facts: Labe
         rule = column.parse.format or column.parse.as_
         changed = ({"role": "time"} if changed == "time" else changed) | {"parse": rule}
     learned = f"; learned from: its {', '.join(parts)}" if parts else ""
-    new = {name: _never_seen(choice, seen, later) for name, choice in free.items() if name != column.name}
     time = Choice(column.name, free[column.name].type, "time", f"tells earlier rows from later ones{learned}", changed)
-    return SplitChoice(
-        f"by time: the rows from {text} on are eval, {part:.0%} of all",
-        config,
-        {column.name: time, **{name: choice for name, choice in new.items() if choice is not None}},
-    )
-
-
-def _never_seen(choice: Choice, seen: Seen, later: NDArray[np.bool_]) -> Choice | None:
-    """A column left out since its later values are unknown to the earlier rows, such as the month; None: it is no such."""
-    column = seen.schema.column(choice.column)
-    if column.shape or column.temporal or column.type == "float32" or choice.config is not None:
-        return None
-    values = seen.values(choice.column)
-    known = pc.unique(values.filter(pa.array(~later)))
-    if len(known) > _FEW_VALUES:
-        return None
-    unknown = 1 - (pc.mean(pc.is_in(values.filter(pa.array(later)), value_set=known).cast(pa.int8())).as_py() or 0.0)
-    if unknown < _MOSTLY:
-        return None
-    why = f"{unknown:.0%} of the later rows have a value that no earlier row has"
-    return Choice(choice.column, choice.type, "left out", why, "ignore")
+    return SplitChoice(f"by time: the rows from {text} on are eval, {part:.0%} of all", config, {column.name: time})
 
 
 def _parts(values: Any, column: Column) -> list[str]:

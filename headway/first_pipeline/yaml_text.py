@@ -63,10 +63,6 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         if "recurring" in draft.model:
             why = "numbers whose values recur are also categories, integers of few values also numbers"
         lines.append(_commented(f"model: {flow(draft.model)}", why))
-    if draft.facts.outliers:
-        why = "a squared error would be that of a few rows far off the others"
-        lines.append(_commented("gate: {primary: mae}", why))
-        lines += ["training: {loss: absolute_error}"] if module != "loss" else []
     if module in _MODULES:
         lines.append(_MODULES[module])
     return "\n".join(lines) + "\n"
