@@ -457,7 +457,7 @@ def test_a_table_of_few_distinct_rows_is_split_by_places_too(drafted):
 
 def test_rows_that_cannot_be_read_as_the_first_rows_are_are_said(drafted):
     rows = 100_003  # of which the types are inferred from the first 100,000
-    draft = drafted({"v": ["0.5", "1.5"] * 50_000 + ["high", "low", "0.5"], "y": [i % 2 for i in range(rows)]})
+    draft = drafted({"v": ["0.5", "1.5"] * 50_000 + ["high", "low", "0.5"], "y": [i // 2 % 2 for i in range(rows)]})
     (note,) = draft.notes
     assert note.startswith(
         "2 of 100,003 rows cannot be read as the first rows are, and will be rejected; 'headway quarant"
