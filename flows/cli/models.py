@@ -206,14 +206,16 @@ def compare(
     pipeline: PipelinePath = ".",
     /,
     *,
+    all: bool = False,
     options: Options = Options(),
 ) -> int:
-    """Compares two versions or runs: metrics with 95% intervals, their difference on the rows that both scored, config, code,
-    columns, windows, size and verdict; and writes a page with their figures over one another.
+    """Compares two versions or runs: which one is better on the rows that both scored, and what differs between them: data,
+    columns, settings, code, verdict. It writes a page with their figures over one another.
 
     Args:
         first: Names a version (its number, champion, previous or an alias), or a run (its name, or latest).
         second: Names the other (default of both: the last two versions, else the version and the latest run).
+        all: Shows all that the page has but its figures (default: at most thirty lines).
     """
     from flows.records import runs_of
     from flows.report.compare import compare as compared
@@ -236,7 +238,7 @@ def compare(
         page = place_of(found.store, write(found))
     except (OSError, StoreError) as error:  # who may only read the store is told what the two are worth
         print(redact(f"the page of this comparison was not written: {error}"), file=sys.stderr)
-    text = "\n".join([describe(found), *([f"\npage: {page}"] if page else [])])
+    text = "\n".join([describe(found, complete=all), *([f"\npage: {page}"] if page else [])])
     return answer(options, found.value | {"page": page}, text)
 
 

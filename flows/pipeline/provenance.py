@@ -7,21 +7,18 @@ It stands by itself: it is read after the run's record and its outputs have gone
 """
 
 import hashlib
-import json
-import math
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.records import Code, Git, RunRecord, record_of
+from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences
+from flows.report.model import cell
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
 from headway.redaction import redacted
@@ -44,8 +41,6 @@ def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
     """What is different in a run since the one that made a version: (what, before, now)."""
-    from flows.report.compare import code_in, differences
-
     version = context.registry.version(number)
     if (before := record_of(context.store, version.facts.get("run"))) is None:
         return
@@ -59,67 +54,16 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
             yield f"raw files of {some(files, 3)}", None, "changed"
         if lineage["schema"] is not None and lineage["schema"] != (schema := _schema(context)):
             yield lineage["schema"]["file"], None, "changed" if schema else "gone"
-    settings = []
-    given = [run.config and run.config | {"seed": run.seed} for run in (before, record)]
-    for each in differences(given[0], given[1]) if all(given) else ():
-        a, b = _setting(before, each.key, each.a), _setting(record, each.key, each.b)
-        settings += [(each.key, a, b)] if a != b else []
-    settings += _chosen_since(before, record)
-    yield from settings
-    code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else ()
+    settings = changed_settings(before, record)
+    yield from ((each.key, each.a, each.b) for each in settings)
+    if before.training and record.training and (chosen := chosen_otherwise(before, record)):
+        more = "more" if record.training.rows > before.training.rows else "fewer"
+        texts = [f"{each.key} {cell(each.a) or 'none'} -> {cell(each.b) or 'none'}" for each in chosen]
+        yield f"auto chose for {more} rows:", None, some(texts, 3)
+    code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else []
     yield from ((each.key, None, "new" if each.a is None else "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:
         yield listed(same), None, "as before"
-
-
-def _chosen_since(before: RunRecord, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
-    """What `auto` chooses otherwise: another Headway, or for other rows, whose number alone numbers follow."""
-    from flows.report.compare import differences
-
-    then, now = before.training, record.training
-    if then is None or now is None or not all((then.training, then.model, now.training, now.model)):
-        return
-    chosen = [{"training": each.training, "model": each.model} for each in (then, now)]
-    for key in (each.key for each in differences(chosen[0], chosen[1])):
-        names = key.split(".")
-        if any(reduce(_at, names[:2], run.config) is not None for run in (before, record)):
-            continue
-        values = [reduce(_at, names, each) for each in chosen]
-        if then.rows != now.rows and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-            continue
-        a, b = _setting(before, key, None), _setting(record, key, None)
-        if a != b:
-            yield key, a, b
-
-
-def _setting(run: RunRecord, key: str, value: Any) -> Any:
-    """A setting of a run in words; of one that its config leaves out, what was chosen or is usual."""
-    from flows.report.compare import whole
-    from flows.report.model import cell
-
-    if value not in (None, {}):
-        return _written(value)
-    part, *_ = names = key.split(".")
-    if part in ("training", "model") and not getattr(run.training, part, None):
-        return "auto"
-    usual, chosen = (reduce(_at, names, of) for of in (whole(run.config), run.training and run.training.model_dump()))
-    if chosen is not None and chosen != usual:
-        return f"auto ({cell(_written(chosen))})"
-    return "not set" if usual is None else _written(usual)
-
-
-def _at(config: Any, name: str) -> Any:
-    return config.get(name) if isinstance(config, Mapping) else None
-
-
-def _written(value: Any) -> Any:
-    """Return a config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
-    if isinstance(value, bool):
-        return json.dumps(value)
-    if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):
-        return value
-    known = json.loads(text, object_hook=lambda pairs: {key: each for key, each in pairs.items() if each is not None})
-    return yaml.safe_dump(known, default_flow_style=True, sort_keys=False, width=math.inf).strip()
 
 
 def git_of(folder: Path) -> Git | None:

@@ -1,4 +1,4 @@
-"""Two versions of a model, or two runs, compared.
+"""Two versions of a model, or two runs, compared: what each is, their difference on the rows that both scored, what differs.
 
 found = compare(registry, "4", "champion")
 found.ending.headline, found.same.metrics["auc"].difference
@@ -7,15 +7,14 @@ found.path                               # where its page is kept: <store>/runs/
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, JsonValue, ValidationError, computed_field
+from pydantic import ConfigDict, Field, JsonValue, computed_field
 
-from flows.config.pipeline import Pipeline
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
+from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences
 from flows.report.results import RunResults
 from flows.report.verdict import Ending, Tone
 from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of
@@ -24,10 +23,9 @@ from headway.errors import ConfigError, HeadwayError
 from headway.evaluation.bootstrap import paired
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
 from headway.evaluation.metrics import metrics_of, rows_of
-from headway.evaluation.results.intervals import intervals
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.verdict import Check
-from headway.messages import capital, counted, listed
+from headway.messages import capital, counted
 from headway.metrics.base import Better, Metric, Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry, Version
@@ -39,19 +37,18 @@ from headway.storage.store import Store
 from headway.tasks.table import task_of
 
 CONFIDENCE = 0.95
-"""Of every interval of a comparison."""
+"""Of the interval of a difference."""
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
 _MADE = (State.PROMOTED, State.NAMED)
 """States of runs whose version is their own."""
+_TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 Interval = tuple[float, float]
 Settings = Mapping[str, JsonValue]
-Columns = Mapping[str, Settings]
-"""What is known of each, its type first."""
 
 
 class Figure(Frozen):
-    """A metric of one side."""
+    """A metric of one model."""
 
     value: float | None
     interval: Interval | None = None
@@ -62,8 +59,8 @@ class Spans(Frozen):
     eval: tuple[str, ...] = ()
 
 
-class Decided(Frozen):
-    """The gate's decision, in words."""
+class GateDecision(Frozen):
+    """What the gate decided of a model."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -73,8 +70,8 @@ class Decided(Frozen):
     """The version that it was compared with."""
 
 
-class Side(Frozen):
-    """A version or a run. What `--json` has of it comes first."""
+class ComparedModel(Frozen):
+    """A version, or a run of which no version came. What `--json` has of it comes first."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -88,24 +85,20 @@ class Side(Frozen):
     run: str | None
     spans: Spans
     bytes: int | None = None
-    verdict: Decided
+    verdict: GateDecision
     evaluated: dict[str, str]
     """Evaluations by title."""
     measured: str | None
     task: str | None
     rows: Mapping[str, int] = {}
     """By split."""
-    counts: Mapping[str, int] = {}
-    """Rows from the files: read, written, filtered, quarantined."""
     metrics: Mapping[str, Figure] = {}
-    problem: str | None = None
-    """Why there are no intervals."""
 
     results: RunResults = Field(exclude=True)
     config: Settings | None = Field(exclude=True)
     code: Code | None = Field(exclude=True)
-    inputs: Columns | None = Field(default=None, exclude=True)
-    """The columns that a version's model takes."""
+    inputs: Mapping[str, Settings] | None = Field(default=None, exclude=True)
+    """The columns that a version's model takes; what is known of each, its type first."""
     files: Mapping[str, str] = Field(default={}, exclude=True)
     """The digest of each span's raw files, where it was kept."""
     letter: str = Field(default="", exclude=True)
@@ -113,331 +106,52 @@ class Side(Frozen):
 
     @property
     def label(self) -> str:
-        """The side's name for a heading: "version 4", or "run A", whose name would be too long."""
+        """The name for a heading: "version 4", or "run A", whose name would be too long."""
         return self.title if self.version is not None else f"run {self.letter}"
 
     @property
-    def columns(self) -> Columns | None:
+    def columns(self) -> Mapping[str, Settings] | None:
         """Those of its train rows, without the label; None where their statistics are gone."""
         summaries = self.results.statistics.of("train")
         return {name: {"type": of.type} for name, of in summaries.items() if name != LABEL} if summaries else None
 
 
-def named_side(registry: Registry, name: str, letter: str = "") -> Side:
-    """Find a version by number, champion, previous or an alias, or a run by its name or as "latest"; of a run that made a
-    version, that one.
+class MetricChange(Frozen):
+    """A metric of both on the same rows: all of them, or those of a slice."""
 
-    Raises:
-        StoreError: there is none, or there are several.
-        ConfigError: the run is of another pipeline.
-    """
-    is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
-    if not is_run:
-        return _of_version(registry, registry.named(name), letter)
-    record = find(registry.store, name, pipeline=registry.name)
-    if record.pipeline != registry.name:
-        problem = f"run {record.run} is of the pipeline {record.pipeline}, not of {registry.name}"
-        raise ConfigError(problem, fix="name two runs of one pipeline")
-    if record.state in _MADE and record.version in numbers(registry.store, registry.folder):
-        return _of_version(registry, registry.version(record.version or 0), letter)
-    return _of_run(registry, record, letter)  # also where its version was removed
-
-
-def _of_version(registry: Registry, version: Version, letter: str) -> Side:
-    from tfcore.export.metadata import FILE, describe_model
-
-    lineage, store, facts = registry.lineage(version), registry.store, version.facts
-    manifest = store.manifest(version.path)
-    try:
-        store.localize([version.saved_model / FILE, version.saved_model / "saved_model.pb"])
-        inputs = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
-    except HeadwayError:
-        inputs = None
-    run = lineage["run"]["run"]
-    # of a version whose run is no longer recorded
-    known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
-    stages = tuple(StepRecord.model_validate(stage) for stage in lineage["stages"])
-    record = record_of(store, run) or known
-    results = RunResults(store, record.model_copy(update={"stages": stages}))
-    evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
-    return _measured(
-        Side(
-            name=str(version.number),
-            title=f"version {version.number}",
-            version=version.number,
-            names=names_of(registry, version.number),
-            created=version.created,
-            run=run,
-            spans=_spans(lineage["parts"]),
-            bytes=sum(entry.bytes for entry in manifest.files) if manifest else None,
-            verdict=Decided.model_validate(lineage["verdict"] | {"champion": lineage["champion"]}),
-            evaluated=evaluated | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {}),
-            measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
-            task=facts.get("task"),
-            results=results,
-            config=lineage["config"],
-            code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
-            inputs=inputs,
-            files=facts.get("data") or {},
-            letter=letter,
-        ),
-        facts.get("metrics") or {},
-    )
-
-
-def _of_run(registry: Registry, record: RunRecord, letter: str) -> Side:
-    results = RunResults(registry.store, record)
-    stages = {step.title: step.fingerprint for step in record.stages}
-    return _measured(
-        Side(
-            name=record.run,
-            title=f"run {record.run}",
-            names=(str(record.state),),
-            created=record.started,
-            run=record.run,
-            spans=_spans((results.key("splits").get("inputs") or {}).get("parts") or {}),
-            verdict=_decided(record),
-            evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
-            measured=stages.get("measure"),
-            task=results.measured.task if results.measured is not None else None,
-            results=results,
-            config=whole(record.config),
-            code=record.code,
-            files=_files(results),
-            letter=letter,
-        ),
-        record.metrics,
-    )
-
-
-def _decided(record: RunRecord) -> Decided:
-    champion = record.champion.version if record.champion else None
-    if (verdict := record.verdict) is None:
-        return Decided(champion=champion)
-    return Decided(verdict=verdict.verdict, reasons=tuple(verdict.sentences), champion=champion)
-
-
-def _spans(parts: Mapping[str, list[list[str]]]) -> Spans:
-    return Spans.model_validate({split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")})
-
-
-def _files(results: RunResults) -> dict[str, str]:
-    """The digest of each span's raw files, as versions keep it."""
-    known = {span: results.key(output.title).get("files") for span, output in results.ingested().items()}
-    return {
-        span: fingerprint({"files": [[file["bytes"], file["crc32c"]] for file in files]})
-        for span, files in known.items()
-        if files
-    }
-
-
-def whole(config: Settings | None) -> Settings | None:
-    """A config with its defaults, as versions keep it; as it is where this Headway does not read it."""
-    try:
-        return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
-    except (ValidationError, HeadwayError):
-        return config
-
-
-# --- what it scored
-
-
-def _measured(side: Side, metrics: Mapping[str, object]) -> Side:
-    """The side with its rows and its metrics, these with their intervals."""
-    counts: dict[str, int] = {}
-    for output in side.results.ingested().values():
-        for name, count in ((output.result or {}).get("counts") or {}).items():
-            counts[name] = counts.get(name, 0) + count
-    values = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    measured = side.results.measured
-    known: Mapping[str, Interval | None] = measured.intervals if measured is not None else {}
-    problem = None
-    if values and (not known or measured is None or measured.confidence != CONFIDENCE):
-        known, problem = _intervals(side)
-    figures = {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
-    rows = side.results.statistics.rows
-    return side.model_copy(update={"rows": rows, "counts": counts, "metrics": figures, "problem": problem})
-
-
-def _intervals(side: Side) -> tuple[Mapping[str, Interval | None], str | None]:
-    """The intervals of the metrics from its predictions, or why there are none."""
-    from headway.evaluation.results.intervals import intervals
-
-    settings = side.results.key("measure")
-    table = predictions(side.results.store, side.evaluated.get("evaluate"), settings.get("group"))
-    if table is None or side.task is None:
-        return {}, "its predictions are no longer in the store, so there are no intervals"
-    if ":" in side.task:
-        return {}, "its task is one of your own, so there are no intervals"
-    judged = Judged.model_validate({**settings, "task": side.task})
-    return intervals(judged.rows(table), judged.metrics, confidence=CONFIDENCE), None
-
-
-def predictions(store: Store, evaluation: str | None, group: str | None) -> pa.Table | None:
-    """The predictions of an evaluation that the store still has; None when they are gone."""
-    manifest = store.find("evaluate", evaluation) if evaluation else None
-    if manifest is None or evaluation is None or "predictions" not in manifest.result:
-        return None
-    path = store.output("evaluate", evaluation) / manifest.result["predictions"]
-    store.localize([path])
-    return read_predictions(path, group=group)
-
-
-class Judged(Frozen):
-    """How a run judges predictions: its task, and of a ranking the group, the item and how many ranks."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    task: str
-    group: str | None = None
-    item: str | None = None
-    ndcg_at: int | None = None
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return metrics_of(self.task, self.ndcg_at, item=self.item)
-
-    def rows(self, table: pa.Table) -> Rows:
-        """The rows of a predictions table; those of one group belong together."""
-        read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
-        return rows_of(table, self.task, self.group, columns=read)
-
-
-class Spread(Frozen):
-    """A metric of both on the same rows."""
-
-    difference: float | None
-    """B - A"""
-    interval: Interval | None
+    metric: str
+    slice: str | None = None
+    value: str | None = None
+    rows: int | None = None
     a: float | None
     b: float | None
-
-    def check(self, metric: str, better: Better | None, **where: object) -> Check:
-        """The same as a check, whose change is B - A."""
-        known = {"before": self.a, "value": self.b, "change": self.difference, "interval": self.interval}
-        return Check.model_validate(
-            {"name": "same rows", "metric": metric, "better": better, "outcome": "", **known, **where}
-        )
-
-
-class OnSlice(Frozen):
-    """A metric of both on the rows of a slice."""
-
-    slice: str
-    value: str
-    rows: int
-    metric: str
-    a: Figure
-    b: Figure
     difference: float | None
+    """B - A"""
     interval: Interval | None
 
     def check(self, better: Better | None) -> Check:
         """The same as a check, whose change is B - A."""
-        both = Spread(difference=self.difference, interval=self.interval, a=self.a.value, b=self.b.value)
-        return both.check(self.metric, better, slice=self.slice, slice_value=self.value, rows=self.rows)
+        known = {"before": self.a, "value": self.b, "change": self.difference, "interval": self.interval}
+        where = {"slice": self.slice, "slice_value": self.value, "rows": self.rows}
+        return Check.model_validate(
+            {"name": "same rows", "metric": self.metric, "better": better, "outcome": "", **known, **where}
+        )
 
 
 class SameRows(Frozen):
     """Both on rows that both scored."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     rows: int
     spans: tuple[str, ...]
     """That the rows come from."""
     run: str | None
     """That scored them with both; None: each one's own run did."""
-    metrics: dict[str, Spread]
-    slices: tuple[OnSlice, ...]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What `on_the_same_rows` found."""
-
-    same: SameRows
-    rows: tuple[Rows, Rows]
-
-
-def on_the_same_rows(store: Store, a: Side, b: Side) -> Scored | None:
-    """Return B - A on rows that both scored: from B's run if A was its champion, or the reverse, or each from its own run on
-    the same eval rows; None without such rows."""
-    task = a.task
-    if task != b.task or task is None or ":" in task:
-        return None
-    for host, guest in ((b, a), (a, b)):
-        other = host.evaluated.get(f"evaluate champion {guest.version}")
-        own, guests = host.evaluated.get("evaluate"), guest.evaluated.get("evaluate")
-        run = host.run if other is not None else None
-        if other is None and _examples(store, own) is not None:
-            other = guests if _examples(store, own) == _examples(store, guests) else None
-        measured = store.find("measure", host.measured) if host.measured else None
-        judged = Judged.model_validate({**(measured.key if measured else {}), "task": task})
-        mine, theirs = (predictions(store, each, judged.group) for each in (own, other))
-        if mine is None or theirs is None:
-            continue
-        check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
-        tables = {host.name: mine, guest.name: theirs}
-        first, second = (judged.rows(tables[side.name]) for side in (a, b))
-        directed = [metric for metric in judged.metrics if metric.higher_is_better is not None]
-        metrics = {
-            name: Spread(
-                difference=each.difference, interval=each.interval(CONFIDENCE), a=each.champion, b=each.candidate
-            )
-            for name, each in paired(second, first.prediction, metrics=directed).items()
-        }
-        slices = () if measured is None else _on_slices(measured, judged, mine, first, second)
-        return Scored(
-            SameRows(rows=len(mine), spans=host.spans.eval, run=run, metrics=metrics, slices=slices), (first, second)
-        )
-    return None
-
-
-def _examples(store: Store, fingerprint: str | None) -> object:
-    """What an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
-    manifest = store.find("evaluate", fingerprint) if fingerprint else None
-    return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
-
-
-def _on_slices(measured: Manifest, judged: Judged, table: pa.Table, a: Rows, b: Rows) -> tuple[OnSlice, ...]:
-    """Both sides on each slice that the run measured, by the metrics that the gate compares."""
-    known = {metric.name: metric for metric in judged.metrics}
-    metrics = [known[name] for name in ("ndcg", *task_of(judged.task).tolerances) if name in known]
-    found = []
-    for name in measured.key["slices"]:
-        for value, at in slice_rows(table, name, measured.key["config"]["slice_min_rows"]):
-            sides = [rows.at(at) for rows in (a, b)]
-            ranges = [intervals(rows, metrics, confidence=CONFIDENCE) for rows in sides]
-            spreads = paired(sides[1], sides[0].prediction, metrics=metrics)
-            for metric in metrics:
-                one, other = (
-                    Figure(value=metric.on(rows), interval=each[metric.name])
-                    for rows, each in zip(sides, ranges, strict=True)
-                )
-                spread = spreads[metric.name]
-                found.append(
-                    OnSlice(
-                        slice=name,
-                        value=value,
-                        rows=len(at),
-                        metric=metric.name,
-                        a=one,
-                        b=other,
-                        difference=spread.difference,
-                        interval=spread.interval(CONFIDENCE),
-                    )
-                )
-    return tuple(found)
-
-
-_TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
-
-
-class Differs(Frozen):
-    """A setting, or a part of the code; None stands for one that a side lacks."""
-
-    key: str
-    a: JsonValue
-    b: JsonValue
+    metrics: dict[str, MetricChange]
+    slices: tuple[MetricChange, ...]
+    scored: tuple[Rows, Rows] = Field(exclude=True)
+    """Both sides' rows, in one order."""
 
 
 class ColumnsApart(Frozen):
@@ -459,26 +173,24 @@ class DataApart(Frozen):
     files_changed: tuple[str, ...]
 
 
-class Compared(Frozen):
+class Comparison(Frozen):
     """What differs between A and B, and what they are worth."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    a: Side
-    b: Side
+    a: ComparedModel
+    b: ComparedModel
     same: SameRows | None = Field(serialization_alias="difference")
     """None: no rows that both scored."""
     no_difference: str | None
-    config: tuple[Differs, ...]
-    code: tuple[Differs, ...] | None
+    config: tuple[Change, ...]
+    """The settings that one of them asked for."""
+    chosen: tuple[Change, ...]
+    """What `auto` chose otherwise because there were more or fewer rows."""
+    code: tuple[Change, ...] | None
     """None: it was not kept of both."""
     columns: ColumnsApart | None
     data: DataApart
 
     pipeline: str = Field(exclude=True)
-    store: Store = Field(exclude=True)
-    scored: tuple[Rows, Rows] | None = Field(exclude=True)
-    """Of `same`, both sides' in one order."""
 
     @property
     def primary(self) -> tuple[str | None, Better | None]:
@@ -500,19 +212,17 @@ class Compared(Frozen):
         primary, better = self.primary
         found = self.same.metrics if self.same is not None else {}
         return [
-            each.check(name, better if name == primary else None)
+            each.check(better if name == primary else None)
             for name, each in sorted(found.items(), key=lambda item: item[0] != primary)
         ]
 
     @property
     def ending(self) -> Ending:
-        """The comparison in one sentence, and what differs between the two."""
-        word, tone, headline = self._said()
-        said = f"What differs: {_differing(self) or 'nothing in data, columns, settings or code, as far as they were kept'}."
-        problems = tuple(f"{side.title}: {side.problem}" for side in (self.a, self.b) if side.problem)
-        return Ending(word=word, tone=tone, headline=capital(headline), reasons=(said,), concerns=problems)
+        """The comparison in one sentence."""
+        word, tone, headline = self._headline()
+        return Ending(word=word, tone=tone, headline=capital(headline))
 
-    def _said(self) -> tuple[str, Tone, str]:
+    def _headline(self) -> tuple[str, Tone, str]:
         """(word, tone, headline)"""
         a, b, same = self.a, self.b, self.same
         if without := [side.title for side in (a, b) if not side.metrics]:
@@ -545,81 +255,56 @@ class Compared(Frozen):
         return {"summary": self.ending.headline, **self.model_dump(mode="json", by_alias=True)}
 
     @property
+    def store(self) -> Store:
+        return self.a.results.store
+
+    @property
     def path(self) -> Path:
         """Where its page is kept, written or not; the same two have the same page."""
         return self.store.runs_folder / f"{COMPARED}{self.pipeline}-{self.a.name}-{self.b.name}.html"
 
 
-def compare(registry: Registry, first: str, second: str) -> Compared:
+def compare(registry: Registry, first: str, second: str) -> Comparison:
     """Compare two versions, named by number, champion, previous or an alias, or two runs.
 
     Raises:
         StoreError: no version or run has this name.
         ConfigError: both are the same one.
     """
-    a, b = named_side(registry, first, "A"), named_side(registry, second, "B")
+    a, b = named_model(registry, first, "A"), named_model(registry, second, "B")
     if a.name == b.name:
         same = f"version, {a.name}" if a.version else f"run, {a.name}"
         problem = f"{first} and {second} are the same {same}"
         raise ConfigError(problem, fix="headway models lists the versions, and headway runs the runs")
-    found = on_the_same_rows(registry.store, a, b)
-    return Compared(
+    found, (mine, theirs) = _on_the_same_rows(registry.store, a, b), (side.results.record for side in (a, b))
+    asked = mine.config is not None and theirs.config is not None
+    return Comparison(
         a=a,
         b=b,
-        same=found.same if found else None,
+        same=found,
         no_difference=None if found else _why_none(a, b),
-        config=differences(_settings(a), _settings(b)),
-        code=differences(code_in(a.code), code_in(b.code)) if a.code and b.code else None,
-        columns=_columns(a, b),
-        data=_data(a, b),
+        config=tuple(changed_settings(mine, theirs) if asked else differences(a.config, b.config)),
+        chosen=tuple(chosen_otherwise(mine, theirs)),
+        code=tuple(differences(code_in(a.code), code_in(b.code))) if a.code and b.code else None,
+        columns=_columns_apart(a, b),
+        data=_data_apart(a, b),
         pipeline=registry.name,
-        store=registry.store,
-        scored=found.rows if found else None,
     )
 
 
-def _settings(side: Side) -> Settings | None:
-    """The config and the seed, as far as they are known."""
-    seed = side.results.record.seed
-    return side.config if seed is None or side.config is None else {**side.config, "seed": seed}
-
-
-def _why_none(a: Side, b: Side) -> str:
+def _why_none(a: ComparedModel, b: ComparedModel) -> str:
     """Why no difference is computed between the two."""
     if a.task != b.task:
         if gone := [side.title for side in (a, b) if side.task is None]:
             return f"the store no longer has the evaluation of {gone[0]}, and so its task is not known"
         return "metrics do not compare: their tasks differ"
     if a.task is not None and ":" in a.task:
-        told = f"no difference is computed of {a.task}, a task of your own"
-        return f"{told}; where the gate judged one against the other, its reasons have it"
+        why = f"no difference is computed of {a.task}, a task of your own"
+        return f"{why}; where the gate judged one against the other, its reasons have it"
     return "metrics are of different rows: no run scored the same rows with both"
 
 
-def code_in(code: Code | None) -> dict[str, JsonValue]:
-    """The commit, files that differ from it, the user's modules and the tools' versions."""
-    if code is None:
-        return {}
-    git = code.git
-    changed = ", ".join(git.changed) if git else ""
-    told: dict[str, JsonValue] = {"commit": git.commit if git else None, "not committed": changed or None}
-    return {**told, **code.modules, **code.tools}
-
-
-def differences(a: object, b: object, at: str = "") -> tuple[Differs, ...]:
-    """Each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
-    if a == b:
-        return ()
-    mine, theirs = ({} if each is None else each for each in (a, b))
-    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-        below = (differences(mine.get(n), theirs.get(n), f"{at}.{n}".lstrip(".")) for n in {**mine, **theirs})
-        found = tuple(each for found in below for each in found)
-        if found or (a is not None and b is not None):
-            return found
-    return (Differs.model_validate({"key": at, "a": a, "b": b}),)
-
-
-def _columns(a: Side, b: Side) -> ColumnsApart | None:
+def _columns_apart(a: ComparedModel, b: ComparedModel) -> ColumnsApart | None:
     """Those of the models of two versions, else those that were stored; None where they are not known."""
     both = a.inputs is not None and b.inputs is not None
     mine, theirs = (side.inputs if both else side.columns for side in (a, b))
@@ -633,7 +318,7 @@ def _columns(a: Side, b: Side) -> ColumnsApart | None:
     )
 
 
-def change_of(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue]) -> str:
+def change_of(mine: Settings, theirs: Settings) -> str:
     """The types of a column, else what of it differs."""
     if mine["type"] != theirs["type"]:
         return f"{mine['type']} -> {theirs['type']}"
@@ -645,7 +330,7 @@ def change_of(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue]) ->
     )
 
 
-def _data(a: Side, b: Side) -> DataApart:
+def _data_apart(a: ComparedModel, b: ComparedModel) -> DataApart:
     mine, theirs = a.spans.train, b.spans.train
     both = [span for span in mine if span in theirs] if a.files and b.files else []
     return DataApart(
@@ -655,14 +340,199 @@ def _data(a: Side, b: Side) -> DataApart:
     )
 
 
-def _differing(found: Compared) -> str:
-    """How much differs, in words; empty: nothing."""
-    columns = found.columns
-    counts = {
-        "training spans": len(found.data.only_a) + len(found.data.only_b),
-        "spans' raw files": len(found.data.files_changed),
-        "columns": len(columns.only_a) + len(columns.only_b) + len(columns.changes) if columns else 0,
-        "settings": len(found.config),
-        "parts of the code or its tools": len(found.code or ()),
-    }
-    return listed([f"{what}: {count:,}" for what, count in counts.items() if count])
+# --- one of the two
+
+
+def named_model(registry: Registry, name: str, letter: str = "") -> ComparedModel:
+    """Find a version by number, champion, previous or an alias, or a run by its name or as "latest"; of a run that made a
+    version, that one.
+
+    Raises:
+        StoreError: there is none, or there are several.
+        ConfigError: the run is of another pipeline.
+    """
+    is_run = RUN.fullmatch(name) or (name == LATEST and name not in registry.aliases())
+    if not is_run:
+        return _of_version(registry, registry.named(name), letter)
+    record = find(registry.store, name, pipeline=registry.name)
+    if record.pipeline != registry.name:
+        problem = f"run {record.run} is of the pipeline {record.pipeline}, not of {registry.name}"
+        raise ConfigError(problem, fix="name two runs of one pipeline")
+    if record.state in _MADE and record.version in numbers(registry.store, registry.folder):
+        return _of_version(registry, registry.version(record.version or 0), letter)
+    return _of_run(registry, record, letter)  # also where its version was removed
+
+
+def _of_version(registry: Registry, version: Version, letter: str) -> ComparedModel:
+    from tfcore.export.metadata import FILE, describe_model
+
+    lineage, store, facts = registry.lineage(version), registry.store, version.facts
+    manifest = store.manifest(version.path)
+    try:
+        store.localize([version.saved_model / FILE, version.saved_model / "saved_model.pb"])
+        inputs = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
+    except HeadwayError:
+        inputs = None
+    run = lineage["run"]["run"]
+    # of a version whose run is no longer recorded
+    known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
+    stages = tuple(StepRecord.model_validate(stage) for stage in lineage["stages"])
+    record = record_of(store, run) or known
+    results = RunResults(store, record.model_copy(update={"stages": stages}))
+    evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
+    return ComparedModel(
+        name=str(version.number),
+        title=f"version {version.number}",
+        version=version.number,
+        names=names_of(registry, version.number),
+        created=version.created,
+        run=run,
+        spans=_spans(lineage["parts"]),
+        bytes=sum(entry.bytes for entry in manifest.files) if manifest else None,
+        verdict=GateDecision.model_validate(lineage["verdict"] | {"champion": lineage["champion"]}),
+        evaluated=evaluated | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {}),
+        measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
+        task=facts.get("task"),
+        rows=results.statistics.rows,
+        metrics=_figures(results, facts.get("metrics") or {}),
+        results=results,
+        config=lineage["config"],
+        code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
+        inputs=inputs,
+        files=facts.get("data") or {},
+        letter=letter,
+    )
+
+
+def _of_run(registry: Registry, record: RunRecord, letter: str) -> ComparedModel:
+    results, verdict = RunResults(registry.store, record), record.verdict
+    stages = {step.title: step.fingerprint for step in record.stages}
+    decided = {"verdict": verdict.verdict, "reasons": tuple(verdict.sentences)} if verdict else {}
+    files = {span: results.key(output.title).get("files") for span, output in results.ingested().items()}
+    return ComparedModel(
+        name=record.run,
+        title=f"run {record.run}",
+        names=(str(record.state),),
+        created=record.started,
+        run=record.run,
+        spans=_spans((results.key("splits").get("inputs") or {}).get("parts") or {}),
+        verdict=GateDecision.model_validate({**decided, "champion": record.champion and record.champion.version}),
+        evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
+        measured=stages.get("measure"),
+        task=results.measured.task if results.measured is not None else None,
+        rows=results.statistics.rows,
+        metrics=_figures(results, record.metrics),
+        results=results,
+        config=complete(record.config),
+        code=record.code,
+        # as versions keep it
+        files={
+            span: fingerprint({"files": [[file["bytes"], file["crc32c"]] for file in of]})
+            for span, of in files.items()
+            if of
+        },
+        letter=letter,
+    )
+
+
+def _spans(parts: Mapping[str, list[list[str]]]) -> Spans:
+    return Spans.model_validate({split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")})
+
+
+def _figures(results: RunResults, metrics: Mapping[str, object]) -> dict[str, Figure]:
+    """Metrics with the intervals that its evaluation has."""
+    known = results.measured.intervals if results.measured is not None else {}
+    values = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
+
+
+# --- both on the same rows
+
+
+def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel) -> SameRows | None:
+    """B - A on rows that both scored: from B's run if it scored A beside its candidate, or the reverse, or each from its own run
+    on the same eval rows; None without such rows."""
+    task = a.task
+    if task != b.task or task is None or ":" in task:
+        return None
+    for host, guest in ((b, a), (a, b)):
+        beside = (of for title, of in host.evaluated.items() if title.split()[-1] == str(guest.version))
+        own, guests, other = host.evaluated.get("evaluate"), guest.evaluated.get("evaluate"), next(beside, None)
+        run = host.run if other is not None else None
+        if other is None and _examples(store, own) is not None:
+            other = guests if _examples(store, own) == _examples(store, guests) else None
+        measured = store.find("measure", host.measured) if host.measured else None
+        rules = _Rules.model_validate({**(measured.key if measured else {}), "task": task})
+        mine, theirs = (_predictions(store, each, rules.group) for each in (own, other))
+        if mine is None or theirs is None:
+            continue
+        check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
+        tables = {host.name: mine, guest.name: theirs}
+        first, second = (rules.rows(tables[side.name]) for side in (a, b))
+        directed = [metric for metric in rules.metrics if metric.higher_is_better is not None]
+        return SameRows(
+            rows=len(mine),
+            spans=host.spans.eval,
+            run=run,
+            metrics={each.metric: each for each in _changes(first, second, directed)},
+            slices=() if measured is None else tuple(_on_slices(measured, rules, mine, first, second)),
+            scored=(first, second),
+        )
+    return None
+
+
+def _examples(store: Store, evaluation: str | None) -> object:
+    """What an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
+    manifest = store.find("evaluate", evaluation) if evaluation else None
+    return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
+
+
+def _predictions(store: Store, evaluation: str | None, group: str | None) -> pa.Table | None:
+    """The predictions of an evaluation that the store still has; None when they are gone."""
+    manifest = store.find("evaluate", evaluation) if evaluation else None
+    if manifest is None or evaluation is None or "predictions" not in manifest.result:
+        return None
+    path = store.output("evaluate", evaluation) / manifest.result["predictions"]
+    store.localize([path])
+    return read_predictions(path, group=group)
+
+
+class _Rules(Frozen):
+    """How a run judges predictions: its task, and of a ranking the group, the item and how many ranks."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    task: str
+    group: str | None = None
+    item: str | None = None
+    ndcg_at: int | None = None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return metrics_of(self.task, self.ndcg_at, item=self.item)
+
+    def rows(self, table: pa.Table) -> Rows:
+        """The rows of a predictions table; those of one group belong together."""
+        read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
+        return rows_of(table, self.task, self.group, columns=read)
+
+
+def _changes(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[MetricChange]:
+    for name, each in paired(b, a.prediction, metrics=metrics).items():
+        yield MetricChange(
+            metric=name,
+            a=each.champion,
+            b=each.candidate,
+            difference=each.difference,
+            interval=each.interval(CONFIDENCE),
+        )
+
+
+def _on_slices(measured: Manifest, rules: _Rules, table: pa.Table, a: Rows, b: Rows) -> Iterator[MetricChange]:
+    """Both on each slice that the run measured, by the metrics that the gate compares."""
+    known = {metric.name: metric for metric in rules.metrics}
+    metrics = [known[name] for name in ("ndcg", *task_of(rules.task).tolerances) if name in known]
+    for name in measured.key["slices"]:
+        for value, at in slice_rows(table, name, measured.key["config"]["slice_min_rows"]):
+            for each in _changes(a.at(at), b.at(at), metrics):
+                yield each.model_copy(update={"slice": name, "value": value, "rows": len(at)})

@@ -1,26 +1,21 @@
-"""The training: its settings in words, its curves, and what came out."""
+"""The section on the training: its settings in words, its curves, and what came out."""
 
-import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.report.data import tick
 from flows.report.model import Chart, Section, Table
-from flows.report.plot import FIRST, GOOD, MUTED, SECOND, Plot, figure, thinned
+from flows.report.plot import FIRST, MUTED, Plot, figure, thinned
 from flows.report.results import RunResults
 from headway.messages import counted, duration, number
 from tfcore.train.request import Trained
 
-_COLOURS = (FIRST, SECOND, GOOD)
-_LINES = ("-", "-.", ":")
+_STEP = "train"
 Point = Mapping[str, float | None]
 """The step, and what was recorded at it: loss, holdout_loss, learning_rate."""
 Line = list[tuple[int, float]]
 """(step, value)"""
-_BOTH = "Solid: the train rows. Dashed: the holdout."
 _FACTS = {
     "steps": "steps",
     "epochs": "epochs",
@@ -37,57 +32,19 @@ _FACTS = {
 }
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training to tell of: one of a run's, or of a side of a comparison."""
-
-    name: str
-    results: RunResults
-    title: str
-    """The step's."""
-
-    @functools.cached_property
-    def result(self) -> Trained:
-        return self.results.read(self.title, Trained) or Trained()
-
-    @functools.cached_property
-    def history(self) -> list[Point]:
-        """The points of its curves; none where they are gone."""
-        path = self.results.file(self.title, "history.json")
-        return [] if path is None else thinned(recorded(path))
-
-    def line(self, name: str) -> Line:
-        return series(self.history, name)
-
-
-def trained_by(results: RunResults) -> list[str]:
-    """The titles of the trainings of a run."""
-    return [title for title, output in results.outputs.items() if output.stage == "train"]
-
-
 def training(results: RunResults) -> Section | None:
-    """The part on the training; None of a run that did not come to it."""
-    found = [Training(title, results, title) for title in trained_by(results)]
-    if not found:
+    """The section; None of a run that did not come to a training."""
+    if _STEP not in results.outputs:
         return None
-    chosen = results.record.training
+    trained, chosen = results.read(_STEP, Trained) or Trained(), results.record.training
     sentences = [f"{counted(chosen.rows, 'train row')}: {chosen.says}."] if chosen is not None else []
-    sentences += [each.result.warm_start.says for each in found if each.result.warm_start is not None]
-    sentences.append(f"The steps took {' and '.join(duration(each.result.seconds) for each in found)}.")
-    return trainings(found, sentences)
-
-
-def trainings(found: Sequence[Training], sentences: Sequence[str]) -> Section:
-    """Trainings with their curves over one another, and what came out of each."""
-    rows = [{"training": each.name, **_facts(each.result)} for each in found]
-    charts = list(_charts(found[: len(_COLOURS)]))
-    return Section("Training", sentences, charts, [Table("What came out", rows)])
-
-
-def _facts(trained: Trained) -> dict[str, str | int | float]:
-    """What came out of a training, by name."""
+    sentences += [trained.warm_start.says] if trained.warm_start is not None else []
+    sentences.append(f"The steps took {duration(trained.seconds)}.")
     known = {said: getattr(trained, name) for name, said in _FACTS.items()}
-    return {said: tick(of, 4) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
+    facts = {said: tick(of, 4) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
+    path = results.file(_STEP, "history.json")
+    points = [] if path is None else thinned(recorded(path))
+    return Section("Training", sentences, list(_charts(points, trained.best_step)), [Table("What came out", [facts])])
 
 
 def recorded(path: Path) -> list[dict[str, float | None]]:
@@ -98,54 +55,45 @@ def recorded(path: Path) -> list[dict[str, float | None]]:
         return []
 
 
-def series(points: Sequence[Point], name: str) -> Line:
+def _charts(points: Sequence[Point], best: int | None) -> Iterator[Chart]:
+    loss, held, rate = (_line(points, name) for name in ("loss", "holdout_loss", "learning_rate"))
+    if loss:
+        note = "Solid: the train rows. Dashed: the holdout." if held else ""
+        shown = best if held else None
+        keys = [(MUTED, f"best step, {shown:,}")] if shown is not None else []
+        yield _chart("Loss", [loss, held], keys, best=shown, note=note)
+    if len({value for _, value in rate}) > 1:
+        yield _chart("Learning rate", [rate])
+
+
+def _line(points: Sequence[Point], name: str) -> Line:
     """(step, value) of each point that has one."""
     return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
 
 
-def _charts(found: Sequence[Training]) -> Iterator[Chart]:
-    """The curves, each training in its colour."""
-    styles = [
-        # the first is seen below a second that is the same
-        (
-            each,
-            {"color": colour, "linewidth": 2.8 if place == 0 and len(found) > 1 else 1.4, "linestyle": _LINES[place]},
-        )
-        for place, (colour, each) in enumerate(zip(_COLOURS, found, strict=False))
-    ]
-    keys = [(colour, each.name) for colour, each in zip(_COLOURS, found, strict=False)] if len(found) > 1 else []
-    losses = [(each.line("loss"), style) for each, style in styles]
-    held = [(each.line("holdout_loss"), {**style, "linestyle": (0, (3, 2))}) for each, style in styles]
-    rates = [(each.line("learning_rate"), style) for each, style in styles]
-    has_holdout = any(line for line, _ in held)
-    best = found[0].result.best_step if len(found) == 1 and has_holdout else None
-    if any(line for line, _ in losses):
-        note = _BOTH if has_holdout else ""
-        best_key = [(MUTED, f"best step, {best:,}")] if best is not None else []
-        yield _chart("Loss", losses + held, [*keys, *best_key], best=best, note=note)
-    if len({rate for line, _ in rates for _, rate in line}) > 1:
-        yield _chart("Learning rate", rates, keys)
-
-
 def _chart(
-    what: str,
-    lines: Sequence[tuple[Line, Mapping[str, Any]]],
-    keys: Sequence[tuple[str, str]],
-    *,
-    best: int | None = None,
-    note: str = "",
+    what: str, lines: Sequence[Line], keys: Sequence[tuple[str, str]] = (), *, best: int | None = None, note: str = ""
 ) -> Chart:
     """Values by step.
 
     Args:
-        lines: each with its style.
+        lines: the second one is dashed.
         best: the step that was best.
     """
 
     def draw(axes: Plot) -> None:
-        for line, style in lines:
+        for place, line in enumerate(lines):
             if line:
-                axes.plot(*zip(*line, strict=True), marker="o" if len(line) < 8 else "", markersize=3, **style)
+                x, y = zip(*line, strict=True)
+                axes.plot(
+                    x,
+                    y,
+                    color=FIRST,
+                    linewidth=1.4,
+                    linestyle=(0, (3, 2)) if place else "-",
+                    marker="o" if len(line) < 8 else "",
+                    markersize=3,
+                )
         if best is not None:
             axes.axvline(best, color=MUTED, linewidth=1, linestyle="--")
         axes.set_xlabel("step")
@@ -155,7 +103,5 @@ def _chart(
         if what != "Loss":
             axes.set_ylim(bottom=0)
 
-    ends = [f"from {number(line[0][1])} to {number(line[-1][1])} at step {line[-1][0]:,}" for line, _ in lines if line]
-    said = f"{what} by step, {' and '.join(ends)}"
-    title = f"{what} by step"
-    return Chart(title, figure(draw, label=said), keys, note)
+    ends = [f"from {number(line[0][1])} to {number(line[-1][1])} at step {line[-1][0]:,}" for line in lines if line]
+    return Chart(f"{what} by step", figure(draw, label=f"{what} by step, {' and '.join(ends)}"), keys, note)

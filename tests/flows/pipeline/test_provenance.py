@@ -162,7 +162,7 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
     ]
 
 
-def test_what_another_headway_chooses_is_a_change_and_what_follows_the_rows_is_none(first):
+def test_what_auto_chooses_otherwise_for_as_many_rows_is_a_change_and_for_other_rows_is_told_as_that(first):
     """One that has the usual value is no change."""
     toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
     toy.chosen = {
@@ -172,8 +172,11 @@ def test_what_another_headway_chooses_is_a_change_and_what_follows_the_rows_is_n
     l2, scaled = ("model.l2", "auto (0.01)", "auto (0.02)"), ("model.scaled_penalties", "false", "auto (true)")
     assert sorted(toy.since()) == [CODE, l2, scaled]
     assert sorted(toy.since(model__l2=0.03)) == [CODE, ("model.l2", "auto (0.01)", 0.03), scaled]
-    toy.rows = 200
-    assert sorted(toy.since()) == [CODE, scaled, ("train rows", 100, 200)]
+    toy.rows, same = 200, ("settings and code", None, "as before")
+    chosen = ("auto chose for more rows:", None, "model.l2 0.01 -> 0.02, model.scaled_penalties false -> true")
+    assert toy.since() == [("train rows", 100, 200), chosen, same]
+    toy.chosen["training"]["early_stopping"] = {"patience": 10}
+    assert "training.early_stopping.patience none -> 10" in {what: now for what, _, now in toy.since()}[chosen[0]]
 
 
 def test_a_setting_that_was_left_out_was_auto_where_the_choice_is_not_recorded(first):

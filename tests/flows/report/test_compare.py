@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from flows.records import ResolvedSettings, records
 from flows.report.compare import change_of, compare
-from flows.report.compare_page import page, write
+from flows.report.compare_page import describe, page, write
 from headway.registry.gc import COMPARED_SECONDS, collect
 from headway.registry.registry import Registry
 from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
@@ -30,27 +31,51 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
     h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
     assert h1.startswith(f"Run {B} is worse than run {A}: ") and "on the 700 rows that both scored" in h1
     parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
-    assert parts == ["Both sides", "Metrics", "Slices", "What differs", "Data", "Training"]
+    assert parts == ["Metrics", "What differs", "Slices", "Both sides"]
     charts = set(re.findall(r"<figcaption>(.*?)</figcaption>", html))
     named = {
         "binary": {"ROC curve", "Precision and recall", "Calibration"},
         "multiclass": {"Calibration"},
         LEVELS: {"Residuals", "Coverage of the quantiles"},
     }
-    assert named.get(task, {"Residuals", "How far predictions are off"}) | {"Loss by step"} <= charts
+    assert named.get(task, {"Residuals", "How far predictions are off"}) <= charts
     assert (
         html.count('<span class="key second"><i></i>run B</span>')
         == html.count('<span class="key first"><i></i>run A</span>')
-        > 2
+        > 0
     )
     assert "on the 700 rows that each one&#39;s own run scored; differences are" in html
     assert ">training.steps</th>" in html and "candidate's" not in html
     assert html.count("<script") == 1 and HOSTILE.replace("<", "&lt;").replace(">", "&gt;")[:10] in html
 
 
+def test_a_terminal_is_told_in_thirty_lines_what_differs_first_and_all_of_it_when_it_is_asked_for(tmp_path):
+    found = compare(two_runs(tmp_path), A, B)
+    lines = describe(found).splitlines()
+    assert len(lines) <= 30 and lines[0].startswith(f"Run {B} is worse than run {A}: auc -")
+    assert lines[2] == "On the 700 rows that both scored, with 95% intervals"
+    assert re.search(r"\n  what +run A +run B\n  training.steps +300 +360(\n|$)", describe(found))
+    assert "\nSlices\n" not in describe(found) and "\nSlices\n" in describe(found, complete=True)
+
+
+def test_what_auto_chose_for_more_rows_is_no_setting_that_differs(tmp_path):
+    """The settings that were asked for are the same."""
+    registry = two_runs(tmp_path)
+    for run in list(records(registry.store)):
+        rows = 100 if run.run == A else 200
+        chosen = ResolvedSettings(rows=rows, says="", training={"steps": 10 * rows}, model={"hidden": [8]})
+        run.model_copy(update={"config": {"name": "homes"}, "training": chosen}).save(registry.store)
+    found = compare(registry, A, B)
+    assert found.config == () and [(each.key, each.a, each.b) for each in found.chosen] == [
+        ("training.steps", 1000, 2000)
+    ]
+    assert re.search(r"auto, for other rows: training.steps +1000 +2000", describe(found))
+    assert "auto, for other rows: training.steps" in page(found)
+
+
 def test_slices_stand_in_the_order_of_their_difference(tmp_path):
     html = page(compare(two_runs(tmp_path), A, B))
-    table = html[html.index('id="slices"') : html.index('id="what-differs"')]
+    table = html[html.index('id="slices"') : html.index('id="both-sides"')]
     apart = [float(text) for text in re.findall(r">(-0\.\d+) \([^)]*\)</td>", table)]
     assert len(apart) > 5 and apart == sorted(apart)
 
@@ -75,7 +100,7 @@ def test_runs_of_different_tasks_and_runs_that_failed_have_a_page_too(tmp_path):
     registry = two_runs(tmp_path, task="binary", until="validate")
     found = compare(registry, A, B)
     assert found.value["summary"] == f"Run {B} has no metrics: nothing was evaluated."
-    assert "Columns of the train rows" in page(found)
+    assert "What differs" in page(found)
     found = compare(two_runs(tmp_path / "other", then="regression"), A, B)
     assert "their metrics do not compare" in found.value["summary"] and page(found)
 

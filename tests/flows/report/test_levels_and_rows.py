@@ -148,7 +148,8 @@ def test_comparisons_summaries_and_artifacts(registry, spans_of):
     for pair in itertools.combinations("123", 2):
         found = compare(registry, *pair)
         check(f"page of {pair}", page(found), "html", spans_of)
-        check(f"text of {pair}", describe(found), "text", spans_of)
+        for complete in (False, True):
+            check(f"text of {pair}", describe(found, complete=complete), "text", spans_of)
         assert json.dumps(found.value)
     for record in records(store):
         check(f"summary of {record.run}", summary(record), "part", spans_of)

@@ -1,0 +1,129 @@
+"""What changed from one run to another: settings that were asked for, what `auto` chose otherwise, code and tools.
+
+    [each.key for each in changed_settings(before, after)]     # ["training.steps"]
+    chosen_otherwise(before, after)                            # what auto chose for other rows, with both values
+
+A setting that was asked for is compared with what was asked for before, or with what stood in its place; what `auto` chose is
+compared with what it chose before. So more rows, for which it chooses more steps, are no change of a setting.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import yaml
+from pydantic import JsonValue, ValidationError
+
+from flows.config.pipeline import Pipeline
+from flows.records import Code, RunRecord
+from flows.report.model import cell
+from headway.config import Frozen
+from headway.errors import HeadwayError
+
+Settings = Mapping[str, JsonValue]
+
+
+class Change(Frozen):
+    """A setting, or a part of the code; None stands for one that a side lacks."""
+
+    key: str
+    a: JsonValue
+    b: JsonValue
+
+
+def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
+    """The settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by leaf; and those
+    that `auto` chose otherwise for as many rows, as another Headway may."""
+    if before.config is None or after.config is None:
+        return []
+    asked = differences({**before.config, "seed": before.seed}, {**after.config, "seed": after.seed})
+    known = [(each.key, _in_words(before, each.key, each.a), _in_words(after, each.key, each.b)) for each in asked]
+    if before.training and after.training and before.training.rows == after.training.rows:
+        chosen = _chosen(before, after)
+        known += [(key, _in_words(before, key, None), _in_words(after, key, None)) for key in chosen]
+    return [Change(key=key, a=a, b=b) for key, a, b in known if a != b]
+
+
+def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
+    """What `auto` chose otherwise because there were more or fewer train rows."""
+    then, now = before.training, after.training
+    if then is None or now is None or then.rows == now.rows:
+        return []
+    known = [(key, _value(before, key), _value(after, key)) for key in _chosen(before, after)]
+    return [Change(key=key, a=_written(a), b=_written(b)) for key, a, b in known if a != b]
+
+
+def differences(a: object, b: object, at: str = "") -> list[Change]:
+    """Each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
+    if a == b:
+        return []
+    mine, theirs = ({} if each is None else each for each in (a, b))
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        names = {**mine, **theirs}
+        found = [each for n in names for each in differences(mine.get(n), theirs.get(n), f"{at}.{n}".lstrip("."))]
+        if found or (a is not None and b is not None):
+            return found
+    return [Change.model_validate({"key": at, "a": a, "b": b})]
+
+
+def code_in(code: Code | None) -> dict[str, JsonValue]:
+    """The commit, files that differ from it, the user's modules and the tools' versions."""
+    if code is None:
+        return {}
+    git = code.git
+    changed = ", ".join(git.changed) if git else ""
+    of_git: dict[str, JsonValue] = {"commit": git.commit if git else None, "not committed": changed or None}
+    return {**of_git, **code.modules, **code.tools}
+
+
+def complete(config: Settings | None) -> Settings | None:
+    """A config with its defaults, as versions keep it; as it is where this Headway does not read it."""
+    try:
+        return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
+    except (ValidationError, HeadwayError):
+        return config
+
+
+def _chosen(before: RunRecord, after: RunRecord) -> list[str]:
+    """The keys that `auto` chose otherwise, where neither run asked for the setting."""
+    runs = (before, after)
+    if not all(run.training and run.training.training and run.training.model for run in runs):
+        return []
+    then, now = ({"training": run.training.training, "model": run.training.model} for run in runs if run.training)
+    keys = [each.key for each in differences(then, now)]
+    return [key for key in keys if all(reduce(_at, key.split(".")[:2], run.config) is None for run in runs)]
+
+
+def _value(run: RunRecord, key: str) -> Any:
+    """What was chosen for a setting that a run left out, else its usual value."""
+    chosen = reduce(_at, key.split("."), run.training and run.training.model_dump())
+    return reduce(_at, key.split("."), complete(run.config)) if chosen is None else chosen
+
+
+def _in_words(run: RunRecord, key: str, asked: Any) -> Any:
+    """A setting of a run; of one that its config leaves out, what was chosen or is usual."""
+    if asked not in (None, {}):
+        return _written(asked)
+    part = key.partition(".")[0]
+    if part in ("training", "model") and not getattr(run.training, part, None):
+        return "auto"
+    value, usual = _value(run, key), reduce(_at, key.split("."), complete(run.config))
+    if value != usual:
+        return f"auto ({cell(_written(value))})"
+    return "not set" if usual is None else _written(usual)
+
+
+def _at(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else None
+
+
+def _written(value: Any) -> Any:
+    """A config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):
+        return value
+    known = json.loads(text, object_hook=lambda pairs: {key: each for key, each in pairs.items() if each is not None})
+    return yaml.safe_dump(known, default_flow_style=True, sort_keys=False, width=math.inf).strip()
