@@ -17,17 +17,12 @@ from flows.report.charts import (
     score_histogram,
     tables_of,
 )
-from flows.report.data import axis_value, axis_values, ticks
-from flows.report.model import Chart, Panels, Row, Section, Table
+from flows.report.model import Chart, Row, Section, Table
 from flows.report.plot import (
     FIRST,
     MUTED,
-    SECOND,
     Box,
-    Plot,
     apart,
-    figure,
-    histogram,
     interval_strips,
     one_line,
     strip,
@@ -57,36 +52,28 @@ from headway.metrics.meanings import meaning
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CONFUSION, CURVES, PER_CLASS
 from headway.registry.registry import Registry
-from headway.schema.calendar_days import Temporal
 from headway.tasks.table import direction
-from tfcore.evaluation.results import Dependence, Evaluated, Importance
+from tfcore.evaluation.results import Evaluated, Importance
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
 _MOST_ROWS = 60
 
 
-def evaluation(results: RunResults, *, drawn: bool = True) -> Section | None:
-    """The part on the evaluation; None of a run that has none.
-
-    Args:
-        drawn: with figures.
-    """
+def evaluation(results: RunResults) -> Section | None:
+    """The section; None of a run that has no evaluation."""
     measured, verdict = results.measured, results.verdict
     if measured is None:
         return _of_record(results)
     whose = verdict.champion.name if verdict and verdict.champion else "the champion"
     part = measured_section(measured, verdict, whose)
     sentences = [*part.sentences, *_ranked(results, measured), *_tested(results)]
-    charts = list(_charts(results, measured, whose)) if drawn else []
-    if drawn and not charts and ":" in measured.task:
+    charts = list(_charts(results, measured, whose))
+    if not charts and ":" in measured.task:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
         )
-    panels = list(dependence(results)) if drawn else []
-    return Section(
-        "Evaluation", sentences, charts, [*part.tables, *thresholds(results), *importance(results)], panels=panels
-    )
+    return Section("Evaluation", sentences, charts, [*part.tables, *thresholds(results), *importance(results)])
 
 
 def measured_section(
@@ -600,63 +587,8 @@ def _value(value: float | str | None) -> str:
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
 
 
-_COLOURS = (FIRST, SECOND, MUTED)
-
-
 def importance(results: RunResults) -> Iterator[Table]:
     """The table of columns, the most important first; none where it is not known."""
     found = results.importance
     if found is not None and found.columns:
         yield importance_table(found, " of eval")
-
-
-def dependence(results: RunResults) -> Iterator[Panels]:
-    """A figure for each column that matters most; none where it is not known."""
-    told = results.evaluated.dependence if results.evaluated is not None else ()
-    kinds = {column.column: column.temporal for column in results.statistics.of("train").values()}
-    ends = [value for each in told for line in each.lines.values() for value in line]
-    if not ends:
-        return
-    low, high = min(ends), max(ends)
-    charts = [Chart(one_line(each.column, 40), _drawn(each, low, high, kinds.get(each.column))) for each in told]
-    classes = apart(told[0].by_class)
-    keys = list(zip(_COLOURS, classes.values(), strict=False))
-    what = "probability of each of the most frequent classes" if classes else "prediction"
-    note = f"The mean {what} if every row had this value and all else stayed, even where the two never occur together."
-    yield Panels("Prediction by the columns that matter most", charts, keys, note)
-
-
-def _drawn(each: Dependence, low: float, high: float, kind: Temporal | None) -> Markup:
-    numeric = not isinstance(each.values[0], str)
-    # a few numbers come by how many rows have them
-    order = np.argsort(each.values) if numeric else range(len(each.values))
-    values: Sequence[float | str] = [each.values[at] for at in order]
-    lines = {name: [line[at] for at in order] for name, line in each.lines.items()}
-    told = [
-        f"{f'{name}: ' * bool(name)}{number(p)} at {axis_value(v, kind)}"
-        for name, line in lines.items()
-        for v, p in zip(values, line, strict=True)
-    ]
-
-    def draw(axes: Plot) -> None:
-        places: Sequence[Any] = values if numeric else range(len(values) + 1)
-        for colour, line in zip(_COLOURS, lines.values(), strict=False):
-            if numeric:
-                axes.plot(places, line, color=colour, linestyle="--" if colour == SECOND else "-")
-            else:
-                histogram(axes, line, places, colour)
-        ends = float(min(places)), float(max(places))
-        if numeric:
-            shown = [ends[0], sum(ends) / 2, ends[1]] if ends[0] < ends[1] else [ends[0]]
-            axes.set_xticks(shown, axis_values(shown, kind))
-        else:
-            labels = [axis_value(value, kind) for value in values]
-            few = len(labels) <= 4 and sum(map(len, labels)) <= 30
-            at = (np.arange(len(labels)) + 0.5).tolist() if few else np.linspace(*ends, 3).tolist()
-            axes.set_xticks(at, labels if few else [labels[0], f"{len(labels)} values", labels[-1]])
-        axes.set_xlim(*ends)
-        heights = [low, (low + high) / 2, high] if low < high else [low]
-        axes.set_yticks(heights, ticks(heights))
-        axes.set_ylim(low, high if high > low else low + 1)
-
-    return figure(draw, label=f"Mean prediction by {each.column}: {', '.join(told)}", small=True)

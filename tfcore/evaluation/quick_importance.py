@@ -1,14 +1,12 @@
-"""The importance of columns, and what predictions depend on, from a small sample of the rows that an evaluation scores anyway.
+"""The importance of columns, from a small sample of the rows that an evaluation scores anyway.
 
     study = QuickStudy.of(parameters, task, rows=shards.total)       # None where it would not be quick, or not be true
     study.add(batch, table, first)                                   # of each batch
-    study.result(scorer, size=4096, group=None, seed=0)              # {"importance": ..., "dependence": [...]}
+    study.result(scorer, size=4096, group=None, seed=0)              # {"importance": ...}
 
 A built-in transform looks at one row and one column at a time. So to permute the model's inputs that are made of a column is to
 permute the column, and neither the transform nor the model has to be built again: it takes a tenth of a second. A user's
 `preprocess` may mix columns, images take long, and of many columns only the stage `importance` tells.
-
-Partial dependence (Friedman, "Greedy function approximation", 2001): the mean prediction with a column's value in every row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +22,12 @@ from headway.metrics.base import Floats
 from headway.tasks.base import Task
 from tfcore.evaluation.permutation import REPEATS, Worsening, spread, within
 from tfcore.evaluation.scorers import TrainedScorer
-from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.fitted import Fitted
 from tfcore.transform.parameters import TransformParameters
 
 ROWS, LEAST_ROWS = 1000, 100
 MOST_CELLS = 10_000_000
 """Inputs of all rows that are predicted."""
-DRAWN, GRID, DEPENDENCE_ROWS, CLASSES = 4, 12, 300, 3
-"""Columns whose dependence is told, values of each, rows that are predicted with each value, and classes."""
-MOST_NUMBER = 1e300
-"""Beyond it a number that the transform's operations are undone of is none."""
 Inputs = dict[str, NDArray[Any]]
 """By name, [rows, width] each."""
 Places = dict[str, list[int]]
@@ -72,7 +66,7 @@ class QuickStudy:
             self._tables.append(table.take(at))
 
     def result(self, scorer: TrainedScorer, *, size: int, group: str | None, seed: int) -> dict[str, Any]:
-        """The importance, as of the stage `importance`, and the dependence on the columns that matter most.
+        """The importance, as of the stage `importance`.
 
         Args:
             size: rows of a batch, as the scorer knows them.
@@ -94,9 +88,7 @@ class QuickStudy:
             permuted = predictions[REPEATS * number : REPEATS * (number + 1)]
             worse = worsening.of([plain.predicted(each) for each in permuted])
             found.append({"column": column, **worse, "missing": None})
-        importance = worsening.result(found)
-        dependence = self._dependence(scorer, inputs, places, importance["columns"], size)
-        return {"importance": importance, "dependence": dependence}
+        return {"importance": worsening.result(found)}
 
     def _places(self) -> dict[str, Places]:
         """Return, by raw column, which inputs are made of it."""
@@ -114,41 +106,6 @@ class QuickStudy:
             width = len(fitted.numeric_names()) if fitted.size is None else fitted.width or 1
             yield fitted, name, range(ends[name], ends[name] + width)
             ends[name] += width
-
-    def _dependence(
-        self,
-        scorer: TrainedScorer,
-        inputs: Inputs,
-        places: Mapping[str, Places],
-        found: Sequence[Mapping[str, Any]],
-        size: int,
-    ) -> list[dict[str, Any]]:
-        """{column, values, predictions or by_class} of the columns that matter most; none of predicted quantiles."""
-        if self._task.wide and not self._task.per_class:
-            return []
-        names, most = self._parameters.label.classes or (), None
-        some = {name: values[: min(len(values), DEPENDENCE_ROWS)] for name, values in inputs.items()}
-        told: list[dict[str, Any]] = []
-        for column in [each["column"] for each in found if (each["permuted"] or 0.0) > 0][:DRAWN]:
-            if (grid := self._grid(column, inputs)) is not None:
-                values, rows = grid
-                changed = [_mixed(some, places[column], inputs, np.full(len(some["numeric"]), row)) for row in rows]
-                predicted = _predicted(scorer, changed, size)
-                means = predicted.reshape(len(rows), -1, *predicted.shape[1:]).mean(1)
-                line: dict[str, Any] = {"predictions": means.tolist()}
-                if self._task.wide:
-                    most = np.argsort(-means.mean(0), kind="stable")[:CLASSES] if most is None else most
-                    line = {"by_class": {str(names[at]): means[:, at].tolist() for at in most}}
-                told.append({"column": column, "values": values, **line})
-        return told
-
-    def _grid(self, column: str, inputs: Inputs) -> tuple[list[float] | list[str], NDArray[np.int64]] | None:
-        """Values of a raw column, and for each a row of the sample that has it; None where they cannot be told."""
-        for fitted, name, at in self._placed():
-            if fitted.column.name == column and not fitted.column.shape:
-                told = _numbers if fitted.size is None else _words
-                return told(fitted, inputs[name][:, at.start])
-        return None
 
 
 def _mixed(inputs: Inputs, places: Places, source: Inputs, rows: NDArray[np.int64]) -> Inputs:
@@ -170,48 +127,3 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
         batch = {name: tf.constant(values[at]) for name, values in inputs.items()}
         parts.append(scorer(batch).exact[: rows - start])
     return np.concatenate(parts)
-
-
-def _numbers(fitted: Fitted, values: NDArray[np.float32]) -> tuple[list[float], NDArray[np.int64]] | None:
-    raw = values.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for op in reversed(fitted.ops):
-            raw = _undone(op, raw)
-    known = np.flatnonzero(np.abs(raw) < MOST_NUMBER)
-    order = known[np.argsort(raw[known], kind="stable")]
-    if not len(order):
-        return None
-    # between the outermost hundredths, evenly spread over the rows
-    rows = order[(np.linspace(0.01, 0.99, GRID) * (len(order) - 1)).astype(np.int64)]
-    grid, first = np.unique(raw[rows], return_index=True)
-    if len(grid) < 2:
-        return None
-    # of the range float32 has seven digits, and neighbours stay apart
-    digits = max(5 - _power(grid[-1] - grid[0]), 1 - _power(np.diff(grid).min()))
-    return [round(value, digits) for value in grid.tolist()], rows[first]
-
-
-def _power(value: float) -> int:
-    """Return the exponent of the power of ten at or below a number."""
-    return int(np.floor(np.log10(value)))
-
-
-def _undone(op: FittedOp, values: Floats) -> Floats:
-    """The values before an operation, as far as it keeps them apart."""
-    if op.op == "standardize":
-        return values * (op.std or 1.0) + (op.mean or 0.0)
-    if op.op == "min_max":
-        assert op.minimum is not None and op.maximum is not None and op.low is not None and op.high is not None
-        return (values - op.low) / ((op.high - op.low) or 1.0) * (op.maximum - op.minimum) + op.minimum
-    return np.sign(values) * np.expm1(np.abs(values)) if op.op == "log" else values
-
-
-def _words(fitted: Fitted, ids: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int64]] | None:
-    """The most frequent values of a vocabulary."""
-    op = fitted.ops[-1]
-    words = op.words if op.words is not None else op.integers
-    if words is None:
-        return None
-    known, first, counts = np.unique(ids, return_index=True, return_counts=True)
-    most = [at for at in np.argsort(-counts, kind="stable") if known[at] < len(words)][:GRID]
-    return ([str(words[known[at]]) for at in most], first[most]) if len(most) > 1 else None

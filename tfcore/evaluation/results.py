@@ -30,21 +30,6 @@ class Importance(Result):
     """The most important first."""
 
 
-class Dependence(Result):
-    """The mean prediction with one value of a column in every row, by value."""
-
-    column: str
-    values: tuple[float, ...] | tuple[str, ...] = ()
-    predictions: tuple[float, ...] = ()
-    by_class: dict[str, tuple[float, ...]] = Field(default={})
-    """Of several classes in place of them: the mean probability of each of the most frequent."""
-
-    @property
-    def lines(self) -> dict[str, tuple[float, ...]]:
-        """Return the lines by class; of a task without classes one, without a name."""
-        return self.by_class or {"": self.predictions}
-
-
 class Evaluated(Metrics):
     """One model's pass over the rows of a split."""
 
@@ -57,5 +42,3 @@ class Evaluated(Metrics):
     """Why a SavedModel cannot score these rows."""
     importance: Importance | None = None
     """On a small sample; None where that would take long."""
-    dependence: tuple[Dependence, ...] = ()
-    """On the columns that matter most."""

@@ -275,16 +275,6 @@ def make_recorded(
     names = [HOSTILE.replace("/", ""), "age", "city", "rooms"]
     weights = [{"column": name, "permuted": 0.2 / (1 + i), "interval": [0.0, 0.3]} for i, name in enumerate(names)]
     mattering = {"metric": "loss", "value": 0.4, "rows": 350, "columns": weights}
-    dependence = [
-        {"column": names[0], "values": [0.5, 1.5, 12_345.0], "predictions": [0.1, 0.4, 0.35]},
-        {"column": "city", "values": ["Paris", HOSTILE, "東京"], "predictions": [0.2, 0.1, 0.3]},
-    ]
-    if task == "multiclass":
-        dependence = [
-            {"column": each["column"], "values": each["values"]}
-            | {"by_class": {name: [p / (2 + at) for p in each["predictions"]] for at, name in enumerate(CLASSES)}}
-            for each in dependence
-        ]
 
     def predicted(noise):
         def make(out):
@@ -293,7 +283,7 @@ def make_recorded(
             pq.write_table(
                 pa.table({"row": np.arange(rows), "label": label, "prediction": made, **kept}), out / "p.parquet"
             )
-            told = {} if ranked else {"importance": mattering, "dependence": dependence}
+            told = {} if ranked else {"importance": mattering}
             return {"predictions": "p.parquet", "rows": rows, "metrics": {}, **told}
 
         return make

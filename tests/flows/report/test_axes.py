@@ -1,13 +1,8 @@
 """Labels at the axes of small figures: numbers and times that differ are told apart, and stand where they belong."""
 
-import re
-from types import SimpleNamespace
-
 import pytest
 
 from flows.report.data import _labels, axis_values, ticks
-from flows.report.evaluation import dependence
-from tfcore.evaluation.results import Dependence
 
 
 @pytest.mark.parametrize(
@@ -42,21 +37,3 @@ def test_a_label_stands_below_its_bar_or_at_its_edge():
     assert _labels(["a", "rare"], 2, None, {"a"}) == {0.5: "a", 1.5: ""}
     long = [each * 12 for each in "abcd"]
     assert _labels(long, 4, None, set(long)) == {0.0: "a" * 12, 4.0: "4 values"}
-
-
-def test_a_line_runs_from_the_least_value_to_the_greatest():
-    """Few numbers come by how many rows have them."""
-    told = (
-        Dependence(
-            column="kids", values=(3.0, 0.0, 2.0, 1.0), predictions=(1_000_003.0, 1e6, 1_000_002.0, 1_000_001.0)
-        ),
-    )
-    results = SimpleNamespace(
-        evaluated=SimpleNamespace(dependence=told), statistics=SimpleNamespace(of=lambda split: {})
-    )
-    (panels,) = dependence(results)
-    svg = panels.charts[0].svg
-    line = re.findall(r"[\d.]+", re.search(r'<path d="([^"]+)" style="[^"]*--first', svg)[1])
-    assert list(map(float, line[::2])) == sorted(map(float, line[::2]))
-    assert list(map(float, line[1::2])) == sorted(map(float, line[1::2]), reverse=True), "the higher, the less"
-    assert all(f">{text}<" in svg for text in ("0", "1.5", "3", "1,000,000", "1,000,001.50", "1,000,003"))

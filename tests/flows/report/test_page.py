@@ -92,17 +92,6 @@ def test_columns_stand_in_the_order_of_their_importance_and_the_first_have_a_fig
     table = html[html.index("<h3>Columns of the train rows") :].partition("</table>")[0]
     columns = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', table)
     assert columns[:5] == ["the label", "&lt;script&gt;alert(&#39;x&#39;)&lt;script&gt;", "age", "city", "rooms"]
-    told = re.findall(r'<svg class="panel" role="img" aria-label="([^"]+)"', html)
-    assert told[0].endswith("0.1 at 0.5, 0.4 at 1.5, 0.35 at 12,340") and "0.2 at Paris" in told[1]
-
-
-def test_of_several_classes_a_figure_has_the_probability_of_each_of_the_most_frequent(tmp_path):
-    html = page(RunResults(*recorded(tmp_path / "store", "multiclass")))
-    section = html[html.index("<h3>Prediction by the columns that matter most</h3>") :].partition("</section>")[0]
-    assert re.findall(r'<span class="key (\w+)"><i></i>([^<]+)', section)[:2] == [("first", "cat"), ("second", "dog")]
-    by_number, by_word = re.findall(r'<svg class="panel".*?</svg>', section)
-    assert "cat: 0.05 at 0.5" in by_number and "dog: 0.0333 at 0.5" in by_number
-    assert by_number.count("<path") == by_word.count("<path") == 4, "the axes, and three classes"
 
 
 def test_metrics_have_their_meaning_where_they_are_first_named(tmp_path):

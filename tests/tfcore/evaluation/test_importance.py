@@ -12,16 +12,15 @@ from headway.tasks.table import task_of
 from tests.example_shards import write_examples
 from tfcore.evaluation.importance import ImportanceRequest, importance
 from tfcore.evaluation.permutation import spread, within
-from tfcore.evaluation.quick_importance import GRID, QuickStudy, _numbers
+from tfcore.evaluation.quick_importance import QuickStudy
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
-from tfcore.evaluation.results import Evaluated
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.transform.config import DerivedParameters
-from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.fitted import FittedOp
 
 COLUMNS = (
     Column(name="strong", type="float32", nullable=True),
@@ -121,40 +120,6 @@ def test_an_evaluation_tells_the_same_of_a_small_sample_without_the_transform(sa
         assert ours["interval"] == pytest.approx(theirs["interval"], abs=1e-9)
 
 
-def test_the_mean_prediction_by_a_columns_values_is_told_of_the_columns_that_matter_most(evaluated):
-    result = Evaluated.model_validate(evaluated)
-    assert [each.column for each in result.dependence[:2]] == [each.column for each in result.importance.columns[:2]]
-    told = {each.column: each for each in result.dependence}
-    strong = told["strong"]
-    assert len(strong.values) == GRID and list(strong.values) == sorted(strong.values)
-    assert list(strong.predictions) == sorted(strong.predictions), "the label grows with it"
-    rows = rows_of(2500, 2)["strong"].drop_null().to_numpy()
-    assert all(np.abs(rows - value).min() < 1e-5 for value in strong.values if value != 0), (
-        "values of rows, as they were"
-    )
-    kind = dict(zip(told["kind"].values, told["kind"].predictions, strict=True))
-    assert set(kind) == {"x", "y"} and kind["x"] < kind["y"]
-
-
-def test_of_several_classes_the_probability_of_the_most_frequent_is_told(tmp_path):
-    table, four = rows_of(1500, 4), np.array([b"rare", b"many", b"more", b"most"])
-    strong = table["strong"].fill_null(0.0).to_numpy()
-    label = four[np.digitize(strong, [-1.6, -0.6, 0.2])]
-    table = table.set_column(table.column_names.index("label"), "label", pa.array(label.tolist()))
-    columns = (*COLUMNS[:-1], Column(name="label", type="bytes", nullable=False, role="label"))
-    examples = write_examples(tmp_path / "examples", {"train": table, "eval": table}, columns)
-    transform = examples.fit(task="multiclass")
-    training = TrainingConfig(steps=60, batch_size=128, learning_rate=0.02, jit="off")
-    asked = TrainRequest(examples=(examples.part("train"),), transform=transform, model=MODEL, training=training)
-    train(asked, tmp_path / "trained", Monitor())
-    model = TrainedModel(path=tmp_path / "trained", config=MODEL)
-    request = EvaluateRequest(model=model, transform=transform, examples=(examples.part("eval"),))
-    told = Evaluated.model_validate(predict(request, tmp_path / "evaluated", Monitor())).dependence
-    assert told[0].column == "strong" and {tuple(each.by_class) for each in told} == {("most", "more", "many")}
-    most = told[0].by_class["most"]
-    assert len(most) == len(told[0].values) and most[-1] > 0.8 > 0.2 > most[0] and not told[0].predictions
-
-
 def test_what_would_not_be_quick_or_not_be_true_is_left_to_the_stage(trained):
     task, parameters = task_of("binary"), trained["transform"]
     assert QuickStudy.of(parameters, task, rows=2500) is not None
@@ -205,30 +170,3 @@ def test_an_evaluation_draws_groups_and_permutes_by_the_seed_as_the_stage_does(t
     for each in quick["columns"]:
         # rows that are the same come out of batches of another size as nearly the same
         assert each["interval"] == pytest.approx(intervals[each["column"]], abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("ops", "given", "told"),
-    [
-        # seconds since 1970, of one hour
-        ([_standardized(1.7e9, 1e3)], [-1.8, 0, 1.8], pytest.approx([1.7e9 - 1800, 1.7e9, 1.7e9 + 1800], rel=1e-12)),
-        (
-            [FittedOp(op="log")],
-            np.log1p([0.001, 0.002, 0.003, 1e6]),
-            pytest.approx([0.001, 0.002, 0.003, 1e6], rel=0.01),
-        ),
-        # more than a number can be, and none
-        (
-            [FittedOp(op="log"), _standardized(60, 400)],
-            [-1, 0, 2],
-            pytest.approx([-np.expm1(340), 0.0], rel=1e-4),
-        ),
-        ([_standardized(0, 1)], [np.nan, np.inf, 1, 2], [1, 2]),
-        ([_standardized(0, 1)], [np.nan, np.nan], None),
-        ([_standardized(3, 1)], [0, 0], None),
-    ],
-)
-def test_values_of_partial_dependence_stay_apart_and_are_numbers(ops, given, told):
-    fitted = Fitted(column=Column(name="a", type="float32", nullable=False), ops=tuple(ops), fill=0.0)
-    found = _numbers(fitted, np.repeat(np.asarray(given, np.float32), 100))
-    assert (found and found[0]) == told
