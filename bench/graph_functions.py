@@ -313,10 +313,11 @@ def _written(folder: Path, rows: int) -> Any:
 
 
 def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
+    from tfcore.data.shards import shards_of
     from tfcore.train.config import TrainingConfig
-    from tfcore.train.training_data import TrainingData
+    from tfcore.train.training_data import training_data
 
-    data = TrainingData([written.part("train")], written.fit(), seed=0, training=TrainingConfig(**settings))
+    data = training_data(shards_of([written.part("train")]), written.fit(), seed=0, training=TrainingConfig(**settings))
     stacks = data.stacks(data.stack(128))(0)
     return lambda: int(tf.size(next(stacks)["weight"]))
 

@@ -110,14 +110,15 @@ def measure(dataset: Any, rows: int, seconds: float) -> float:
 
 
 def headway_dataset(folder: Path, transform: Any, parameters: Any, batch: int) -> tuple[Any, int]:
-    from tfcore.data.dataset import training_dataset
+    from tfcore.data.dataset import Inputs, RowPlan, training_dataset
     from tfcore.data.reader import Labeler
     from tfcore.data.shards import Shards
 
     result = json.loads((folder / "groups" / "result.json").read_text())
     shards = Shards.of([(folder / "groups", result, "train")])
     labeler = Labeler(parameters.label)
-    return training_dataset(shards, transform, labeler, seed=0, batch=batch, stack=STACK), STACK * batch
+    plan, inputs = RowPlan.of(shards, seed=0), Inputs(shards, transform, labeler)
+    return training_dataset(plan, inputs, batch=batch, stack=STACK), STACK * batch
 
 
 def _spec() -> dict[str, Any]:

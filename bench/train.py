@@ -261,12 +261,13 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
     return model
 
 
-def training_data(data: Data, batch: int, seed: int = 0) -> Any:
+def rows_of(data: Data, batch: int, seed: int = 0) -> Any:
+    from tfcore.data.shards import shards_of
     from tfcore.train.config import TrainingConfig
-    from tfcore.train.training_data import TrainingData
+    from tfcore.train.training_data import training_data
 
-    training = TrainingConfig(batch_size=batch)
-    return TrainingData([data.groups.part("train")], data.parameters, seed=seed, training=training)
+    shards = shards_of([data.groups.part("train")])
+    return training_data(shards, data.parameters, seed=seed, training=TrainingConfig(batch_size=batch))
 
 
 def stack_of(batch: int) -> int:
@@ -278,7 +279,7 @@ def stack_of(batch: int) -> int:
 
 
 def stacks_in_memory(data: Data, batch: int) -> list[dict[str, Any]]:
-    rows, stack = training_data(data, batch), stack_of(batch)
+    rows, stack = rows_of(data, batch), stack_of(batch)
     stacks = rows.stacks(stack)(0)
     return [next(stacks) for _ in range(max(2, (1 << 18) // (stack * batch)))]
 
@@ -341,7 +342,7 @@ def full_case(data: Data, batch: int, seconds: float) -> float:
     total, stack = 1 << 24, stack_of(batch)
     # every step has a rate of its own
     values = StepValues({"learning_rate": Schedule(name="cosine", settings={"initial": RATE})}, total)
-    learner = _learner(data, training_data(data, batch).specs(stack), full=True)
+    learner = _learner(data, rows_of(data, batch).specs(stack), full=True)
     memory, guard = stacks_in_memory(data, batch), RetraceGuard(learner)
     recorder = Recorder(total=total, batch=batch, monitor=Monitor())
     began, last, first = 0.0, 0, 17 * stack  # the first summary costs what none after it does
@@ -434,14 +435,14 @@ def loop_case(data: Data, batch: int, seconds: float) -> float:
 
     prepare()  # as the training stage runs it
     stacks = itertools.cycle(stacks_in_memory(data, batch))
-    return measure_calls(_steps(_learner(data, training_data(data, batch).specs(stack_of(batch))), stacks), seconds)
+    return measure_calls(_steps(_learner(data, rows_of(data, batch).specs(stack_of(batch))), stacks), seconds)
 
 
 def road_case(data: Data, batch: int, seconds: float) -> float:
     from tfcore.runtime.devices import prepare
 
     prepare()
-    rows, stack = training_data(data, batch), stack_of(batch)
+    rows, stack = rows_of(data, batch), stack_of(batch)
     call = _steps(_learner(data, rows.specs(stack)), rows.stacks(stack)(0))
     # twice as long as another's: what was read before it began is a fifth of it at most
     return measure_calls(call, seconds, window=2 * WINDOW)

@@ -47,7 +47,7 @@ from typing import Any
 
 ROW = (
     "beam_jobs/ingest/range_worker.py:ingest_range",
-    "tfcore/train/training_data.py:TrainingData.__init__",
+    "tfcore/train/training_data.py:training_data",
     "tfcore/train/training_data.py:TrainingData.stacks",
 )
 STEP = ("tfcore/train/loop.py:Learner.run",)

@@ -297,9 +297,9 @@ def _check(read: Sequence[Column], loaded: LoadedPipeline, notes: Sequence[Note]
     where, pipeline = f"{loaded.file}: columns", loaded.pipeline
     group = named_for(read, "group")
     if (ranking := pipeline.training.ranking) is not None:
-        augment, task = pipeline.training.augment, pipeline.task
+        task = pipeline.task
         known = None if task == "auto" or ":" in task else task  # else the training checks it, once labels are counted
-        ranking.check(known, group=group, mixup=bool(augment and augment.mixup))
+        ranking.check(known, group=group)
     if pipeline.evaluation.ndcg_at is not None and group is None:
         at = f"{loaded.file}: evaluation.ndcg_at"
         name = column_yaml("NAME", "group", auto=not pipeline.only_named)

@@ -13,26 +13,37 @@ row order: where a row stands in the shuffled sequence is a function of the mani
 reading, parsing nor a transform.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headway.errors import ConfigError, DataError
+from headway.messages import counted
 from headway.records.encode import feature_spec
+from headway.records.tfrecord import read_records
 from headway.schema.columns import LABEL, Column
-from tfcore.data.in_memory import HeldRecords, InMemoryShards
 from tfcore.data.order import Plan
 from tfcore.data.shards import Batch, Shards
+from tfcore.graph.op_errors import op_of, why
+from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import label_head
 from tfcore.runtime.remote_shards import here
 from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.preprocess import SCOPE
 from tfcore.transform.raw_column import RawColumn
 
+AUTOTUNE = tf.data.AUTOTUNE
 READ_BYTES = 1 << 20
+_DAMAGE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
 class Rows(NamedTuple):
@@ -185,6 +196,7 @@ class Labeler:
         self, label: LabelParameters, *, weight: Column | None = None, class_weights: Sequence[float] | None = None
     ):
         self._label, self._weight, self._values = label, weight, _Values(label)
+        self.weighs_classes = class_weights is not None
         self._class_weights = None if class_weights is None else tf.constant(list(class_weights), tf.float32)
 
     @property
@@ -266,3 +278,117 @@ def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequ
     """Return the labeler of the stored rows: the weight column is the one with the role weight."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
+
+
+@tf.autograph.experimental.do_not_convert  # as above
+def look_through(shards: Shards, names: Sequence[str], of: Callable[[dict[str, RawColumn]], Any]) -> Iterator[Any]:
+    """Yield `of(columns)` of some rows at a time, in the manifests' order; only the columns `names` are parsed."""
+    reader = Reader(shards, names)
+    shards.ahead()
+    pieces = reader.in_order()
+    results = pieces.map(lambda *piece: of(reader(*piece).columns), num_parallel_calls=AUTOTUNE, deterministic=True)
+    return safe(results, shards)
+
+
+def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) -> Iterator[NDArray[Any]]:
+    """Yield `of(column)` of all rows of a shard, one shard after the other."""
+    pieces = (piece.numpy() for piece in look_through(shards, [column], lambda columns: of(columns[column])))
+    waiting: list[NDArray[Any]] = []
+    for count in shards.counts:
+        while sum(map(len, waiting)) < count or not waiting:
+            waiting.append(next(pieces))
+        every = np.concatenate(waiting)
+        yield every[:count]
+        waiting = [every[count:]]
+
+
+def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
+    """The class of each row, by shard; only labels are parsed."""
+    labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
+    classes = [label.numpy() for label in labels]
+    classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
+    return np.split(np.concatenate([np.zeros(0, np.uint8), *classes]), np.cumsum(shards.counts)[:-1])
+
+
+def least_label(shards: Shards, labeler: Labeler) -> float:
+    """The smallest label among rows of positive weight; only labels are parsed."""
+
+    def least(columns: dict[str, RawColumn]) -> tf.Tensor:
+        label, weight = labeler(columns)
+        return tf.reduce_min(tf.where(weight > 0, label, math.inf))
+
+    return min((float(label) for label in look_through(shards, labeler.needs, least)), default=math.inf)
+
+
+def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
+    """Iterate over the dataset, and raise a DataError that names the file and the byte for a damaged shard.
+
+    Raises:
+        DataError: a shard is cut off, changed or gone.
+        ConfigError: the user's preprocess failed.
+        PythonOpError: a Python function in the pipeline failed, from its own exception.
+    """
+    try:
+        yield from dataset
+    except UnicodeDecodeError:  # of an error that quotes a damaged record
+        raise _named(None, shards) from None
+    except tf.errors.OpError as error:
+        if shards.stager is not None and shards.stager.error is not None:
+            raise shards.stager.error from None
+        reraise(error)
+        if message := python_text(error):
+            raise PythonOpError(
+                f"a Python function of the input pipeline raised {message}",
+                fix="make it a tfcore.graph.python_op: its exception then comes with its whole traceback",
+            ) from error
+        if SCOPE in (op_of(error) or "").split("/"):
+            raise ConfigError(f"the function failed on the data: {why(error)}", where=SCOPE) from None
+        if isinstance(error, _DAMAGE) or "Input dataset was expected to contain" in str(error.message):
+            raise _named(error, shards) from None
+        raise
+
+
+def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
+    """The DataError that names the damaged file. TensorFlow does not, so the files are read again and checked."""
+    for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
+        try:
+            count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
+        except DataError as damage:
+            return damage
+        if count < len(rows):
+            return DataError(
+                f"the file ends {counted(len(rows) - count, 'record')} early",
+                where=str(path),
+                fix="delete the folder: the next run ingests the span anew",
+            )
+    where = str(Path(shards.paths[0]).parent) if shards.paths else None
+    message = str(error.message) if error is not None else "one is not a tf.Example"
+    lines = re.sub(r"\{\{.*?\}\} ", "", message).strip().splitlines() or [""]
+    problem = f"the shards are whole, but their records cannot be used as the manifest describes them: {lines[0]}"
+    return DataError(
+        problem,
+        where=where,
+        fix="delete the folder: the next run ingests the span anew",
+    )
+
+
+@dataclass(frozen=True)
+class InMemoryShards(Shards):
+    """`Shards` whose records are in memory; its paths are names for messages only."""
+
+    records: tuple[tuple[bytes, ...], ...] = ()
+    """By shard."""
+
+
+class HeldRecords:
+    """The records of in-memory shards as tensors, made outside any graph, so that no graph holds a copy."""
+
+    def __init__(self, shards: InMemoryShards):
+        self._records = tf.constant([record for shard in shards.records for record in shard], tf.string)
+        counts = [len(shard) for shard in shards.records]
+        self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
+
+    def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:
+        """The dataset of (shard, number, record) of one shard."""
+        first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
+        return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))

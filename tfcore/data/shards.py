@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.errors import DataError
+from headway.errors import ConfigError, DataError
 from headway.records.encode import unpacked
 from headway.schema.columns import UNIT_COLUMN, Column
 from headway.stages.refs import Examples
@@ -167,7 +167,13 @@ def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> 
 
 
 def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
-    """The shards of all examples, in their order."""
+    """The shards of all examples, in their order.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not examples:
+        raise ConfigError("there are no rows: neither examples nor shards", where="examples")
     return Shards.of([(part.path, part.result, part.split) for part in examples], stager)
 
 

@@ -1,205 +1,155 @@
-"""Rows from shards on disk or a table in memory, as one element type.
+"""Rows from elsewhere, held in memory as the records that shards would have: a table, arrays, or a user's Dataset.
 
-    feed = Feed.from_shards([examples])
-    feed = Feed.from_arrow(table, columns)                    # an Arrow table, or a dict of NumPy arrays
-    feed.element_spec                                         # {"delay": TensorSpec([None], float32), ...}
-    train(request, out, monitor, feed=feed)                   # and evaluate.predict(..., feed=feed)
-    for batch in feed.batches(): predictor(batch)             # Arrow, for a SavedModel
+    shards = rows_in_memory(table, columns)           # an Arrow table, a dict of NumPy arrays, or a tf.data.Dataset
+    train(request, out, monitor, shards=shards)       # and evaluate.predict(..., shards=shards)
+    element_spec(columns)                             # of raw rows: {"delay": TensorSpec([None], float32), ...}
+    raw_rows(shards)                                  # the Dataset of them, a record an element, from shards of any kind
 
-A column that may be null has a companion `<name>__present`, as in an exported signature; a list column is ragged. A table
-is checked before TensorFlow sees it: a DataError names the column, what is expected and what was given.
+The chain of `tfcore.data.dataset` begins with them as with files: the same rows cut into the same records come in the
+same order and end in the same bits. A column that may be null has a companion `<name>__present`, as in an exported
+signature; a list column is ragged. What does not fit is a DataError that names the column, what is expected and what was
+given.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from headway.errors import ConfigError, DataError
-from headway.records.decode import decode
-from headway.records.tfrecord import read_records
-from headway.schema.columns import Column, suggest
+from headway.errors import DataError
+from headway.records.encode import ROWS_PER_RECORD, encode_records
+from headway.records.grouping import grouper, pieces
+from headway.schema.columns import UNIT, Column, suggest
 from headway.schema.tensor_name import PRESENT
-from headway.stages.refs import Examples
 from headway.tabular.list_arrays import is_text, value_type
-from tfcore.data.in_memory import ROWS_PER_RECORD, InMemoryShards, hold
-from tfcore.data.reader import Reader
+from tfcore.data.reader import AUTOTUNE, InMemoryShards, Reader
 from tfcore.data.shards import Shards
-from tfcore.transform.raw_column import DTYPES, RawColumn
-
-Batch = Any
-"""An Arrow batch or table, or a dict of NumPy arrays by column."""
-_WHERE = "the table"
+from tfcore.transform.raw_column import DTYPES
 
 
-class Feed:
-    """Rows of shards or memory as one type; made by `from_shards` or `from_arrow`.
+def rows_in_memory(
+    rows: Any, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
+) -> InMemoryShards:
+    """The shards of a table, of arrays by column, or of a Dataset whose elements are of `element_spec`, which is read once.
 
-    Attributes:
-        columns: the stored columns, the label's ("label") among them.
-        shards: where the rows are, on disk or in memory.
-    """
-
-    def __init__(self, shards: Shards):
-        self.shards, self.columns = shards, shards.columns
-
-    @classmethod
-    def from_shards(cls, examples: Sequence[Examples]) -> Self:
-        """Read ingested rows: one split of each span, in window order."""
-        return cls(Shards.of([(part.path, part.result, part.split) for part in examples]))
-
-    @classmethod
-    def from_arrow(
-        cls, table: Batch, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
-    ) -> Self:
-        """Read a table in memory. With the `rows_per_record` and number of shards that a table was written with, its
-        rows come in the same order as from those files.
-
-        Raises:
-            DataError: a column is missing, or of another type or shape.
-            ConfigError: not even one row a record, or not one shard.
-        """
-        for name, count in (("rows_per_record", rows_per_record), ("shards", shards)):
-            if count < 1:
-                raise ConfigError(f"{name} is {count}", where="Feed.from_arrow", fix="at least 1")
-        batch = _as_batch(table, columns)
-        return cls(hold(pa.Table.from_batches([batch]), columns, rows_per_record=rows_per_record, shards=shards))
-
-    @property
-    def element_spec(self) -> dict[str, tf.TypeSpec]:
-        """The type of an element of `dataset()`: tensors with any number of rows."""
-        spec: dict[str, tf.TypeSpec] = {}
-        for column in self.columns:
-            dtype = DTYPES[column.type]
-            if column.is_list:
-                spec[column.name] = tf.RaggedTensorSpec([None, None], dtype, ragged_rank=1, row_splits_dtype=tf.int64)
-            else:
-                spec[column.name] = tf.TensorSpec([None, *column.shape], dtype)
-            if column.nullable:
-                spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
-        return spec
-
-    @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
-    def dataset(self) -> tf.data.Dataset:
-        """The raw rows, each once, in their order: an `element_spec` element per record."""
-        spec = self.element_spec
-        reader = Reader(self.shards, [column.name for column in self.columns])
-
-        def element(*piece: tf.Tensor) -> dict[str, Any]:
-            columns: dict[str, Any] = {}
-            for name, column in reader(*piece).columns.items():
-                columns[name] = _tensor(column, spec[name])
-                if name + PRESENT in spec:
-                    columns[name + PRESENT] = tf.ensure_shape(column.present, [None])
-            return {name: columns[name] for name in spec}
-
-        return reader.in_order().map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The raw rows, each once, as Arrow batches."""
-        records = self.shards.records if isinstance(self.shards, InMemoryShards) else None
-        for number, path in enumerate(self.shards.paths):
-            for record in records[number] if records is not None else read_records(Path(path)):
-                yield decode(record, self.columns)
-
-
-def _as_batch(values: Batch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """Convert Arrow or NumPy columns to one batch of the stored columns, in their order.
+    A table of stored columns, with `UNIT_COLUMN` or without it, is cut into `shards` of equal length and records of
+    `rows_per_record` rows, fewer of large ones, as ingest cuts them. With a group column neither cuts a group.
 
     Raises:
-        DataError: naming the column, what is expected, and what was given.
+        DataError: a column is missing, or of another type or shape; or there is one that nobody expects.
     """
-    if isinstance(values, pa.Table):
-        values = {name: values.column(name).combine_chunks() for name in values.schema.names}
-    elif isinstance(values, pa.RecordBatch):
-        values = {name: values.column(name) for name in values.schema.names}
-    if not isinstance(values, Mapping):
-        raise DataError(f"expected a dict of arrays or an Arrow batch, given {type(values).__name__}", where=_WHERE)
-    names = {column.name for column in columns}
-    names |= {column.name + PRESENT for column in columns if column.nullable}
-    for name in values:
-        if name not in names:
-            raise DataError(f"column {name!r} is not expected", where=_WHERE, fix=suggest(str(name), sorted(names)))
-    arrays = []
+    if isinstance(rows, tf.data.Dataset):
+        elements = ({name: _values(value) for name, value in element.items()} for element in rows)
+        table = pa.concat_tables([_table(element, columns) for element in elements])
+    else:
+        table = _table(rows, columns)
+    records, counts = [], []
+    for piece in pieces(table, columns, shards):
+        cut = grouper(rows_per_record, columns)
+        groups = [*(group for batch in piece.to_batches() for group in cut.add(batch)), *cut.finish()]
+        records.append(tuple(b"".join(r) for part, sizes in groups for r in encode_records(part, sizes, columns)))
+        counts.append(tuple(size for _, sizes in groups for size in sizes))
+    names = tuple(f"memory, part {number}" for number in range(len(records)))
+    stored = tuple(column for column in columns if column.name != UNIT)
+    unit = len(stored) < len(columns)
+    return InMemoryShards(names, tuple(counts), stored, unit=unit, records=tuple(records))
+
+
+def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
+    """The type of an element of raw rows: tensors with any number of rows."""
+    spec: dict[str, tf.TypeSpec] = {}
     for column in columns:
-        if column.name not in values:
-            raise DataError(f"column {column.name!r}: expected {_expected(column)}, given nothing", where=_WHERE)
-        arrays.append(_array(values[column.name], values.get(column.name + PRESENT), column))
-    rows = [len(array) for array in arrays]
-    for column, count in zip(columns, rows, strict=True):
-        if count != rows[0]:
-            raise DataError(
-                f"column {column.name!r}: expected {rows[0]} rows, as {columns[0].name!r} has, given {count}",
-                where=_WHERE,
-            )
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+        spec[column.name] = tf.TensorSpec([None, *column.shape], DTYPES[column.type])
+        if column.is_list:
+            spec[column.name] = tf.RaggedTensorSpec([None, None], DTYPES[column.type], 1, tf.int64)
+        if column.nullable:
+            spec[column.name + PRESENT] = tf.TensorSpec([None], tf.bool)
+    return spec
+
+
+@tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
+def raw_rows(shards: Shards) -> tf.data.Dataset:
+    """The raw rows of shards, each once, in their order: an `element_spec` element per record."""
+    spec = element_spec(shards.columns)
+    reader = Reader(shards, [column.name for column in shards.columns])
+
+    def element(*piece: tf.Tensor) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, column in reader(*piece).columns.items():
+            found[name] = column.plain()
+            if column.lengths is not None:
+                found[name] = tf.RaggedTensor.from_row_lengths(found[name], column.lengths, validate=False)
+            found[name + PRESENT] = column.present
+        return {name: found[name] if isinstance(of, tf.RaggedTensorSpec) else tf.ensure_shape(found[name], of.shape)
+                for name, of in spec.items()}  # fmt: skip
+
+    return reader.in_order().map(element, num_parallel_calls=AUTOTUNE, deterministic=True)
+
+
+def _values(value: Any) -> Any:
+    return value.to_list() if isinstance(value, tf.RaggedTensor) else value.numpy()
+
+
+def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
+    """The stored columns, in their order."""
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        rows = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if not isinstance(rows, Mapping):
+        raise _problem(f"expected a dict of arrays, an Arrow table or a Dataset, given {type(rows).__name__}")
+    known = {column.name for column in columns} | {column.name + PRESENT for column in columns if column.nullable}
+    if unknown := [name for name in rows if name not in known]:
+        raise _problem(f"column {unknown[0]!r} is not expected", suggest(str(unknown[0]), sorted(known)))
+    arrays = [_array(rows.get(column.name), rows.get(column.name + PRESENT), column) for column in columns]
+    for column, array in zip(columns, arrays, strict=True):
+        if len(array) != len(arrays[0]):
+            rows_of = f"{len(arrays[0])} rows, as {columns[0].name!r} has"
+            raise _problem(f"column {column.name!r}: expected {rows_of}, given {len(array)}")
+    return pa.table(arrays, names=[column.name for column in columns])
 
 
 def _array(values: Any, present: Any, column: Column) -> pa.Array:
-    array = values if isinstance(values, pa.Array) else _from_numpy(values, present, column)
-    kind = value_type(array.type)
-    if column.type == "bytes" and not column.shape and is_text(kind):
-        array = array if pa.types.is_dictionary(array.type) else array.cast(pa.binary())
-    elif kind != column.arrow and not (column.shape and _same_lists(array.type, column)):
-        raise _differs(column, f"{array.type} [{len(array)}]")
-    elif column.shape:
-        array = array.cast(column.arrow)
-    if array.null_count and not column.nullable:
-        raise DataError(
-            f"column {column.name!r}: expected {_expected(column)} without nulls, given {array.null_count} nulls",
-            where=_WHERE,
-            fix="leave those rows out, or make the column nullable",
-        )
-    return array
-
-
-def _from_numpy(values: Any, present: Any, column: Column) -> pa.Array:
-    if column.is_list:
-        try:
-            return pa.array(values, column.arrow)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-            raise _differs(column, f"{type(values).__name__} ({str(error).splitlines()[0]})") from None
-    if not isinstance(values, np.ndarray):
-        raise _differs(column, f"{type(values).__name__} {values!r:.40}")
-    kind_fits = values.dtype.kind in "SO" if column.type == "bytes" else values.dtype == column.type
-    if not kind_fits or values.ndim != 1 + len(column.shape) or values.shape[1:] != column.shape:
-        raise _differs(column, f"{values.dtype} {list(values.shape)}")
-    mask = None
-    if present is not None:
-        if getattr(present, "dtype", None) != np.bool_ or np.shape(present) != values.shape[:1]:
-            raise DataError(f"column {column.name + PRESENT!r}: expected bool [{len(values)}]", where=_WHERE)
-        mask = ~present
+    """A column as Arrow; nothing is converted that would become another value."""
+    expected = f"column {column.name!r}: expected {column.arrow} [rows, {', '.join(map(str, column.shape))}]"
+    expected = expected.replace(", ]", "]").replace("[rows, None]", "[rows]")
+    if values is None:
+        raise _problem(f"{expected}, given nothing")
+    given = f"{getattr(values, 'dtype', type(values).__name__)} {list(np.shape(values)) if hasattr(values, 'dtype') else ''}"
+    if present is not None and getattr(present, "dtype", None) != np.bool_:
+        raise _problem(f"column {column.name + PRESENT!r}: expected bool [{len(values)}]")
+    absent = None if present is None else ~present
     try:
-        if not column.shape:
-            return pa.array(values, column.arrow, mask=mask)
-        flat = pa.array(values.reshape(-1), column.element.arrow)
+        if isinstance(values, pa.ChunkedArray | pa.Array):
+            array, given = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values, str(values.type)
+        elif not isinstance(values, np.ndarray):
+            array = pa.array(values, column.arrow)
+            if absent is not None:
+                array = pa.compute.if_else(pa.array(absent), None, array)
+        elif values.shape[1:] != column.shape:
+            raise _problem(f"{expected}, given {given}")
+        elif column.shape:
+            mask = None if absent is None else pa.array(absent)
+            array = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), column.length, mask=mask)
+        else:
+            array = pa.array(values, mask=absent)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise _differs(column, f"{values.dtype} ({str(error).splitlines()[0]})") from None
-    return pa.FixedSizeListArray.from_arrays(flat, column.length, mask=None if mask is None else pa.array(mask))
+        raise _problem(f"{expected}, given {given} ({str(error).splitlines()[0]})") from None
+    (nesting, kind), (wanted, leaf) = map(_nesting, (array.type, column.arrow))
+    if nesting != wanted or not (is_text(kind) if column.type == "bytes" else kind == leaf):
+        raise _problem(f"{expected}, given {given}")
+    if array.null_count and not column.nullable:
+        fix = "leave those rows out, or make the column nullable"
+        raise _problem(f"{expected} without nulls, given {array.null_count} nulls", fix)
+    return array if pa.types.is_dictionary(array.type) else array.cast(column.arrow)
 
 
-def _same_lists(dtype: pa.DataType, column: Column) -> bool:
-    lists = pa.types.is_fixed_size_list(dtype) if column.length else pa.types.is_list(dtype)
-    if not lists or (column.length and dtype.list_size != column.length):
-        return False
-    value = value_type(dtype.value_type)
-    return is_text(value) if column.type == "bytes" else value == column.element.arrow
+def _nesting(kind: pa.DataType) -> tuple[int | None, pa.DataType]:
+    """(the length of its lists, -1 of any, None of a scalar; the type of a value)."""
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size, value_type(kind.value_type)
+    return (-1, value_type(kind.value_type)) if pa.types.is_list(kind) else (None, value_type(kind))
 
 
-def _expected(column: Column) -> str:
-    if column.is_list:
-        return f"lists of {column.type} [rows]"
-    return f"{column.type} {['rows', *column.shape]}".replace("'", "")
-
-
-def _differs(column: Column, actual: str) -> DataError:
-    return DataError(f"column {column.name!r}: expected {_expected(column)}, given {actual}", where=_WHERE)
-
-
-def _tensor(column: RawColumn, spec: tf.TypeSpec) -> Any:
-    if column.lengths is not None:
-        return tf.RaggedTensor.from_row_lengths(column.plain(), column.lengths, validate=False)
-    return tf.ensure_shape(column.plain(), spec.shape)
+def _problem(problem: str, fix: str | None = None) -> DataError:
+    return DataError(problem, where="the rows", fix=fix)

@@ -25,8 +25,8 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, Column
 from headway.storage.prefetch import RemoteFiles
 from headway.tasks.base import Task
-from tfcore.data.dataset import evaluation_dataset, safe
-from tfcore.data.reader import labeler
+from tfcore.data.dataset import evaluation_dataset
+from tfcore.data.reader import labeler, safe
 from tfcore.data.shards import Shards, shards_of
 from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.permutation import REPEATS, Worsening, spread, within

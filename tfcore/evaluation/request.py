@@ -74,7 +74,7 @@ class EvaluateRequest(OfTransform[Evaluated]):
     )
     model: Annotated[TrainedModel | SavedModel, Field(discriminator="kind"), Key()]
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
-        default=(), description="none where the rows come from a feed"
+        default=(), description="none where the rows are handed over as shards"
     )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
 

@@ -35,10 +35,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
-from tfcore.data.dataset import evaluation_dataset, safe
-from tfcore.data.reader import labeler
+from tfcore.data.dataset import evaluation_dataset
+from tfcore.data.reader import labeler, safe
 from tfcore.data.shards import Shards, shards_of
-from tfcore.data.source import Feed
 from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
 from tfcore.evaluation.quick_importance import QuickStudy
@@ -70,9 +69,9 @@ def predict(
     monitor: Monitor,
     *,
     remote: RemoteFiles | None = None,
-    feed: Feed | None = None,
+    shards: Shards | None = None,
 ) -> dict[str, Any]:
-    """Score the rows and measure; see the module. With a `feed`, its rows instead of the request's examples.
+    """Score the rows and measure; see the module. With `shards`, their rows instead of the request's examples.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are scored.
@@ -87,17 +86,15 @@ def predict(
         StoreError: the model's files are missing or of another model.
     """
     with staged(remote, monitor) as stager:
-        return _predict(request, out, monitor, stager, feed)
+        return _predict(request, out, monitor, stager, shards)
 
 
 def _predict(
-    request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, feed: Feed | None
+    request: EvaluateRequest, out: Path, monitor: Monitor, stager: Stager | None, given: Shards | None
 ) -> dict[str, Any]:
     began = time.monotonic()
     prepare()
-    if feed is None and not request.examples:
-        raise ConfigError("there is nothing to evaluate on: neither examples nor a feed", where="evaluation")
-    shards = feed.shards if feed is not None else shards_of(request.examples, stager)
+    shards = given or shards_of(request.examples, stager)
     shards.ahead()
     _check(request, shards)
     out.mkdir(parents=True, exist_ok=True)
@@ -105,7 +102,7 @@ def _predict(
     try:
         scorer = _scorer(request, shards)
         with RetraceGuard(scorer, action="warn", log=monitor.warn):
-            rows, expected, told = _write(request, scorer, shards, out, monitor, quick=feed is None)
+            rows, expected, told = _write(request, scorer, shards, out, monitor, quick=given is None)
     except Incompatible as error:
         monitor.log(f"the model cannot score these rows: {error}")
         for name in (PREDICTIONS, *map(_file, BASELINES)):

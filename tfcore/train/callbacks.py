@@ -193,7 +193,7 @@ class EarlyStopping(Callback):
         self._best = [tf.Variable(v.value, trainable=False) for v in session.model.variables]
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        if not session.data.has_holdout:
+        if session.data.rows.held_out is None:
             return []
         return [PeriodicAction(self.every_steps, lambda step: self._look(session), at_end=True)]
 

@@ -121,13 +121,12 @@ class RankingConfig(Frozen):
             raise ValueError(f"k: only lambdarank has it, not {self.kind}")
         return self
 
-    def check(self, task: str | None, *, group: str | None, mixup: bool) -> None:
+    def check(self, task: str | None, *, group: str | None) -> None:
         """ConfigError where there is nothing to rank.
 
         Args:
             task: None: not known yet.
             group: the name of the group column, if there is one.
-            mixup: whether rows are mixed with others.
         """
         if group is None:
             raise ConfigError(
@@ -138,10 +137,6 @@ class RankingConfig(Frozen):
         if task is not None and task_of(task).wide:
             raise ConfigError(
                 f"the predictions of a {task} task have no order", where=_RANKING, fix="rank a binary label or a number"
-            )
-        if mixup:
-            raise ConfigError(
-                "mixup makes rows of two groups", where=_RANKING, fix="leave out training.augment.mixup, or ranking"
             )
 
     def check_gains(self, least: float) -> None:
@@ -378,35 +373,48 @@ class TrainingConfig(Frozen):
     def _class_names(cls, value: Any) -> Any:
         return {str(key): weight for key, weight in value.items()} if isinstance(value, dict) else value
 
-    @model_validator(mode="after")
-    def _uncompiled(self) -> Self:
-        if self.eager and (self.jit == "on" or self.strategy in ("mirrored", "multi_worker")):
-            key = "jit" if self.jit == "on" else "strategy"
-            raise ValueError(f"eager: steps run op by op on one device; leave out {key}: {getattr(self, key)}")
-        return self
+    @field_validator("class_weights")
+    @classmethod
+    def _weights(cls, value: Any) -> Any:
+        for name, weight in value.items() if isinstance(value, dict) else ():
+            if not (math.isfinite(weight) and weight >= 0):
+                raise ValueError(f"{name}: {weight} is not a number from 0 up")
+        return value
 
     @model_validator(mode="after")
-    def _one_length(self) -> Self:
-        if self.epochs is not None and self.steps is not None:
-            raise ValueError("epochs and steps exclude each other; keep one")
-        if self.batch_size % self.micro_batches:
-            fits = next(n for n in range(self.micro_batches, 0, -1) if self.batch_size % n == 0)
-            raise ValueError(
-                f"micro_batches: {self.micro_batches} does not divide batch_size {self.batch_size}; {fits} does"
-            )
-        if self.ranking is not None and self.micro_batches > 1:
-            raise ValueError("micro_batches: they would cut the groups of training.ranking; leave one of the two out")
-        if self.retrieval is not None:
-            if self.micro_batches > 1:
-                raise ValueError("micro_batches: training.retrieval compares the items of whole batches; leave one out")
-            if self.batch_size > MOST_ROWS:
-                raise ValueError(f"batch_size: training.retrieval takes batches of at most {MOST_ROWS:,} rows")
-            if self.augment is not None and self.augment.mixup:
-                raise ValueError("retrieval: mixup makes rows of two items; leave one of the two out")
-        if isinstance(self.class_weights, dict):
-            for name, weight in self.class_weights.items():
-                if not (math.isfinite(weight) and weight >= 0):
-                    raise ValueError(f"class_weights.{name}: {weight} is not a number from 0 up")
+    def _compose(self) -> Self:
+        """Refuse what cannot be had together, with the reason."""
+        parts, mixup = self.micro_batches > 1, bool(self.augment and self.augment.mixup)
+        ranking, retrieval, several = self.ranking is not None, self.retrieval is not None, ("mirrored", "multi_worker")
+        fits = next(n for n in range(self.micro_batches, 0, -1) if self.batch_size % n == 0)
+        for refused, reason in (
+            (self.epochs is not None and self.steps is not None, "epochs and steps exclude each other; keep one"),
+            (self.eager and self.jit == "on", "eager: steps run op by op on one device; leave out jit: on"),
+            (
+                self.eager and self.strategy in several,
+                f"eager: steps run op by op on one device; leave out strategy: {self.strategy}",
+            ),
+            (
+                fits != self.micro_batches,
+                f"micro_batches: {self.micro_batches} does not divide batch_size {self.batch_size}; {fits} does",
+            ),
+            (
+                ranking and parts,
+                "micro_batches: they would cut the groups of training.ranking; leave one of the two out",
+            ),
+            (ranking and mixup, "ranking: mixup makes rows of two groups; leave one of the two out"),
+            (
+                retrieval and parts,
+                "micro_batches: training.retrieval compares the items of whole batches; leave one out",
+            ),
+            (retrieval and mixup, "retrieval: mixup makes rows of two items; leave one of the two out"),
+            (
+                retrieval and self.batch_size > MOST_ROWS,
+                f"batch_size: training.retrieval takes batches of at most {MOST_ROWS:,} rows",
+            ),
+        ):
+            if refused:
+                raise ValueError(reason)
         return self
 
     def counted(self, item: Sequence[str]) -> str | None:

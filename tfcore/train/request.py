@@ -108,7 +108,7 @@ class TrainRequest(OfTransform[Trained]):
     ] = Field(default_factory=TrainingConfig)
     seed: Annotated[int, Key("config", "seed", always=True)] = Field(default=0, ge=0, lt=2**31)
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
-        default=(), description="none where the rows come from a feed"
+        default=(), description="none where the rows are handed over as shards"
     )
     trial: Annotated[TrialConfig | None, Key()] = Field(
         default=None, description="a trial of a study; None: an ordinary training"

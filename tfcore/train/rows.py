@@ -1,5 +1,8 @@
-"""Which train rows are held out, which of them are groups, and how much the rows of each class count.
+"""The rows of a training, decided before the first is read: which are held out, which are groups, how often each class comes.
 
+    rows = plan_rows(shards, labeler, parameters, training, seed=0)
+    rows.plan                   # what `tfcore.data.dataset` reads an epoch by
+    rows.held_out               # those on which early stopping measures, or None
     drawn = draw(shards, 0.1, group="query", latest=None)
     drawn.holdout               # the rows that are held out; None: nothing can be, and drawn.problem says why
     found = group_runs(shards, "query")
@@ -25,25 +28,35 @@ they are: calibrated, without a correction after training (the offset is that of
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted
-from headway.schema.columns import UNIT
+from headway.schema.columns import UNIT, named_for
 from headway.tabular.hashing import U64, mix64
 from headway.tabular.list_arrays import run_starts
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
-from tfcore.data.dataset import by_shard, look_through
-from tfcore.data.groups import NO_GROUP, group_ids
-from tfcore.data.shards import Holdout, Shards
-from tfcore.train.config import SamplingConfig
+from tfcore.data.dataset import RowPlan, training_rows
+from tfcore.data.groups import NO_GROUP, GroupOrder, group_ids
+from tfcore.data.reader import Labeler, by_shard, classes_of, least_label, look_through
+from tfcore.data.shards import Holdout, Resample, Shards
+from tfcore.heads.table import label_head
+from tfcore.train.config import SamplingConfig, TrainingConfig
 from tfcore.train.request import Latest
+from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
+SHUFFLE_BYTES, LEAST_SHUFFLE_ROWS = 48 * 2**20, 65_536
+"""The shuffle window. Several are under way at once, so memory takes a few times that. With sorted data (by time, say) windows
+much smaller than an epoch cost accuracy, since the last rows weigh more."""
+MOST_SHUFFLE_BYTES = 192 * 2**20
+"""Wide rows, such as images, are shuffled in smaller windows than those."""
+MOST_OPEN_SHARDS = 64
+"""As many shards are read at a time, so that a window has rows of the whole epoch."""
 KEPT_ROWS = 1 << 24
 """What is read of so many rows is kept for the next look; of more it is read again."""
 MOST_VALUES = 1 << 22
@@ -51,6 +64,101 @@ MOST_VALUES = 1 << 22
 SLOT_BITS = 26
 """Of more than `KEPT_ROWS` rows, units with so many equal bits of their hash are as late as the latest of them."""
 _HELD_SALT = 0x686F6C64  # "hold": another draw than the split's
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """The rows of a training; see the module."""
+
+    plan: RowPlan
+    """Of those that are trained on."""
+    held_out: Holdout | None = None
+    rates: list[float] | None = None
+    """How often a row of each class comes in an epoch, where that is not once."""
+    notes: tuple[str, ...] = ()
+    """What there is to say of the rows."""
+    count: int = 0
+    """Rows of an epoch."""
+    held_out_count: int = 0
+
+
+def plan_rows(
+    shards: Shards,
+    labeler: Labeler,
+    parameters: TransformParameters,
+    training: TrainingConfig,
+    *,
+    seed: int,
+    holdout: float | None = None,
+    latest: Latest | None = None,
+) -> TrainingRows:
+    """Decide which rows of the shards a training has, reading the one column that each decision needs.
+
+    Args:
+        holdout: the holdout's share of the rows, which need one; None: that of early stopping, if there is any.
+        latest: the split is by time, and so the holdout.
+
+    Raises:
+        ConfigError, DataError: the rows cannot be had so, with the reason.
+    """
+    label, ranking, early = parameters.label, training.ranking, training.early_stopping
+    group, notes, runs = named_for(shards.columns, "group"), tuple[str, ...](), None
+    needed, share = holdout is not None, holdout or (early.holdout if early else None)
+    rates = resample = held_out = None
+    if ranking is not None:
+        ranking.check(label.task, group=group)
+    if training.sampling is not None:
+        rates = class_rates(training.sampling, class_names(parameters), class_counts(parameters), label.task)
+        inverse = training.sampling.correct == "weights"
+        resample = Resample(rates, classes_of(shards, labeler), seed=seed, inverse=inverse)
+    if ranking is not None and group is not None:
+        runs = group_runs(shards, group)
+        shards, notes = runs.shards, runs.notes
+    if share is not None and shards.total:
+        drawn = draw(shards, share, group=group, latest=latest)
+        held_out = drawn.holdout
+        if held_out is None and needed:
+            fix = "a key, group or column with more values in the train rows"
+            raise DataError(f"there is no holdout to judge by: {drawn.problem}", where="split", fix=fix)
+        if held_out is None:
+            notes = (*notes, f"without a holdout nothing stops the training early: {drawn.problem}")
+    kept = held_out.inverse if held_out else None
+    window, cycle = window_rows(row_bytes(parameters, training)), max(1, min(MOST_OPEN_SHARDS, len(shards.paths)))
+    plan = RowPlan.of(shards, seed=seed, holdout=kept, resample=resample, window=window, cycle=cycle)
+    if runs is not None:
+        groups = GroupOrder(runs.column, plan.order, shards, batch=training.batch_size, holdout=kept, resample=resample)
+        runs.check_sizes(groups.most(), training.batch_size)
+        plan = dataclasses.replace(plan, groups=groups)
+    if ranking is not None and ranking.kind == "lambdarank" and not task_of(label.task).has_classes:
+        ranking.check_gains(least_label(shards, labeler))
+    count = resample.expected(shards, kept) if resample else training_rows(shards, kept)
+    held_out_count = training_rows(shards, held_out) if held_out else 0
+    if not count:
+        raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
+    if held_out and not held_out_count:
+        raise DataError(
+            f"a holdout of {share} holds none of the {count} train rows",
+            where="training.early_stopping.holdout",
+            fix="raise it, or train without early stopping",
+        )
+    return TrainingRows(plan, held_out, rates, notes, count, held_out_count)
+
+
+def window_rows(row_bytes: int) -> int:
+    """Rows that are shuffled together."""
+    few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // row_bytes))
+    return max(few, SHUFFLE_BYTES // row_bytes)
+
+
+def row_bytes(parameters: TransformParameters, training: TrainingConfig) -> int:
+    """The bytes of a row as the model takes it, with its label and weight."""
+    inputs, head = parameters.inputs().values(), label_head(parameters.label)
+    soft = bool(training.augment and training.augment.mixup and head.task.per_class)
+    label = 4 * head.outputs if soft else 4
+    return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
+
+
+# --- the holdout
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -217,8 +325,8 @@ def _last(shards: Shards, share: float) -> Iterator[NDArray[np.bool_]] | None:
 
 
 _RANKING = "training.ranking"
-MOST_IDS = 1 << 22
-"""Of more groups, those that several shards have a part of are counted in a random sample."""
+MOST_IDS = 1 << 24
+"""Of more rows, groups that several shards have a part of are counted in a random sample."""
 _PARTS_SALT = 0x7061727473  # "parts"
 
 
@@ -257,8 +365,8 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
     """
-    runs: list[NDArray[Any]] = []
-    parts, scattered, where, at = _Parts(), list[NDArray[np.int64]](), -1, 0
+    halved = max(0, math.ceil(math.log2(max(1, shards.total) / MOST_IDS)))  # of many rows a sample of groups is counted
+    runs, parts, scattered, where, at = list[NDArray[Any]](), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], -1, 0
     for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
         starts = run_starts(ids) | (ids == NO_GROUP)
         cuts = np.cumsum(records)
@@ -273,75 +381,36 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
         if (twice := counts > 1).any():
             scattered.append(groups[twice])
             where = at + int(begins[whole[first[twice].min()]]) if where < 0 else where
-        parts.add(there[there != NO_GROUP])
+        there = there[there != NO_GROUP]
+        sampled = mix64(there.view(U64), _PARTS_SALT) >> U64(64 - halved) == 0 if halved else slice(None)
+        parts.append(there[sampled])
         at += len(ids)
-    parts.count()
-    if scattered:
-        many = len(np.unique(np.concatenate(scattered)))  # one may be scattered in several shards
+    found, counts = np.unique(np.concatenate(parts), return_counts=True)
+    of = f"of {len(found) << halved:,} in {column!r}"
+    if many := len(np.unique(np.concatenate(scattered))):  # one may be scattered in several shards
         raise DataError(
-            f"the rows of {counted(many, 'group')} of {parts.groups:,} in {column!r} do not lie together, as those "
-            f"of {_value(shards, column, where)}",
+            f"the rows of {counted(many, 'group')} {of} do not lie together, as those of {_value(shards, column, where)}",
             where=_RANKING,
             fix=f"sort the input by {column}, so that the rows of a group follow each other",
         )
-    return GroupRuns(dataclasses.replace(shards, runs=tuple(runs)), column, _notes(shards, column, parts))
+    notes: tuple[str, ...] = ()
+    if cut := int((counts > 1).sum()) << halved:
+        one = _value(shards, column, _place(shards, column, int(found[np.argmax(counts > 1)])))
+        notes = (
+            f"{counted(cut, 'group')} {of}, such as {one}, {agree(cut, 'lies', 'lie')} in several spans, files or ranges "
+            "of a file: each part is ranked by itself",
+        )
+    return GroupRuns(dataclasses.replace(shards, runs=tuple(runs)), column, notes)
 
 
-class _Parts:
-    """How many groups there are, and how many of them in several parts; of more than `MOST_IDS` groups by a random sample."""
-
-    def __init__(self) -> None:
-        self._ids, self._counts, self._halved = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-        self._waiting: list[NDArray[np.int64]] = []
-
-    def add(self, ids: NDArray[np.int64]) -> None:
-        self._waiting.append(self._some(ids))
-        if sum(map(len, self._waiting)) >= MOST_IDS:
-            self.count()
-
-    def count(self) -> Self:
-        """Count what was added; before anything is asked."""
-        more, counts = np.unique(np.concatenate([self._ids[:0], *self._waiting]), return_counts=True)
-        self._ids, at = np.unique(np.concatenate([self._ids, more]), return_inverse=True)
-        self._counts = np.bincount(at, np.concatenate([self._counts, counts])).astype(np.int64)
-        self._waiting = []
-        while len(self._ids) > MOST_IDS:
-            self._halved += 1
-            kept = np.isin(self._ids, self._some(self._ids), assume_unique=True)
-            self._ids, self._counts = self._ids[kept], self._counts[kept]
-        return self
-
-    def _some(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return ids if not self._halved else ids[mix64(ids.view(U64), _PARTS_SALT) >> U64(64 - self._halved) == 0]
-
-    @property
-    def groups(self) -> int:
-        return len(self._ids) << self._halved
-
-    @property
-    def cut(self) -> int:
-        return int((self._counts > 1).sum()) << self._halved
-
-    @property
-    def one(self) -> int:
-        """A group in several parts."""
-        return int(self._ids[np.argmax(self._counts > 1)])
-
-
-def _notes(shards: Shards, column: str, parts: _Parts) -> tuple[str, ...]:
-    """Return a note on groups that are in several parts."""
-    if not (cut := parts.cut):
-        return ()
-    at, one = 0, parts.one
+def _place(shards: Shards, column: str, group: int) -> int:
+    """The first row of a group."""
+    at = 0
     for ids in by_shard(shards, column, group_ids):
-        if (found := ids == one).any():
-            at += int(found.argmax())
-            break
+        if (found := ids == group).any():
+            return at + int(found.argmax())
         at += len(ids)
-    return (
-        f"{counted(cut, 'group')} of {parts.groups:,} in {column!r}, such as {_value(shards, column, at)}, "
-        f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file: each part is ranked by itself",
-    )
+    raise AssertionError(f"there is no group {group}")
 
 
 def _value(shards: Shards, column: str, row: int) -> str:
@@ -429,3 +498,14 @@ def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> 
         fix = f"the classes are: {', '.join(list(classes)[:20])}"
         raise ConfigError(f"{unknown[0]!r} is not a class of the label", where=where, fix=fix)
     return [float(given.get(name, 1.0)) for name in classes]
+
+
+def class_names(parameters: TransformParameters) -> list[str]:
+    """The label's classes as they are written in a config, in the order of the model's outputs."""
+    return [str(name) for name in parameters.label.classes or (0, 1)]
+
+
+def class_counts(parameters: TransformParameters) -> dict[str, int] | None:
+    """The train rows of each class, where they were counted."""
+    counts: Any = parameters.label.counts
+    return dict(zip(class_names(parameters), counts, strict=True)) if counts else None

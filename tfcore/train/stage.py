@@ -20,7 +20,7 @@ import tensorflow as tf
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
-from tfcore.data.source import Feed
+from tfcore.data.shards import Shards
 from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.models.towers.item_index import FILE as ITEMS
@@ -40,10 +40,10 @@ def train(
     monitor: Monitor,
     *,
     remote: RemoteFiles | None = None,
-    feed: Feed | None = None,
+    shards: Shards | None = None,
     pruning: Pruning | None = None,
 ) -> dict[str, Any]:
-    """Train as `request` says; see the module. With a `feed`, on its rows instead of the request's examples.
+    """Train as `request` says; see the module. With `shards`, on their rows instead of the request's examples.
 
     Args:
         remote: how shards that are in a bucket yet come here while others are trained on; changes no result.
@@ -61,13 +61,13 @@ def train(
         Pruned: `pruning` ended the trial.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    choice = chosen(request, feed=feed, log=monitor.log)
+    choice = chosen(request, shards=shards, log=monitor.log)
     gpus = len(tf.config.list_physical_devices("GPU"))
     with staged(remote, monitor) as stager:
         callbacks = default_callbacks(request, None if choice.workers > 1 else pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
             session = TrainingSession(
-                request, monitor, callbacks, stager=stager, feed=feed, placed=lambda: place(choice, gpus=gpus)
+                request, monitor, callbacks, stager=stager, shards=shards, placed=lambda: place(choice, gpus=gpus)
             )
             session.run()
         if not session.placement.chief:
@@ -124,7 +124,6 @@ def facts(session: TrainingSession) -> dict[str, Any]:
     """What the training came to; logs warnings of what was skipped."""
     step, recorder = session.step, _recorder(session)
     early = next((callback.patience for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
-    epochs = session.data.epochs(step)
     if lost := recorder.skipped - recorder.retryable:
         session.monitor.warn(
             f"{counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
@@ -136,8 +135,8 @@ def facts(session: TrainingSession) -> dict[str, Any]:
     losses = [point["loss"] for point in recorder.history if point.get("loss") is not None]
     result = {
         "steps": step,
-        "rows": session.data.rows,
-        "epochs": None if epochs is None else round(epochs, 4),
+        "rows": session.data.rows.count,
+        "epochs": round(session.data.epochs(step), 4),
         "seconds": round(session.seconds, 3),
         "steps_per_second": recorder.steps_per_second,
         "final_loss": losses[-1] if losses else None,

@@ -35,9 +35,8 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, StoreError
 from headway.process import cores, lifeline
-from tfcore.data.reader import OWN
-from tfcore.data.shards import Batch
-from tfcore.data.source import Feed
+from tfcore.data.reader import OWN, InMemoryShards
+from tfcore.data.shards import Batch, Shards
 from tfcore.graph.function import refusal
 from tfcore.graph.scheduled import now, stepping
 from tfcore.train.config import TrainingConfig
@@ -134,12 +133,12 @@ def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
 
 
 def chosen(
-    request: TrainRequest, *, feed: Feed | None = None, log: Callable[[str], None] = lambda line: None
+    request: TrainRequest, *, shards: Shards | None = None, log: Callable[[str], None] = lambda line: None
 ) -> Choice:
     """Resolve the request's strategy for this machine.
 
     Args:
-        feed: where the rows come from in place of the request's examples; it lives in this process.
+        shards: where the rows come from in place of the request's examples.
         log: see `choose`.
     """
     config = request.training
@@ -147,21 +146,21 @@ def chosen(
     gpus = len(tf.config.list_physical_devices("GPU"))
     (cpu, *_) = tf.config.list_physical_devices("CPU")
     cpus = len(tf.config.get_logical_device_configuration(cpu) or [cpu])
-    work = work_of(config, request.model, request.transform, rows=_rows(request, feed)) if gpus else None
+    work = work_of(config, request.model, request.transform, rows=_rows(request, shards)) if gpus else None
     choice = choose(config, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
-    if choice.name == "multi_worker" and feed is not None:
+    if choice.name == "multi_worker" and isinstance(shards, InMemoryShards):
         raise ConfigError(
-            "multi_worker trains in several processes, which do not share the rows of a feed",
+            "multi_worker trains in several processes, which do not share rows in memory",
             where="training.strategy",
             fix="leave it out, or train on ingested examples",
         )
     return choice
 
 
-def _rows(request: TrainRequest, feed: Feed | None) -> int:
+def _rows(request: TrainRequest, shards: Shards | None) -> int:
     """The train rows."""
-    if feed is not None:
-        return feed.shards.total
+    if shards is not None:
+        return shards.total
     return sum(part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
 
 

@@ -26,7 +26,7 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
 from headway.tasks.user_task import UserTask
-from tfcore.data.source import Feed
+from tfcore.data.shards import Shards, shards_of
 from tfcore.graph.function import Jit
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
@@ -40,11 +40,11 @@ from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_x
 from tfcore.train.loop import LIMIT, Learner, Outcome, PeriodicAction, StopCondition, run
 from tfcore.train.request import TrainRequest
 from tfcore.train.retrieval import RetrievalPart
-from tfcore.train.rows import class_weights, logit_offsets
+from tfcore.train.rows import class_counts, class_names, class_weights, logit_offsets
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
-from tfcore.train.training_data import TrainingData, class_counts, class_names
+from tfcore.train.training_data import TrainingData, training_data
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128
@@ -107,7 +107,7 @@ class TrainingSession:
 
     Args:
         stager: where shards that lie in a bucket are fetched to.
-        feed: rows in place of the request's examples.
+        shards: rows in place of the request's examples.
         placed: takes the devices, once the process's threads are set.
 
     Attributes:
@@ -128,14 +128,14 @@ class TrainingSession:
         callbacks: Sequence[Callback] = (),
         *,
         stager: Stager | None = None,
-        feed: Feed | None = None,
+        shards: Shards | None = None,
         placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
     ):
         self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
         self.threads = prepare()
         self.placement = placed()
-        self.data = self._data(stager, feed)
-        for note in self.data.notes:
+        self.data = self._data(shards, stager)
+        for note in self.data.rows.notes:
             monitor.log(note)
         self.total = self.data.total_steps()
         self.stack = self.data.stack(min(STEPS_PER_CALL, self.total))
@@ -163,20 +163,18 @@ class TrainingSession:
         if self.checkpoint:
             self._restore(self.checkpoint)
 
-    def _data(self, stager: Stager | None, feed: Feed | None) -> TrainingData:
+    def _data(self, shards: Shards | None, stager: Stager | None) -> TrainingData:
         request, transform = self.request, self.request.transform
         weights = class_weights(
             request.training.class_weights, class_names(transform), class_counts(transform), transform.label.task
         )
-        return TrainingData(
-            request.examples,
+        return training_data(
+            shards or shards_of(request.examples, stager),
             transform,
             seed=request.seed,
             training=request.training,
             class_weights=weights,
             preprocess=request.preprocess,
-            feed=feed,
-            stager=stager,
             placement=self.placement,
             holdout=request.trial.holdout if request.trial else None,
             latest=request.latest,
@@ -288,7 +286,7 @@ class TrainingSession:
         return slow_under_xla(self.model, {name: specs[name] for name in inputs})
 
     def _offsets(self) -> list[float] | None:
-        sampling, rates = self.request.training.sampling, self.data.rates
+        sampling, rates = self.request.training.sampling, self.data.rows.rates
         corrected = sampling is not None and sampling.correct == "logits" and rates is not None
         return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
 

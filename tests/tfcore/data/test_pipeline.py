@@ -11,8 +11,9 @@ from headway.errors import ConfigError, DataError
 from headway.records.grouping import Shard
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tfcore.data.dataset import evaluation_dataset, safe, training_dataset, training_rows
-from tfcore.data.reader import Labeler
+from tests.example_shards import dataset_of
+from tfcore.data.dataset import evaluation_dataset, training_rows
+from tfcore.data.reader import Labeler, safe
 from tfcore.data.shards import Holdout, Shards
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.transform.config import ColumnTransform
@@ -83,14 +84,14 @@ def _take(dataset, shards, stacks):
 @pytest.mark.parametrize(("batch", "stack"), [(10, 3), (300, 2)])
 def test_every_row_comes_once_an_epoch_and_batches_carry_over(tmp_path, per_record, batch, stack):
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
-    dataset = training_dataset(
+    dataset = dataset_of(
         shards,
         Transform(parameters),
         Labeler(parameters.label),
         seed=1,
         batch=batch,
         stack=stack,
-        window_rows=40,
+        window=40,
         cycle=3,
     )
     batches = _take(dataset, shards, -(-3 * 244 // (batch * stack)) + 1).reshape(-1)
@@ -119,7 +120,7 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, h
     rows = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def batches(start, stacks, seed=4, stack=2):
-        dataset = training_dataset(
+        dataset = dataset_of(
             shards,
             transform,
             labeler,
@@ -128,7 +129,7 @@ def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, h
             stack=stack,
             start_step=start,
             holdout=rows,
-            window_rows=40,
+            window=40,
             cycle=3,
         )
         return _take(dataset, shards, stacks)
@@ -145,7 +146,7 @@ def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
     shards, parameters = _write(tmp_path, [9, 4], 4)
 
     def batches(start, stacks):
-        dataset = training_dataset(
+        dataset = dataset_of(
             shards,
             Transform(parameters),
             Labeler(parameters.label),
@@ -153,7 +154,7 @@ def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
             batch=50,
             stack=2,
             start_step=start,
-            window_rows=5,
+            window=5,
         )
         return _take(dataset, shards, stacks)
 
@@ -167,14 +168,14 @@ def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
 def test_the_order_of_rows_is_what_it_was(tmp_path):
     """Golden: a run that is resumed with a newer Headway goes on in the order that it began with."""
     shards, parameters = _write(tmp_path, [30, 20, 25], 8)
-    dataset = training_dataset(
+    dataset = dataset_of(
         shards,
         Transform(parameters),
         Labeler(parameters.label),
         seed=3,
         batch=6,
         stack=1,
-        window_rows=32,
+        window=32,
         start_step=12,
     )
     assert _take(dataset, shards, 2).tolist() == GOLDEN_ORDER
@@ -352,7 +353,7 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
         path.write_bytes(data[:-20])
     else:
         path.unlink()
-    dataset = training_dataset(shards, Transform(parameters), Labeler(parameters.label), seed=0, batch=16, stack=2)
+    dataset = dataset_of(shards, Transform(parameters), Labeler(parameters.label), seed=0, batch=16, stack=2)
     with pytest.raises(DataError, match="train-00001-of-00003"):
         _take(dataset, shards, 50)
 

@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 
 import tfcore.data.dataset
+from tests.example_shards import dataset_of
 from tests.tfcore.data.test_pipeline import _write
-from tfcore.data.dataset import RowCache, safe, taken, training_dataset
+from tfcore.data.dataset import RowCache, taken
 from tfcore.data.groups import placed
-from tfcore.data.reader import Labeler
+from tfcore.data.reader import Labeler, safe
 from tfcore.data.shards import Holdout
 from tfcore.graph.python_op import numpy_op
 from tfcore.train.augment import Augment
@@ -17,14 +18,14 @@ from tfcore.transform.layer import Transform
 
 
 def _stacks(shards, parameters, keep, *, transform=None, count=40, **options):
-    made = training_dataset(
+    made = dataset_of(
         shards,
         transform or Transform(parameters),
         Labeler(parameters.label),
         seed=5,
         batch=7,
         stack=2,
-        window_rows=40,
+        window=40,
         cycle=3,
         keep_bytes=keep,
         **options,
@@ -114,7 +115,7 @@ def test_a_pipeline_that_calls_python_is_not_kept(tmp_path):
 
 def test_kept_rows_are_those_that_were_read(tmp_path):
     shards, parameters = _write(tmp_path, [50, 33], 16, texts=True)
-    made = training_dataset(
+    made = dataset_of(
         shards, Transform(parameters), Labeler(parameters.label), seed=1, batch=83, stack=1, keep_bytes=1 << 20
     )
     for path in shards.paths:
@@ -134,7 +135,7 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
         "categorical": tf.random.uniform([50, 2], maxval=9, dtype=tf.int32),
         "valid": tf.range(50) % 3 == 0,
     }
-    kept = RowCache(rows, plan=None)
+    kept = RowCache(rows, order=None)
     picked = kept.picked(pick, 20, jit=jit)
     places = tf.random.shuffle(tf.range(50))[:20]
     if pick is placed:  # some that only fill up
@@ -146,6 +147,6 @@ def test_places_are_picked_by_xla_as_by_tensorflow(pick, jit):
 
 
 def test_text_is_picked_without_xla():
-    kept = RowCache({"word": tf.constant([b"a", b"b", b"c"])}, plan=None)
+    kept = RowCache({"word": tf.constant([b"a", b"b", b"c"])}, order=None)
     pick = kept.picked(taken, 2, jit=True)
     assert pick(tf.constant([2, 0]))["word"].numpy().tolist() == [b"c", b"a"]

@@ -9,7 +9,8 @@ from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.source import Feed
+from tfcore.data.shards import shards_of
+from tfcore.data.source import element_spec, raw_rows, rows_in_memory
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -78,7 +79,7 @@ def weights(out):
 
 
 def in_memory(rows=None):
-    return Feed.from_arrow(rows or table(), COLUMNS, rows_per_record=64, shards=3)
+    return rows_in_memory(table() if rows is None else rows, COLUMNS, rows_per_record=64, shards=3)
 
 
 def as_numpy(rows):
@@ -94,44 +95,43 @@ def as_numpy(rows):
     }
 
 
-def test_both_have_one_element_spec_and_the_same_rows(written):
-    feeds = [
-        Feed.from_shards([written.part("train")]),
-        in_memory(),
-        Feed.from_arrow(as_numpy(table()), COLUMNS),
-    ]
-    for feed in feeds:
-        dataset = feed.dataset()
-        assert dataset.element_spec == feed.element_spec == feeds[0].element_spec
-        elements = list(dataset)
-        for name, spec in feed.element_spec.items():
-            assert all(spec.is_compatible_with(element[name]) for element in elements)
-        joined = {name: tf.concat([element[name] for element in elements], 0) for name in feed.element_spec}
+def elements_of(rows):
+    """A user's Dataset of the same rows, a few at a time."""
+    parts = [as_numpy(rows.slice(at, 300)) for at in range(0, len(rows), 300)]
+    return [part | {"x": part["x"], "tags": tf.ragged.constant(
+        [tags or [] for tags in part["tags"]], tf.string, row_splits_dtype=tf.int64
+    ), "tags__present": np.array([tags is not None for tags in part["tags"]])} for part in parts]  # fmt: skip
+
+
+def dataset(rows=None):
+    elements = elements_of(table() if rows is None else rows)
+    return tf.data.Dataset.from_generator(lambda: iter(elements), output_signature=element_spec(COLUMNS))
+
+
+def test_all_have_one_element_spec_and_the_same_rows(written):
+    spec = element_spec(COLUMNS)
+    assert spec["pair"] == tf.TensorSpec([None, 2], tf.float32)
+    for rows in (shards_of([written.part("train")]), in_memory(), in_memory(as_numpy(table())), in_memory(dataset())):
+        assert rows.total == ROWS
+        found = raw_rows(rows)
+        assert found.element_spec == spec
+        joined = {name: tf.concat([element[name] for element in found], 0) for name in spec}
         present = table()["x"].is_valid().to_numpy()
         np.testing.assert_array_equal(joined["x__present"], present)
         np.testing.assert_array_equal(joined["x"].numpy()[present], table()["x"].drop_null())
         np.testing.assert_array_equal(joined["pair"], as_numpy(table())["pair"])
         assert joined["carrier"].numpy().tolist() == table()["carrier"].to_pylist()
         assert joined["tags"].to_list() == [tags or [] for tags in table()["tags"].to_pylist()]
-        arrow = pa.Table.from_batches(
-            [
-                pa.RecordBatch.from_arrays(
-                    [b.column(c.name).cast(c.arrow) for c in COLUMNS], names=[c.name for c in COLUMNS]
-                )
-                for b in feed.batches()
-            ]
-        )
-        assert arrow.column("tags").to_pylist() == table()["tags"].to_pylist()
-    assert [feed.shards.total for feed in feeds] == [ROWS] * 3
-    assert feeds[0].element_spec["pair"] == tf.TensorSpec([None, 2], tf.float32)
+        assert joined["tags__present"].numpy().tolist() == [tags is not None for tags in table()["tags"].to_pylist()]
 
 
 @pytest.mark.long
 def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, tmp_path):
     options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}}
     train(request(written, (written.part("train"),), **options), tmp_path / "shards", Monitor())
-    train(request(written, **options), tmp_path / "memory", Monitor(), feed=in_memory())
-    assert weights(tmp_path / "memory") == weights(tmp_path / "shards")
+    for name, rows in (("table", table()), ("arrays", as_numpy(table())), ("dataset", dataset())):
+        train(request(written, **options), tmp_path / name, Monitor(), shards=in_memory(rows))
+        assert weights(tmp_path / name) == weights(tmp_path / "shards"), name
 
 
 @pytest.mark.long
@@ -140,14 +140,11 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
     train(asked, tmp_path / "train", Monitor())
     model = TrainedModel(path=tmp_path / "train", config=asked.model, seed=3)
     rows = table(500, 1)
-    feeds = {
-        "shards": Feed.from_shards([written.part("eval")]),
-        "memory": Feed.from_arrow(rows, COLUMNS),
-    }
+    given = {"shards": shards_of([written.part("eval")]), "memory": rows_in_memory(rows, COLUMNS)}
     found = {}
-    for name, feed in feeds.items():
+    for name, shards in given.items():
         evaluate = EvaluateRequest(model=model, transform=written.fit(), columns=("carrier",))
-        found[name] = predict(evaluate, tmp_path / name, Monitor(), feed=feed)
+        found[name] = predict(evaluate, tmp_path / name, Monitor(), shards=shards)
         assert found[name]["rows"] == 500
     assert found["shards"]["metrics"] == pytest.approx(found["memory"]["metrics"])
 
@@ -155,15 +152,12 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": np.zeros(50)}, r"column 'x': expected float32 \[rows\], given float64 \[50\]"),
+        ({"x": np.zeros(50)}, r"column 'x': expected float \[rows\], given float64 \[50\]"),
         ({"hour": np.zeros((50, 2), np.int64)}, r"column 'hour': expected int64 \[rows\], given int64 \[50, 2\]"),
-        ({"hour": [1] * 50}, r"column 'hour': expected int64 \[rows\], given list"),
-        ({"carrier": np.zeros(50, np.int64)}, r"column 'carrier': expected bytes \[rows\], given int64 \[50\]"),
-        (
-            {"pair": np.zeros((50, 3), np.float32)},
-            r"column 'pair': expected float32 \[rows, 2\], given float32 \[50, 3\]",
-        ),
-        ({"tags": [[1.5]] * 50}, r"column 'tags': expected lists of bytes \[rows\], given list"),
+        ({"hour": ["1"] * 50}, r"column 'hour': expected int64 \[rows\], given list"),
+        ({"carrier": np.zeros(50, np.int64)}, r"column 'carrier': expected binary \[rows\], given int64 \[50\]"),
+        ({"pair": np.zeros((50, 3), np.float32)}, r"column 'pair': expected .* \[rows, 2\], given float32 \[50, 3\]"),
+        ({"tags": [[1.5]] * 50}, r"column 'tags': expected list<.*binary> \[rows\], given list"),
         ({"label": np.zeros(49, np.int64)}, r"column 'label': expected 50 rows, as 'x' has, given 49"),
         ({"lable": np.zeros(50, np.int64)}, r"column 'lable' is not expected\n.*'label'"),
         ({"x__present": np.zeros(50)}, r"column 'x__present': expected bool \[50\]"),
@@ -171,23 +165,21 @@ def test_evaluation_is_the_same_from_anywhere(written, tmp_path):
 )
 def test_what_does_not_fit_is_named(columns, message):
     with pytest.raises(DataError, match=message):
-        Feed.from_arrow(as_numpy(table(50)) | columns, COLUMNS)
+        rows_in_memory(as_numpy(table(50)) | columns, COLUMNS)
 
 
 def test_a_missing_column_and_a_null_are_named():
     with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given nothing"):
-        Feed.from_arrow(table(50).drop_columns("hour"), COLUMNS)
+        rows_in_memory(table(50).drop_columns("hour"), COLUMNS)
     nulls = table(50).set_column(1, "hour", pa.array([None] * 50, pa.int64()))
     with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\] without nulls, given 50 nulls"):
-        Feed.from_arrow(nulls, COLUMNS)
-    with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given int32 \[50\]"):
-        Feed.from_arrow(table(50).set_column(1, "hour", pa.array([0] * 50, pa.int32())), COLUMNS)
+        rows_in_memory(nulls, COLUMNS)
+    with pytest.raises(DataError, match=r"column 'hour': expected int64 \[rows\], given int32"):
+        rows_in_memory(table(50).set_column(1, "hour", pa.array([0] * 50, pa.int32())), COLUMNS)
 
 
-def test_what_is_no_feed_is_refused_in_words(written, tmp_path):
-    for name in ("rows_per_record", "shards"):
-        with pytest.raises(ConfigError, match=f"{name} is 0") as caught:
-            Feed.from_arrow(table(), COLUMNS, **{name: 0})
-        assert caught.value.fix
-    with pytest.raises(ConfigError, match="neither examples nor a feed"):
+def test_what_is_no_table_and_no_rows_are_refused_in_words(written, tmp_path):
+    with pytest.raises(DataError, match="expected a dict of arrays, an Arrow table or a Dataset, given list"):
+        rows_in_memory([1, 2], COLUMNS)
+    with pytest.raises(ConfigError, match="neither examples nor shards"):
         train(request(written), tmp_path, Monitor())

@@ -10,13 +10,14 @@ import tensorflow as tf
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tfcore.data.shards import shards_of
 from tfcore.heads.table import head_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.augment import _SALT, _SHARE, LEVELS, Augment, Draws, beta_quantiles
 from tfcore.train.config import AugmentConfig, TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
-from tfcore.train.training_data import TrainingData
+from tfcore.train.training_data import training_data
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 500
@@ -47,7 +48,7 @@ EVERYTHING = {"flip": "horizontal", "crop": 1, "mixup": 0.4}
 @pytest.fixture(scope="module", autouse=True)
 def _small_windows():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingData, "window_rows", 100)
+        patch.setattr("tfcore.train.rows.window_rows", lambda row_bytes: 100)
         yield
 
 
@@ -99,7 +100,7 @@ def data(found, task, augment, batch=16, transforms=TRANSFORMS):
     if key not in found:
         training = TrainingConfig(batch_size=batch, augment=augment)
         parameters = found[task].fit(transforms, task)
-        found[key] = TrainingData([found[task].part("train")], parameters, seed=5, training=training)
+        found[key] = training_data(shards_of([found[task].part("train")]), parameters, seed=5, training=training)
     return found[key]
 
 

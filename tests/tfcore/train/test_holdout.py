@@ -17,7 +17,7 @@ from tfcore.train import rows as drawing
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Latest
 from tfcore.train.rows import draw
-from tfcore.train.training_data import TrainingData
+from tfcore.train.training_data import training_data
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 X = Column(name="x", type="float32", nullable=False)
@@ -90,8 +90,8 @@ def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path)
     units = np.random.default_rng(1).integers(0, 300, 3000)
     part = written(tmp_path, units, UNIT_COLUMN)
     training = TrainingConfig(steps=30, batch_size=64, jit="off", early_stopping={"holdout": 0.2})
-    data = TrainingData([part.part("train")], part.fit(task="binary"), seed=0, training=training)
-    assert data.holdout_rows + data.rows == 3000 and abs(data.holdout_rows - 600) < 30
+    data = training_data(shards_of(part), part.fit(task="binary"), seed=0, training=training)
+    assert data.rows.held_out_count + data.rows.count == 3000 and abs(data.rows.held_out_count - 600) < 30
     mean, std = np.arange(3000).mean(), np.arange(3000).std()  # x is standardized
 
     def rows(batches):
@@ -100,7 +100,7 @@ def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path)
 
     out = rows(data.holdout())
     on = rows(stack for stack, _ in zip(data.stacks(8)(0), range(4), strict=False))
-    assert len(out) == data.holdout_rows and not set(units[out]) & set(units[on])
+    assert len(out) == data.rows.held_out_count and not set(units[out]) & set(units[on])
 
 
 def test_where_units_are_few_one_is_held_out_and_one_is_left(tmp_path):
@@ -116,10 +116,14 @@ def test_one_unit_trains_without_a_holdout_and_a_trial_of_it_says_why(tmp_path):
     part = written(tmp_path, [4] * 500, UNIT_COLUMN)
     training = TrainingConfig(steps=20, batch_size=16, jit="off", early_stopping={})
     options = {"seed": 0, "training": training}
-    data = TrainingData([part.part("train")], part.fit(task="binary"), **options)
-    assert not data.has_holdout and data.rows == 500 and "nothing stops the training early" in data.notes[0]
+    data = training_data(shards_of(part), part.fit(task="binary"), **options)
+    assert (
+        data.rows.held_out is None
+        and data.rows.count == 500
+        and "nothing stops the training early" in data.rows.notes[0]
+    )
     with pytest.raises(DataError, match="no holdout to judge by: one unit that the split keeps together"):
-        TrainingData([part.part("train")], part.fit(task="binary"), holdout=0.2, **options)
+        training_data(shards_of(part), part.fit(task="binary"), holdout=0.2, **options)
 
 
 def test_by_time_the_last_spans_are_held_out_where_they_are_about_the_share(tmp_path):

@@ -16,10 +16,11 @@ from PIL import Image
 
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
+from tfcore.data.shards import shards_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.training_data import TrainingData
+from tfcore.train.training_data import training_data
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 256
@@ -184,8 +185,8 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
 @pytest.mark.chaos
 def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row):
     whole = patients(tmp_path)
-    data = TrainingData(whole.examples, whole.transform, seed=whole.seed, training=whole.training)
-    assert data.holdout_rows % 16 == 0 and data.holdout_rows + data.rows == 640  # whole patients
+    data = training_data(shards_of(whole.examples), whole.transform, seed=whole.seed, training=whole.training)
+    assert data.rows.held_out_count % 16 == 0 and data.rows.held_out_count + data.rows.count == 640  # whole patients
     again = whole.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     assert child(whole, tmp_path, "whole")["resumed_from"] is None
     assert child(again, tmp_path, "killed", 21) is None

@@ -11,8 +11,7 @@ import tensorflow as tf
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tests.example_shards import write_examples
-from tfcore.data.dataset import training_dataset
+from tests.example_shards import dataset_of, write_examples
 from tfcore.data.reader import Labeler, owned
 from tfcore.data.shards import Holdout, Shards
 from tfcore.models.config import ModelConfig
@@ -158,7 +157,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
     parameters = examples.fit(task="binary")
     part = examples.part("train")
     shards = Shards.of([(part.path, part.result, part.split)])
-    dataset = training_dataset(
+    dataset = dataset_of(
         shards,
         transform_of(parameters, None),
         Labeler(parameters.label),
@@ -166,7 +165,7 @@ def stacks(examples, own=None, share=None, count=40, start=0):
         batch=BATCH,
         stack=STACK,
         start_step=start,
-        window_rows=700,
+        window=700,
         holdout=Holdout.by_place(shards, 0.1),
         own=None if own is None else own(shards),
     )

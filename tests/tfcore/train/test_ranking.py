@@ -15,6 +15,7 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data.groups import NO_GROUP, group_ids, group_splits
+from tfcore.data.shards import shards_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import OptimizerConfig, RankingConfig, TrainingConfig
 from tfcore.train.loop import Learner
@@ -23,7 +24,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.train.step import StepConfig
 from tfcore.train.trainer import TrainingSession
-from tfcore.train.training_data import TrainingData
+from tfcore.train.training_data import training_data
 from tfcore.transform.raw_column import RawColumn
 
 K, B = 2, 12
@@ -179,7 +180,9 @@ def request(examples, **training):
 
 
 def data(request, **more):
-    return TrainingData(request.examples, request.transform, seed=request.seed, training=request.training, **more)
+    return training_data(
+        shards_of(request.examples), request.transform, seed=request.seed, training=request.training, **more
+    )
 
 
 def test_a_batch_holds_whole_groups_and_an_epoch_every_row_once(examples):
@@ -258,8 +261,8 @@ def test_mistakes_are_named(examples, tmp_path):
         with pytest.raises(ValidationError, match="share"):
             RankingConfig(share=share)
     with pytest.raises(ConfigError, match="of a multiclass task have no order"):
-        RankingConfig().check("multiclass", group="query", mixup=False)
-    with pytest.raises(ConfigError, match="rows of two groups"):
+        RankingConfig().check("multiclass", group="query")
+    with pytest.raises(ValidationError, match="rows of two groups"):
         data(request(examples, augment={"mixup": 0.2}))
     with pytest.raises(DataError, match=r"the gain 2\^label - 1, and one is -"):
         data(request(examples, ranking={"kind": "lambdarank"}))

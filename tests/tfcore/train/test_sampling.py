@@ -9,6 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tfcore.data.shards import shards_of
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -16,7 +17,7 @@ from tfcore.train.config import SamplingConfig, TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.rows import class_rates, logit_offsets
 from tfcore.train.stage import train
-from tfcore.train.training_data import TrainingData
+from tfcore.train.training_data import training_data
 
 ROWS, BASE = 20_000, 0.05
 COLUMNS = (
@@ -38,7 +39,7 @@ def table(seed, rows=ROWS):
 @pytest.fixture(scope="module", autouse=True)
 def _small_windows():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingData, "window_rows", 3000)
+        patch.setattr("tfcore.train.rows.window_rows", lambda row_bytes: 3000)
         yield
 
 
@@ -51,7 +52,7 @@ def written(tmp_path_factory):
 def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=None, **training):
     """(data, a sample's rows); of `data` where it is there, since it looks through the labels as it is made."""
     config = TrainingConfig(batch_size=batch, sampling=sampling, **training)
-    data = data or TrainingData([written.part("train")], written.fit(), seed=4, training=config)
+    data = data or training_data(shards_of([written.part("train")]), written.fit(), seed=4, training=config)
     begun = data.stacks(stack)(start)
     taken = [next(begun) for _ in range(stacks)]
     rows = [
@@ -67,7 +68,7 @@ def test_a_resumed_training_sees_the_same_sample(written, early, starts):
     data, whole = labels(written, sampling, stacks=16, early_stopping=early)  # over two epochs
     positive = table(0)["label"].to_numpy().sum()
     kept = 0.8 if early else 1.0
-    assert abs(data.rows - kept * (0.1 * (ROWS - positive) + 2.5 * positive)) < 100
+    assert abs(data.rows.count - kept * (0.1 * (ROWS - positive) + 2.5 * positive)) < 100
     for start in starts:
         _, found = labels(written, sampling, start=start, stacks=2, data=data)
         np.testing.assert_array_equal(found, whole[start * 100 : start * 100 + 1000])
@@ -78,8 +79,8 @@ def test_a_resumed_training_sees_the_same_sample(written, early, starts):
 
 def test_another_epoch_keeps_other_negatives_and_every_positive(written):
     data, whole = labels(written, {"negatives": 0.1}, stacks=13)
-    epochs = whole[: 2 * data.rows]
-    first, second = epochs[: data.rows - 100], epochs[data.rows + 100 :]
+    epochs = whole[: 2 * data.rows.count]
+    first, second = epochs[: data.rows.count - 100], epochs[data.rows.count + 100 :]
     negatives = [set(rows[rows[:, 1] == 0][:, 0].tolist()) for rows in (first, second)]
     positives = [set(rows[rows[:, 1] == 1][:, 0].tolist()) for rows in (first, second)]
     assert len(negatives[0] & negatives[1]) < 0.2 * len(negatives[0])
@@ -91,7 +92,7 @@ def test_balanced_either_way_the_classes_come_equally_often(written):
     for balance in ("over", "under"):
         data, rows = labels(written, {"balance": balance}, stacks=4)
         assert abs(rows[:, 1].mean() - 0.5) < 0.05
-        assert (data.rows > 1.8 * ROWS) if balance == "over" else (data.rows < 0.2 * ROWS)
+        assert (data.rows.count > 1.8 * ROWS) if balance == "over" else (data.rows.count < 0.2 * ROWS)
 
 
 @pytest.mark.parametrize("correct", ["logits", "weights", "none"])

@@ -11,9 +11,9 @@ from PIL import Image, ImageOps
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
-from tests.example_shards import write_examples
-from tfcore.data.dataset import evaluation_dataset, safe, training_dataset
-from tfcore.data.reader import Labeler
+from tests.example_shards import dataset_of, write_examples
+from tfcore.data.dataset import evaluation_dataset
+from tfcore.data.reader import Labeler, safe
 from tfcore.data.shards import Shards
 from tfcore.graph.python_op import python_errors
 from tfcore.transform.config import ColumnTransform
@@ -159,7 +159,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     assert "usable" not in batch and batch["image_photo"].shape == (8, *PIXELS)
     assert batch["weight"].numpy().tolist() == [1, 1, 1, 1, 1, 1, 0, 1]
     assert batch["numeric"].numpy()[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
-    stack = next(iter(training_dataset(shards, transform, labeler, seed=0, batch=4, stack=2)))
+    stack = next(iter(dataset_of(shards, transform, labeler, seed=0, batch=4, stack=2)))
     assert stack["image_photo"].shape == (2, 4, *PIXELS) and stack["weight"].numpy().sum() == 7
     strict = Transform(parameters, tolerant=Tolerant(0))
     with pytest.raises(DataError, match=r"images: TensorFlow refused 1 image, more than 1% of them"):
