@@ -76,7 +76,7 @@ def prove(
     where = [*places, str(out)][0]
 
     def read_again(columns: tuple[str, ...], keys: tuple[int, ...], names: Sequence[str]) -> list[Any]:
-        """Return what the job of each span found."""
+        """Read the raw files of the spans again; returns the rows that the job of each span found."""
         jobs = [LookJob(spans[name], f"{where}/look-{number}", columns, keys) for number, name in enumerate(names)]
         try:
             return [(end.result or {})["found"] for end in run_spans(jobs, monitor, runner or RunnerConfig())]
@@ -112,7 +112,7 @@ def prove(
 
 
 def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
-    """The raw files of the window, each with the split of all its rows, if they are in one."""
+    """Yields the raw files of the window, each with the split of all its rows, if they are in one."""
     for part in request.spans:
         names = splits.get(part.request.span, {})
         whole = next(iter(names.values())) if len({*names.values()}) == 1 else None
@@ -125,12 +125,12 @@ def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterato
 
 @dataclass(frozen=True)
 class LookJob(SpanJob):
-    """Finds the rows of a span whose key has one of some hashes; a few rows per key."""
+    """Finds a few rows of a span for each of some hashes of keys."""
 
     request: IngestRequest
     columns: tuple[str, ...]
     hashes: tuple[int, ...]
-    """Rising."""
+    """The wanted hashes, rising."""
 
     def cut(self) -> list[Range]:
         return self.request.ranges()
@@ -147,7 +147,7 @@ class LookJob(SpanJob):
         return {}
 
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
-        """The rows: hash, key, key as it is written, split, file, row counted from 1 in it."""
+        """Returns the rows: hash, key, key as it is written, split, file, and row counted from 1 in the file."""
         names, found, seen = file_names(self.request.files), list[list[Any]](), Counter[tuple[int, str, str]]()
         befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
         for each, before in zip(done, befores, strict=True):
@@ -166,7 +166,7 @@ class _Finder(RangeWork):
     def __init__(self, job: LookJob, piece: Range):
         super().__init__(job.request, Path(), piece)
         self.occurrences: list[tuple[int, str, str, str, int]] = []
-        """Hash, key, key as it is written, split, place in the range."""
+        """The rows that were found: hash, key, key as it is written, split, number in the range."""
         self._seen = Counter[tuple[int, str, str]]()
         self._key, self._hashes = job.columns, np.array(job.hashes, np.uint64)
         self._parts = job.request.split.names()

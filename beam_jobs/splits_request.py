@@ -26,6 +26,6 @@ class SplitsRequest(Stage[SplitProof]):
     delivers = True
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
-    """By split of the window: which part of which span."""
+    """The parts of spans in each split of the window."""
     spans: Annotated[tuple[SpanOutput, ...], Key("inputs", "spans")]
-    """In the window's order."""
+    """The spans, in the window's order."""

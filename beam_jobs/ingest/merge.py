@@ -27,7 +27,7 @@ from headway.tabular import quarantine
 
 
 def shard_name(split: str, index: int, total: int) -> str:
-    """The file name of a range's shard."""
+    """Returns the file name of a range's shard."""
     return f"{split}-{index:05d}-of-{total:05d}.tfrecord"
 
 
@@ -85,7 +85,7 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
 
 
 def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], merging: Merging) -> Iterator[pa.Table]:
-    """The ranges' rejected rows with their file's name, counted from 1 within the file."""
+    """Yields the ranges' rejected rows with their file's name, counted from 1 within the file."""
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])
     for each, before in zip(done, befores, strict=True):
@@ -95,7 +95,7 @@ def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], me
 
 
 def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before: int) -> pa.Table:
-    """Rejected rows of a range, which are counted in it from 0, with their file's name and counted from 1 in it."""
+    """Returns the rejected rows of a range with their file's name, counted from 1 in the file."""
     if piece.row_per_file:
         files = pa.array([names[piece.file + row] for row in rejected.column("row").to_pylist()], pa.string())
         rows = pa.array([1] * rejected.num_rows, pa.int64())
@@ -106,7 +106,7 @@ def rows_in_files(rejected: pa.Table, piece: Range, names: Sequence[str], before
 
 
 def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator[Any]:
-    """The number of rows of its file before each range; None after a range whose rows are not known."""
+    """Yields the number of rows in its file before each range; None after a range whose rows are not known."""
     file, before = -1, None
     for piece, count in zip(ranges, rows, strict=True):
         if piece.file != file or piece.row_per_file:
@@ -116,6 +116,7 @@ def rows_before(ranges: Sequence[Range], rows: Sequence[int | None]) -> Iterator
 
 
 def file_names(files: Sequence[InputFile]) -> list[str]:
-    """Paths relative to the folder of all of the span's files, so that moving it changes no byte of the output."""
+    """Returns paths relative to the folder of all of the span's files, so that moving it changes no byte of the
+    output."""
     folder = os.path.commonpath([Path(file.path).parent for file in files]) if files else ""
     return [Path(file.path).relative_to(folder).as_posix() for file in files]

@@ -38,12 +38,13 @@ from headway.tabular.list_arrays import is_text, value_type
 from headway.tabular.splits import Assigned, RowSplit, place_hash
 
 SHARD, STATISTICS = "shard.tfrecord", "statistics"
-"""Of each split, in `<folder>/<split>/`."""
+"""The names of each split's shard and statistics, in `<folder>/<split>/`."""
 _LEAST_ROWS = 512
-"""Fewer rows of a wide table wait for more: a call for each of its columns costs the same whatever is in it."""
+"""The rows of a wide table below which they wait for more: a call for each of its columns costs the same whatever is in
+it."""
 Mask = NDArray[np.bool_]
 Places = NDArray[np.int64]
-"""Which data row of the range each row of a batch is, from 0."""
+"""The number within the range, from 0, of each row of a batch."""
 
 
 def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
@@ -71,27 +72,27 @@ def ingest_range(request: IngestRequest, piece: Range, folder: Path, tick: Tick)
 
 
 class RangeRows:
-    """Counts the rows of a range, and collects the rejected ones by their places in the range, from 0."""
+    """Counts the rows of a range, and collects the rejected ones by their numbers in the range, from 0."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._rejected: list[pa.Table] = []
 
     def begin(self, chunk: Chunk) -> tuple[pa.RecordBatch, Places]:
-        """The rows of a chunk and their places; its malformed lines are rejected."""
+        """Returns the rows of a chunk and their numbers in the range; rejects its malformed lines."""
         self.rows += chunk.batch.num_rows + len(chunk.malformed)
         for line in chunk.malformed:
             self._rejected.append(quarantine.rejected([line.row], line.column, [line.text], line.reason))
         return chunk.batch, chunk.positions()
 
     def reject(self, table: pa.Table, at: Places) -> None:
-        """Reject rows of a batch whose rows have these places."""
+        """Reject rows of a batch, given the numbers of its rows in the range."""
         if table.num_rows:
             rows = pa.array(at[table.column("row").to_numpy()])
             self._rejected.append(table.set_column(table.schema.get_field_index("row"), "row", rows))
 
     def rejected(self) -> pa.Table:
-        """The rejected rows, in their order."""
+        """Returns the rejected rows, in their order."""
         return pa.concat_tables([quarantine.SCHEMA.empty_table(), *self._rejected]).sort_by("row")
 
     def write_rejected(self, folder: Path) -> int:
@@ -110,19 +111,20 @@ class RangeWork(RangeRows):
         self._rows = RowSplit(request.split, request.read, request.row_columns())
         files = request.files[piece.file :] if piece.row_per_file else request.files[piece.file : piece.file + 1]
         self._of_files = np.array(request.file_splits(files), np.int8)
-        """split.mode: path: the split of each file of the range, which is one, or one for each row."""
+        """The split of each file of the range, with split.mode: path."""
         self._notes = KeyIndex(request.split, request.read, request.row_columns(), by_place=request.by_place)
         self._file = (piece.file, piece.row_per_file) if request.by_place else None
 
     def types(self, piece: Range) -> dict[str, pa.DataType]:
-        """The columns to read of a range with the types to aim for; those that only the split reads may be missing."""
+        """Returns the columns to read of a range with the types to aim for; those that only the split reads may be
+        missing."""
         names = None
         if self._rows.extra and self._request.source.format in NAMED:  # the others give nulls
             names = self._request.open().names(self._request.files[piece.file])
         return self._rows.types(names, raw_types(self._request.read))
 
     def names(self, types: Mapping[str, pa.DataType]) -> list[str]:
-        """The columns to read of a range, those without a type to aim for included."""
+        """Returns the columns to read of a range, those without a type to aim for included."""
         return list(dict.fromkeys([*(column.name for column in self._request.read), *types]))
 
     def add(self, chunk: Chunk) -> None:
@@ -133,7 +135,7 @@ class RangeWork(RangeRows):
             self._take(batch, label, at, missing, chunk)
 
     def _assigned(self, batch: pa.RecordBatch, at: Places, chunk: Chunk) -> Assigned:
-        """The splits of the rows of a chunk that passed the filters."""
+        """Returns the splits of the rows of a chunk that passed the filters."""
         if len(self._of_files):
             return Assigned(self._of_files[at] if len(self._of_files) > 1 else np.repeat(self._of_files, len(at)))
         rows = None
@@ -156,8 +158,8 @@ class RangeWork(RangeRows):
         self._write(batch, unit, label, split.codes)
 
     def _filter(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, Places]:
-        """The rows for which `where` holds. It reads columns in the types of the file, but text meant as a number is
-        coerced first: one bad value must cost its row alone, not the range."""
+        """Returns the rows for which `where` holds. It reads columns in the types of the file, but text meant as a
+        number is coerced first: one bad value must cost its row alone, not the range."""
         if self._where is None or not batch.num_rows:
             return batch, at
         columns = self._request.filter_columns()
@@ -188,7 +190,7 @@ class RangeWork(RangeRows):
         return coerced.batch, at if coerced.fitting_rows is None else at[coerced.fitting_rows]
 
     def _label(self, batch: pa.RecordBatch, at: Places) -> tuple[pa.RecordBatch, pa.Array, Places, Mask | None]:
-        """The rows that have a label, and their labels; or all of them, with a mask of those without one.
+        """Returns the rows that have a label, and their labels; or all rows, with a mask of those without one.
 
         They go when rows are gathered for their splits anyway, unless the split reads each row's column, which a row that
         does not count may have wrong, or the table is wide: one null then marks all columns of the label's type.
@@ -245,7 +247,7 @@ class RangeWork(RangeRows):
 
 @contextlib.contextmanager
 def _counted(at: Places) -> Iterator[None]:
-    """Number a row that an expression refuses within the range instead of within the batch."""
+    """Let an error about a row of the batch name the row's number within the range."""
     try:
         yield
     except Overflow as error:
@@ -254,7 +256,7 @@ def _counted(at: Places) -> Iterator[None]:
 
 
 def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
-    """The error with its file and row. Reads the file's earlier ranges again to count their rows."""
+    """Returns the error with its file and row; reads the file's earlier ranges again to count their rows."""
     if error.row is None:
         return DataError(error.problem, where=error.where, fix=error.fix)
     file, row = (request.files[piece.file + error.row].path, 1) if piece.row_per_file else (piece.path, error.row + 1)
@@ -268,7 +270,7 @@ def _placed(error: Overflow, request: IngestRequest, piece: Range) -> DataError:
 
 
 class _Split:
-    """Writes the rows of one split: its statistics, and its shard."""
+    """Writes the shard and the statistics of one split."""
 
     def __init__(
         self, folder: Path, columns: tuple[Column, ...], record_columns: tuple[Column, ...], rows_per_record: int
@@ -294,7 +296,7 @@ class _Split:
         self._shard.add(batch)
 
     def finish(self) -> list[list[int]]:
-        """Write the rest; return the rows of each record, packed."""
+        """Write the rows that wait; return the rows of each record, packed."""
         self._take_waiting()
         records = self._shard.finish()
         self._statistics.save(self._folder / STATISTICS)

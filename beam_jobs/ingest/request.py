@@ -25,12 +25,12 @@ from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
 VERSION = 14
-"""Raised by whoever changes a byte of what ingest writes for the same request."""
+"""The version of ingest; whoever changes a byte of what it writes for the same request raises it."""
 
 NOTES = "splits"
-"""What the proof of the splits needs, of all of them."""
+"""The name of the file with what the proof of the splits needs."""
 UNIT_VERSION = 1
-"""The same of the unit's code, which only records of a split with a key have."""
+"""The version of the unit's code, which only records of a split with a key have."""
 
 
 class IngestRequest(Stage[Ingested]):
@@ -43,13 +43,15 @@ class IngestRequest(Stage[Ingested]):
     files: tuple[InputFile, ...]
     source: SourceConfig
     read: tuple[Column, ...]
-    """What is read and coerced: stored columns, and those that the label, the filter and the split look at."""
+    """The columns that are read and coerced: the stored ones, and those that the label, the filter and the split
+    need."""
     stored: tuple[str, ...]
     """The columns of `read` that go into the shards; the label is added to them."""
     label: LabelConfig
     split: SplitConfig
     hashed: tuple[Column, ...] = ()
-    """What a split without a key hashes, in the types of the files; none: whatever is read, but for the label's columns."""
+    """The columns that a split without a key hashes, in the types of the files; none: all that are read, except the
+    label's."""
     by_place: bool = False
     """Whether a split without a key hashes a row's file and its number in it besides."""
     rows_per_record: int = ROWS_PER_RECORD
@@ -59,43 +61,43 @@ class IngestRequest(Stage[Ingested]):
         return sum(file.bytes for file in self.files)
 
     def open(self) -> Source:
-        """The source of the files; a column that came with a later span is missing in those that lack it."""
+        """Returns the source of the files; a column that came with a later span is null in files that lack it."""
         later = [column.name for column in self.read if column.since is not None and self.span < column.since]
         return open_source(self.source, self.files, later, self.read)
 
     def ranges(self) -> list[Range]:
-        """The ranges of the files; whole files where rows are split by their place in them."""
+        """Returns the ranges of the files; whole files where rows are split by their place in them."""
         ranges = open_source(self.source).ranges(self.files)
         return whole_files(ranges) if self.by_place else ranges
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the shards: those that are stored, and the label last."""
+        """Returns the columns of the shards: the stored ones, and the label last."""
         stored = frozenset(self.stored)
         return (*(column for column in self.read if column.name in stored), self.label.stored(self.read))
 
     @property
     def unit(self) -> bool:
-        """Whether records say which rows `split.key` keeps together; a stored group that is the key says it already."""
+        """Whether records have the unit of each row; a stored group that is the split's key says it already."""
         return bool(self.split.key) and self.split.key != (named_for(self.columns(), "group"),)
 
     def keys(self) -> frozenset[str]:
-        """The columns whose values say which rows belong together, or are one."""
+        """Returns the columns whose values say which rows belong together, or are one."""
         of_role = frozenset(column.name for column in self.read if column.role in ("key", "group"))
         return of_role.union(self.split.key, self.split.unique_columns())
 
     def record_columns(self) -> tuple[Column, ...]:
-        """`columns`, and the unit's where records have one."""
+        """Returns the columns of the shards, and the unit's where records have one."""
         return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:
-        """The columns that a split without a key hashes; none with another split."""
+        """Returns the columns that a split without a key hashes; none with another split."""
         if not self.split.by_row:
             return ()
         label = self.label.columns()
         return self.hashed or tuple(c for c in self.read if c.name not in label) or self.read
 
     def file_splits(self, files: Sequence[InputFile]) -> list[int]:
-        """Return for each of the files the place of its split in `SPLITS`, with split.mode: path; none with another split.
+        """Returns the place in `SPLITS` of each file's split, with split.mode: path; none with another split.
 
         Raises:
             DataError: a path names a split that split.values does not have.
@@ -106,12 +108,12 @@ class IngestRequest(Stage[Ingested]):
         return [split_code(self.split, name, where=file.path) for name, file in zip(names, files, strict=True)]
 
     def _folders(self, path: str) -> dict[str, Any]:
-        """What the rows of a file have from its folders, which its checksum does not say."""
+        """Returns the values that the rows of a file have from its folders, which its checksum does not cover."""
         folders = {} if self.source.format == "images" else folder_columns(self.source.path, path)
         return {"folders": folders} if folders else {}
 
     def filter_columns(self) -> tuple[Column, ...]:
-        """The columns of `read` that `source.where` uses."""
+        """Returns the columns of `read` that `source.where` uses."""
         names = parse(self.source.where).columns if self.source.where is not None else frozenset()
         return tuple(column for column in self.read if column.name in names)
 
@@ -134,7 +136,8 @@ class IngestRequest(Stage[Ingested]):
             )
 
     def key(self) -> dict[str, Any]:
-        """The values that the output depends on: checksums, not paths, and the parts of configs that ingest reads."""
+        """Returns the values that the output depends on: checksums, not paths, and the parts of configs that ingest
+        reads."""
         hashed = {c.name: f"{c.type}{list(c.shape) or ''}" for c in self.row_columns()}
         splits = self.file_splits(self.files)
         return {

@@ -36,7 +36,7 @@ class IngestJob(SpanJob):
 
     request: IngestRequest
     fingerprint: str | None = None
-    """The request's; None: ranges that a killed job left are made anew."""
+    """The fingerprint of the request; None: ranges that a killed job left are made anew."""
 
     def cut(self) -> list[Range]:
         return self.request.ranges()
@@ -63,7 +63,7 @@ class IngestJob(SpanJob):
 def ingest(
     request: IngestRequest, out: Path, monitor: Monitor, *, runner: RunnerConfig | None = None
 ) -> dict[str, Any]:
-    """Ingest one span into `out`; see the module.
+    """Ingest one span into the folder `out`.
 
     Returns:
         JSON values: span, feature_spec (what parses a record with stock tf.io), columns, unit (true;

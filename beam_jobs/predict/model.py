@@ -18,11 +18,11 @@ from headway.storage.objects import each
 
 _FETCHING = threading.Lock()
 _FETCHED: dict[str, Scratch] = {}
-"""By digest the folder of a model, which goes with this process."""
+"""The folder of each model by its digest; the folder is removed with this process."""
 
 
 def model_digest(folder: Path) -> str:
-    """Digest of every byte of a SavedModel."""
+    """Returns the digest of all bytes of a SavedModel."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return fingerprint({path.relative_to(folder).as_posix(): checksum(path) for path in paths})
 
@@ -34,7 +34,8 @@ def fetch_model(url: str, folder: Path) -> None:
 
 
 def local_model(folder: str, url: str | None, digest: str) -> str:
-    """The folder of a model on this machine: that of the driver, or a temporary one, into which this process fetches it once.
+    """Returns the folder of a model on this machine: the driver's, or a temporary one into which this process downloads
+    it once.
 
     Args:
         url: where its files are in a bucket; None: on the driver's disk only, which workers share.

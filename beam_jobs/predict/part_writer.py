@@ -1,4 +1,4 @@
-"""Tables of predictions as Parquet or JSON lines, written batch by batch.
+"""Writes tables of predictions as Parquet or JSON lines, batch by batch.
 
     with PartWriter(folder / "part.jsonl", "jsonl", "data/2013-05.csv") as part:
         part.write(batch)
@@ -40,7 +40,7 @@ class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
         self._pending, self._rows = list[pa.RecordBatch](), 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows.
+        """Write rows to the file.
 
         Raises:
             DataError: a column has another type than in the batches before.
@@ -80,7 +80,7 @@ class PartWriter(contextlib.AbstractContextManager["PartWriter"]):
 
 
 def json_lines(batch: pa.RecordBatch) -> memoryview:
-    """A batch as JSON lines, one object per row with every column in it."""
+    """Returns a batch as JSON lines, one object per row with every column in it."""
     parts: list[pa.Array | pa.Scalar] = []
     for place, (name, array) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
         parts.append(pa.scalar(("{" if not place else ",") + json.dumps(name) + ":", pa.string()))
@@ -93,7 +93,7 @@ def json_lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def _json(array: pa.Array) -> pa.Array:
-    """The JSON text of each value."""
+    """Returns the JSON text of each value."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         text = pc.take(_json(array.dictionary), array.indices)
@@ -120,6 +120,7 @@ def _json_lists(array: pa.Array) -> pa.Array:
 
 
 def _from_zero(lists: pa.Array) -> pa.Array:
-    """Offsets that fit flattened list values: those of a slice begin elsewhere, and a null holds none."""
+    """Returns the offsets of flattened list values from 0; those of a slice begin elsewhere, and a null holds no
+    values."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

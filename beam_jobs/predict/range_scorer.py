@@ -33,7 +33,7 @@ from headway.tabular.coerce import coerce, converted, raw_types
 from headway.tabular.list_arrays import decoded
 
 Model = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""Coerced raw columns to predictions, a row for each row."""
+"""A model as a function: from coerced raw columns to predictions, a row for each row."""
 
 
 def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
@@ -61,11 +61,11 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
 @dataclass(frozen=True)
 class Scored:
     batch: pa.RecordBatch
-    """The columns that go through, and the predictions, of the rows that fit."""
+    """The copied columns and the predictions of the rows that fit."""
     fitting_rows: NDArray[np.int64] | None
-    """Their rows in the batch that was scored; None: all of them."""
+    """The rows that fit, by their place in the batch that was scored; None: all of them."""
     rejected: pa.Table
-    """The others, as `headway.tabular.quarantine` has them, counted within the batch."""
+    """The rejected rows as a table of `headway.tabular.quarantine`, counted within the batch."""
 
 
 class Scorer:
@@ -82,7 +82,7 @@ class Scorer:
         self._model: Model = resolve_name(request.loader)(folder, request.digest)
 
     def score(self, batch: pa.RecordBatch, where: str) -> Scored:
-        """The rows of a batch that fit, with their predictions.
+        """Predict the rows of a batch that fit the model's columns.
 
         Args:
             where: what errors name.
@@ -126,7 +126,7 @@ class RangeScorer(RangeRows):
         self._request, self._piece, self._names, self._scorer = request, piece, request.names, Scorer(request)
 
     def batches(self, tick: Tick = lambda rows: None) -> Iterator[pa.RecordBatch]:
-        """Read the range; yields the rows that fit of each chunk, with their predictions.
+        """Read the range; yields for each chunk the rows that fit, with their predictions.
 
         Raises:
             DataError: the range cannot be read, its file has changed, or a column that goes through cannot be written.
@@ -138,7 +138,7 @@ class RangeScorer(RangeRows):
             tick(self.rows)
 
     def _table(self, chunk: Chunk) -> pa.RecordBatch:
-        """The chunk's rows that fit, with their predictions."""
+        """Returns the chunk's rows that fit, with their predictions."""
         batch, at = self.begin(chunk)
         scored = self._scorer.score(batch, self._piece.path)
         self.reject(scored.rejected, at)
@@ -148,7 +148,7 @@ class RangeScorer(RangeRows):
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _source(self, at: NDArray[np.int64]) -> Iterator[tuple[str, pa.Array]]:
-        """The columns that say where each row comes from; a range of whole files counts files, not rows."""
+        """Yields the columns that say where each row comes from; a range of whole files counts files, not rows."""
         piece = self._piece
         if piece.row_per_file:
             yield FILE, pa.array(self._names, pa.string()).take(pa.array(at + piece.file))
@@ -159,7 +159,7 @@ class RangeScorer(RangeRows):
 
 
 def _readable(array: pa.Array, name: str, path: str) -> pa.Array:
-    """A column in a form that any reader takes: no dictionaries, and bytes as text."""
+    """Returns a column in a form that any reader takes: no dictionaries, and bytes as text."""
     array = decoded(array)
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         try:

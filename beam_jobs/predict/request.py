@@ -21,7 +21,7 @@ from headway.sources.discovery.spans import open_source
 from headway.storage.fingerprint import fingerprint
 
 VERSION = 5
-"""Raised by whoever changes a byte of what is written for the same request."""
+"""The version of the prediction; whoever changes a byte of what it writes for the same request raises it."""
 FILE, ROW = "source_file", "source_row"
 OUTPUTS = (FILE, ROW, "prediction", "probabilities")
 
@@ -31,7 +31,7 @@ class Passed(Frozen):
 
     name: str
     column: Column | None = None
-    """How it is coerced, numbers to doubles; None: it goes through as the file has it."""
+    """The column to which it is coerced, numbers to doubles; None: it stays as the file has it."""
 
 
 class PredictRequest(Frozen):
@@ -44,28 +44,29 @@ class PredictRequest(Frozen):
     model: str
     """The folder of the SavedModel."""
     model_url: str | None = None
-    """Where workers on other machines get it; None: they have the folder too."""
+    """The address from which workers on other machines download the model; None: they have the folder too."""
     digest: str
-    """Of its bytes."""
+    """The digest of the model's bytes."""
     loader: str
-    """`module:function`; called with (model, digest), it gives a function of coerced batches to batches of predictions."""
+    """The function that loads the model, as `module:function`; called with (model, digest), it returns a function from
+    coerced batches to batches of predictions."""
     passthrough: tuple[Passed, ...] = ()
     write: Literal["parquet", "jsonl"] = "parquet"
     span: str = "predict"
-    """What messages call it."""
+    """The name of the input in messages."""
 
     def coerced(self) -> tuple[Column, ...]:
-        """The columns to coerce: the model's, then the copied ones that have a type of their own."""
+        """Returns the columns to coerce: the model's, then the copied ones that have a type of their own."""
         model_columns = {column.name for column in self.columns}
         extra = [p.column.exact for p in self.passthrough if p.column is not None and p.name not in model_columns]
         return (*self.columns, *extra)
 
     def read(self) -> list[str]:
-        """The columns to read."""
+        """Returns the columns to read."""
         return list(dict.fromkeys([*(c.name for c in self.columns), *(p.name for p in self.passthrough)]))
 
     def check(self) -> None:
-        """Raise unless every file has the columns and the output's names are free.
+        """Raise ConfigError unless every file has the columns and the output's names are free.
 
         Raises:
             ConfigError: a passthrough column that the input does not have, or a name that the output takes.
@@ -88,7 +89,7 @@ class PredictRequest(Frozen):
                     raise ConfigError(problem, where="--columns", fix=suggest(passed.name, names))
 
     def config(self) -> dict[str, Any]:
-        """The settings that every range's output depends on, besides its rows."""
+        """Returns the settings that every range's output depends on, besides its rows."""
         source = {key: value for key, value in self.source.at_ingest().items() if key != "where"}
         return {
             "stage": "predict",
@@ -101,12 +102,13 @@ class PredictRequest(Frozen):
         }
 
     def whole_key(self) -> str:
-        """The digest of everything that the output as a whole depends on."""
+        """Returns the digest of everything that the output as a whole depends on."""
         files = [[name, file.crc32c] for name, file in zip(self.names, self.files, strict=True)]
         return fingerprint({"config": self._digest, "files": files})
 
     def key(self, piece: Range) -> str:
-        """The digest of everything that one range's output depends on: the config, and the range's own files."""
+        """Returns the digest of everything that one range's output depends on: the config, and the range's own
+        files."""
         last = piece.file + (piece.end - piece.start if piece.row_per_file else 1)
         files = [[self.names[i], self.files[i].crc32c] for i in range(piece.file, last)]
         where = [piece.index, piece.file, piece.start, piece.end, piece.facts.get("labels")]

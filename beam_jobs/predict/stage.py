@@ -1,4 +1,4 @@
-"""Batch prediction: reads raw files, writes Parquet or JSON lines with predictions, in the order of the rows.
+"""Batch prediction: reads raw files and writes Parquet or JSON lines with predictions, in the order of the rows.
 
     result = predict(request, out, Monitor(), runner=RunnerConfig(), max_quarantined=0.01)
     result["counts"], result["parts"], result["kept"]
@@ -55,7 +55,7 @@ FORMAT = 1
 _LOCK = "locks/predict.json"
 _OURS = re.compile(r"part-\d+-of-\d+\.(parquet|jsonl)|" + re.escape(quarantine.FILE_NAME))
 _PROBE = re.compile(r"\.(probe|clock)-[0-9a-f]+")
-"""What a look at a bucket puts there for a moment; a process that is killed then leaves it."""
+"""The name of the object that a check of a bucket puts there for a moment; a process that is killed leaves it."""
 _PROBE_SECONDS = 3600.0
 
 
@@ -81,7 +81,7 @@ class PredictJob(SpanJob):
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Give the parts their names; the driver puts the manifest, which the result is."""
+        """Give the parts their names; returns the manifest, which the driver writes."""
         counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
         counts["read"] = counts.pop("rows")
         Counts(read=counts["read"], written=counts["predicted"], quarantined=counts["quarantined"], filtered=0)
@@ -137,7 +137,7 @@ def predict(
     runner: RunnerConfig | None = None,
     max_quarantined: float = 0.01,
 ) -> dict[str, Any]:
-    """Predict every row of the request's files; see the module.
+    """Predict every row of the request's files.
 
     Returns:
         What predictions.json holds (JSON values: counts, parts with their rows, bytes and crc32c), "cached": whether an
@@ -214,7 +214,7 @@ def _refuse_foreign(place: FolderPlace | BucketPlace) -> None:
 
 
 def with_rows(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges with the number of their first row in the file, where the source tells."""
+    """Returns ranges with the number of their first row in the file, where the source tells."""
     first_rows = rows_before(ranges, [piece.facts.get("rows") for piece in ranges])
     return [
         piece if first is None else dataclasses.replace(piece, facts={**piece.facts, "first_row": first})
@@ -227,7 +227,7 @@ def _about(made: FileEntry) -> dict[str, Any]:
 
 
 def _renumbered(source: Path, path: Path, request: PredictRequest, offset: int) -> None:
-    """Write a part with correct row numbers, from one whose rows were counted from another beginning."""
+    """Write a part anew with correct row numbers."""
     with pq.ParquetFile(source) as file, PartWriter(path, request.write, str(source)) as part:
         part.write(pa.RecordBatch.from_pylist([], file.schema_arrow))  # a part without rows is a file, too
         for batch in file.iter_batches():
@@ -256,7 +256,7 @@ def _bounded(counts: Mapping[str, int], bound: float, rejected: str) -> None:
 
 
 def _finished(place: FolderPlace | BucketPlace, key: str) -> dict[str, Any] | None:
-    """The manifest of an earlier call with this key, if its files have their sizes."""
+    """Returns the manifest of an earlier call with this key, if its files have their sizes."""
     try:
         done = json.loads(place.objects.read(MANIFEST) or b"")
         files = [*done["parts"], *([done["quarantine"]] if "quarantine" in done else [])]

@@ -64,15 +64,15 @@ def _suit_notebooks(beam: Any) -> None:
 
 
 _jobs = 0
-"""How many blocks keep Beam silent."""
+"""The number of blocks that keep Beam silent at the moment."""
 _levels: dict[str, int] = {}
 _silent = logging.NullHandler()
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Keep Beam from logging anything short of a crash; failures are raised to the caller anyway. Of blocks in several threads
-    the last one ends it."""
+    """Keep Beam from logging anything but a crash while the block runs; the caller gets failures as exceptions. With
+    blocks in several threads, the last one lets it log again."""
     global _jobs
     root = logging.getLogger()
     with _SILENCING:

@@ -31,7 +31,7 @@ _BEAM_NAMES = {
 
 
 _MODES = ("in_memory", "multi_threading")
-"""Of the direct runner."""
+"""The modes of the direct runner."""
 JOB_SERVERS = ("flink", "spark", "portable")
 """The runners that hand their jobs to a job server."""
 
@@ -71,12 +71,12 @@ class RunnerConfig(Frozen):
         return self
 
     def threads(self) -> int:
-        """The number of workers of the direct runner."""
+        """Returns the number of workers of the direct runner."""
         return self.workers or cores()
 
 
 def make_pipeline(config: RunnerConfig) -> Any:
-    """An empty beam.Pipeline on the configured runner; imports Beam.
+    """Make an empty beam.Pipeline on the configured runner; imports Beam.
 
     Raises:
         ConfigError: an option that Beam does not know, no job server is named, or a runner is not installed.

@@ -19,13 +19,14 @@ from headway.storage.objects import each
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 30.0
-"""How long a stop waits for ranges that are under way; they look for it after every batch."""
+"""The seconds that a stop waits for ranges under way, which look for it after every batch."""
 _BEGIN_SECONDS = (60.0, 600.0)
-"""When a cluster that has not begun is told of, and when it is given up: without workers it would take for ever."""
+"""The seconds after which a message says that a cluster has not begun, and after which it is given up: without workers
+it would take for ever."""
 
 
 def run_spans(jobs: Sequence[SpanJob], monitor: Monitor, config: RunnerConfig) -> list[Outcome]:
-    """Run the jobs of spans, and return how each ended. Ranges stay in a place that is not fresh.
+    """Run the jobs of spans, and return how each ended; finished ranges stay in their places unless those are fresh.
 
     Raises:
         HeadwayError: a span failed, by the user's mistake, or the runner did.

@@ -15,11 +15,11 @@ _LOCAL = ("[local]", "[auto]")
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
 _ANSWER_SECONDS = 10.0
 _SECONDS = 30.0
-"""How long a job that was handed over may take to be listed, and a busy Flink to answer."""
+"""The seconds that a new job may take to be listed, and a busy Flink to answer."""
 
 
 def has_rest(master: object) -> bool:
-    """Whether `flink_master` is the address of a cluster; a mini cluster inside a job server has none."""
+    """Returns whether `flink_master` is the address of a cluster; a mini cluster inside a job server has none."""
     return bool(master) and str(master).strip() not in _LOCAL
 
 
@@ -47,7 +47,7 @@ def cancel(master: str, name: str) -> bool:
 
 
 def ask(master: str, path: str, method: str = "GET") -> Any:
-    """The answer of Flink's REST interface; an OSError where it does not answer, or refuses."""
+    """Returns the answer of Flink's REST interface; raises an OSError when it does not answer, or refuses."""
     base = master.strip().rstrip("/")
     base = base if "://" in base else f"http://{base}"
     request = urllib.request.Request(f"{base}/{path}", method=method)

@@ -38,7 +38,7 @@ import grpc  # noqa: E402
 from apache_beam.metrics import Metrics  # noqa: E402
 
 _PROCESS = uuid.uuid4().hex
-"""Tells this process from those that a runner starts."""
+"""A name that tells this process from those that a runner starts."""
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _SERVER_SECONDS = 60.0
@@ -47,7 +47,8 @@ _LOOK_SECONDS = 0.1
 """Between two looks whether a job that waits for its server was stopped."""
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 _WHOLE = -1
-"""In place of the number of a range: the span as a whole. Elements are ((which span, which range of it), what is known)."""
+"""The number that stands for the span as a whole in place of a range. Elements are ((which span, which range of it),
+what is known)."""
 Result = TypeVar("Result")
 
 
@@ -56,7 +57,7 @@ def _versions() -> str:
 
 
 class _SpanFn(beam.DoFn):
-    """Has the spans; errors are remembered where the driver is in this process."""
+    """A DoFn that has the spans, and keeps errors for a driver in this process."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         self._jobs, self._name = tuple(jobs), name
@@ -72,13 +73,13 @@ class _SpanFn(beam.DoFn):
             own()
 
     def _stopped(self) -> bool:
-        """Whether the job was stopped; so is one whose driver was in this process and has left."""
+        """Returns whether the job was stopped; so is one whose driver was in this process and has left."""
         watch = self.watch
         return watch.stopped() if watch is not None else bool(self._name) and self._process == _PROCESS
 
     def process(self, element: Any) -> Iterable[Any]:
-        """What comes of an element, or the user's mistake in it. A driver in this process gets any error as it is, and stops the
-        job."""
+        """Process an element, or yield the user's mistake in it. A driver in this process gets any error as it is, and
+        stops the job."""
         (span, index), watch = element[0], self.watch
         # a span with a failure ends all the same: it tells the one of the lowest range
         if self._stopped() and not any(isinstance(each, Failure) for each in element[1] or ()):
@@ -126,7 +127,7 @@ class CutSpan(_SpanFn):
 
 
 class ProcessRange(_SpanFn):
-    """Makes the files of a range, and yields what came of it."""
+    """Makes the files of a range, and yields its result."""
 
     def __init__(self, jobs: Sequence[SpanJob], name: str):
         super().__init__(jobs, name)
@@ -168,8 +169,9 @@ class FinishSpan(_SpanFn):
 
 
 def _late(fn: beam.DoFn) -> beam.DoFn:
-    """The DoFn, unpickled by a worker with its first element. One without the code says so then; if it cannot even unpickle what
-    a bundle takes, it never asks for the bundle's elements, and Flink waits three minutes before it tries again."""
+    """Returns the DoFn in a form that a worker unpickles with its first element. A worker without the code says so
+    then; one that cannot unpickle a bundle's DoFn never asks for its elements, and Flink waits three minutes before it
+    tries again."""
     data = pickle.dumps(fn)
 
     class Late(beam.DoFn):  # a class within a function travels by value
@@ -266,14 +268,13 @@ def _reached(runner: RunnerConfig, watch: Watch) -> bool:
 
 
 def _until_lost(messages: Iterable[Result]) -> Iterator[Result]:
-    """The messages of a job until its server is lost. Beam's thread that reads them would die loudly, and the caller gets the
-    error anyway."""
+    """Yields the messages of a job until its server is lost; the caller gets that error anyway."""
     with contextlib.suppress(grpc.RpcError):
         yield from messages
 
 
 def _named(runner: RunnerConfig) -> RunnerConfig:
-    """The runner with a job name by which a Flink cluster can be asked to cancel the job."""
+    """Returns the runner with a job name by which a Flink cluster can be asked to cancel the job."""
     if runner.name != "flink" or not flink_rest.has_rest(runner.options.get("flink_master")):
         return runner
     name = f"{runner.options.get('job_name', 'headway')}-{uuid.uuid4().hex[:12]}"
@@ -291,7 +292,7 @@ def _cancel(runner: RunnerConfig, result: Any) -> None:
 
 
 def _failed(runner: RunnerConfig, error: Exception) -> HeadwayError:
-    """The error of a job that failed on a cluster, with the end of its message."""
+    """Returns the error of a job that failed on a cluster, with the end of its message."""
     where = str(runner.options.get("job_endpoint", "runner"))
     if isinstance(error, grpc.FutureTimeoutError):
         fix = "start the job server, or name where it listens: host:port"

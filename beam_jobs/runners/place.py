@@ -38,16 +38,16 @@ _JOB = f"{RANGES}/job"
 _BEGUN = f"{RANGES}/begun.json"
 _RANGE = re.compile(r"\d{5,}-[0-9a-f]{12}")
 Files = Mapping[str, tuple[int, str]]
-"""Bytes and crc32c of the files of a range, by their names in its folder."""
+"""The bytes and the crc32c of the files of a range, by their names in its folder."""
 
 
 def open_place(where: str | Path) -> FolderPlace | BucketPlace:
-    """The place at a folder, or at s3://bucket/path, gs://bucket/path."""
+    """Returns the place at a folder, or at s3://bucket/path, gs://bucket/path."""
     return BucketPlace(str(where)) if is_remote(str(where)) else FolderPlace(Path(where))
 
 
 def range_name(index: int, key: str) -> str:
-    """The name of a range's folder; ranges of different keys never share one."""
+    """Returns the name of a range's folder; ranges of different keys never share one."""
     return f"{index:05d}-{key[:12]}"
 
 
@@ -77,15 +77,16 @@ class _Place:
         return self.objects.read(_BEGUN) is not None
 
     def belongs(self, job: str) -> bool:
-        """Whether no other job has prepared the place since this one did, and its driver has not cleared it."""
+        """Returns whether the place still belongs to this job: no other one has prepared it, and its driver has not
+        cleared it."""
         return self.objects.read(_JOB) == job.encode()
 
     def facts(self, name: str) -> bytes | None:
-        """The facts of a range that is whole; None when there is none."""
+        """Returns the facts of a finished range; None when it is not finished."""
         return self.objects.read(f"{_at(name)}/{FACTS}")
 
     def end(self, job: str, outcome: bytes) -> None:
-        """Put the outcome of a job's span, which its driver reads."""
+        """Write the outcome of a job's span, which its driver reads."""
         self.write(_outcome(job), outcome)
 
     def outcome(self, job: str) -> bytes | None:
@@ -98,7 +99,7 @@ class FolderPlace(_Place):
         self.objects: Folder = Folder(root)
 
     def prepare(self, job: str) -> None:
-        """Make the place a job's, and forget how an earlier one in it ended; its whole ranges stay."""
+        """Give the place to a job, and forget how an earlier one in it ended; finished ranges stay."""
         with writable(self.url):
             (self.root / RANGES).mkdir(parents=True, exist_ok=True)
             for path in (*self.root.glob(f"{RANGES}.*"), *(self.root / RANGES).iterdir()):
@@ -107,7 +108,7 @@ class FolderPlace(_Place):
             self.write(_JOB, job.encode())
 
     def write(self, key: str, data: bytes) -> None:
-        """Put a small file by a rename, unless the driver has left and taken the folder along."""
+        """Write a small file by a rename, unless the driver has ended and removed the folder."""
         part = self.root / f"{key}.{uuid.uuid4().hex}"
         part.write_bytes(data)
         part.replace(self.root / key)
@@ -121,13 +122,13 @@ class FolderPlace(_Place):
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[Path]:
-        """A new folder on the same disk; removed at the end."""
+        """Make a folder on the same disk for the block, and remove it at the end."""
         scratch = tempfile.TemporaryDirectory(prefix="attempt-", dir=self.root / RANGES, ignore_cleanup_errors=True)
         with scratch as folder:
             yield Path(folder)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Make what an attempt wrote the folder of the range, in one rename.
+        """Make the folder of an attempt that of the range, in one rename.
 
         Args:
             files: all that it wrote.
@@ -144,12 +145,12 @@ class FolderPlace(_Place):
             folder.rename(target)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Whether the files of a range have their bytes and crc32c."""
+        """Returns whether the files of a range have their bytes and crc32c."""
         folder = self.root / _at(name)
         return all(on_disk(folder / file, checksum) == entry for file, entry in files.items())
 
     def fetch(self, name: str, files: Iterable[str], scratch: Path) -> Path:
-        """The folder of a range, on this machine's disk.
+        """Returns the folder of a range, on this machine's disk.
 
         Args:
             files: what is asked for of it, at least.
@@ -195,13 +196,13 @@ class BucketPlace(_Place):
             yield Path(scratch)
 
     def deliver(self, folder: Path, name: str, facts: bytes, files: Files, names: Mapping[str, str]) -> None:
-        """Put what an attempt wrote; files that have a name in the output go there."""
+        """Upload what an attempt wrote; files that have a name in the output go there."""
         base = _at(name)
         self.objects.put_all((names.get(n, f"{base}/{n}"), folder / n, crc32c) for n, (_, crc32c) in files.items())
         self.objects.write(f"{base}/{FACTS}", facts)
 
     def whole(self, name: str, files: Files) -> bool:
-        """Whether the files of a range have their bytes; an object appears whole."""
+        """Returns whether the files of a range have their bytes; an object appears whole."""
         base = _at(name)
         listed = self.objects.listing(base)
         return all((found := listed.get(f"{base}/{file}")) and found.bytes == size for file, (size, _) in files.items())
@@ -222,7 +223,8 @@ class BucketPlace(_Place):
 
 @contextlib.contextmanager
 def writable(url: str) -> Iterator[None]:
-    """Raise any failure to write to a place as a StoreError; what fills for a bucket is this machine's temporary folder."""
+    """Raise any failure to write to a place as a StoreError; for a bucket, it is this machine's temporary folder that
+    is full."""
     try:
         with writing(Path(tempfile.gettempdir() if is_remote(url) else url)):
             yield

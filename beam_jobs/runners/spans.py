@@ -1,4 +1,4 @@
-"""The work on spans, free of Beam: what a runner's workers do with a span, with each of its ranges, and at its end.
+"""The work on spans without Beam: what a runner's workers do with a span, with each of its ranges, and at its end.
 
     job = IngestJob(request, place)
     for piece in job.cut():
@@ -25,7 +25,7 @@ from headway.storage.fingerprint import fingerprint
 from headway.storage.manifest import FileEntry, entries, tools
 
 Tick = Callable[[int], None]
-"""Called after each batch with how many rows of the range have been read; may raise `Stopped`."""
+"""A function that is called after each batch with the number of rows read of the range; it may raise `Stopped`."""
 
 
 class Stopped(Exception):
@@ -37,12 +37,12 @@ class Failure:
     """A user's mistake, as an element: raised through Beam it would reach the caller as the text of a traceback."""
 
     index: int
-    """The range; -1: the span as a whole."""
+    """The number of the range; -1: the span as a whole."""
     error: Mapping[str, str | None]
-    """`HeadwayError.facts`."""
+    """The error as `HeadwayError.facts`."""
 
     def exception(self) -> HeadwayError:
-        """The error as an exception of its original class."""
+        """Returns the error as an exception of its original class."""
         kind = KINDS.get(self.error["kind"] or "", HeadwayError)
         return kind(self.error["problem"] or "", where=self.error["where"], fix=self.error["fix"])
 
@@ -53,16 +53,16 @@ class RangeResult:
 
     piece: Range
     facts: Mapping[str, Any]
-    """JSON values; `rows` are those that were read."""
+    """The facts of the range as JSON values; `rows` are those that were read."""
     folder: str
-    """The name of its folder in the place."""
+    """The name of the range's folder in the place."""
     files: Files = field(default_factory=dict)
     kept: bool = False
-    """Whether an earlier job had finished it."""
+    """Whether an earlier job had finished the range."""
 
 
 class Merging:
-    """Merges the ranges of a span on this machine; what is made of them is written into `out`.
+    """Merges the ranges of a span on this machine, into the folder `out`.
 
     Args:
         fresh: of the job; a bucket then has the ranges' files under their names already, and on a disk a commit syncs all.
@@ -74,7 +74,7 @@ class Merging:
         self.out.mkdir()
 
     def fetch(self, done: RangeResult, part: str) -> Path:
-        """A file of a range, or a folder in it, on this machine's disk."""
+        """Returns a file of a range, or a folder in it, on this machine's disk."""
         files = [file for file in done.files if f"{file}/".startswith(f"{part}/")]
         return self._place.fetch(done.folder, files, self._scratch) / part
 
@@ -89,7 +89,7 @@ class Merging:
             self._place.take(done.folder, file, target, lasting=not self._fresh)
 
     def deliver(self) -> tuple[FileEntry, ...]:
-        """Put the files of `out`, which are removed there, into the output; return their entries."""
+        """Move the files of `out` into the output; return their entries."""
         made = entries(self.out)
         self._place.put(self.out, made, lasting=not self._fresh)
         return made
@@ -103,7 +103,7 @@ class SpanJob:
     where: str
     """The place of the output."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
-    """Tells it from other jobs in the same place."""
+    """A name that tells the job from others in the same place."""
 
     fresh = True
     """Whether the place holds no older output, so that files get their names in it at once."""
@@ -117,19 +117,19 @@ class SpanJob:
         return open_place(self.where)
 
     def cut(self) -> list[Range]:
-        """The ranges of the span, in their order."""
+        """Returns the ranges of the span, in their order."""
         raise NotImplementedError
 
     def key(self, piece: Range) -> str | None:
-        """What the output of a range depends on; None: a range of an earlier job is not kept."""
+        """Returns what the output of a range depends on; None: a range of an earlier job is not kept."""
         return None
 
     def published(self) -> dict[str, Any] | None:
-        """The answer, if the output is where its users look for it; a runner may then still run the end of the span again."""
+        """Returns the answer, if the output is complete already: a runner may run the end of a span again."""
         return None
 
     def process(self, piece: Range, folder: Path, tick: Tick) -> dict[str, Any]:
-        """Write a range's files into a folder; returns its facts."""
+        """Write a range's files into a folder; return its facts."""
         raise NotImplementedError
 
     def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
@@ -137,24 +137,24 @@ class SpanJob:
         raise NotImplementedError
 
     def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
-        """Merge the ranges, in their order; returns the answer, and entries of the output's files."""
+        """Merge the ranges in their order; return the answer, and the entries of the output's files."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a span ended."""
+    """The outcome of a span: how it ended."""
 
     result: dict[str, Any] | None = None
     files: Sequence[Mapping[str, Any]] = ()
-    """Entries of the output's files; none: its answer has them."""
+    """The entries of the output's files; none: the answer has them."""
     ranges: int = 0
     kept: int = 0
-    """How many of the ranges an earlier job had finished."""
+    """The number of ranges that an earlier job had finished."""
     failure: Failure | None = None
 
     def put(self, job: SpanJob) -> Outcome:
-        """Put it for the job's driver, unless the place is another job's by now."""
+        """Write the outcome for the job's driver, unless the place belongs to another job by now."""
         place = job.place
         with writable(place.url):
             if place.belongs(job.id):
@@ -163,7 +163,7 @@ class Outcome:
 
     @classmethod
     def read(cls, job: SpanJob) -> Outcome | None:
-        """The outcome of a span that has ended; None while there is none."""
+        """Returns the outcome of a span that has ended; None while there is none."""
         data = job.place.outcome(job.id)
         if data is None:
             return None
@@ -196,7 +196,7 @@ def run_range(job: SpanJob, piece: Range, total: int, tick: Tick) -> RangeResult
 
 
 def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -> RangeResult | None:
-    """A range that an earlier job finished from the same input; None when it has to be run."""
+    """Returns a range that an earlier job finished from the same input; None when it has to be run."""
     data = place.facts(name)
     if data is None:
         return None
@@ -210,7 +210,7 @@ def _kept(place: FolderPlace | BucketPlace, piece: Range, name: str, key: str) -
 
 
 def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure]) -> Outcome:
-    """Merge a span's ranges, put its outcome and return it.
+    """Merge a span's ranges, write its outcome and return it.
 
     Args:
         total: how many ranges the span was cut into; None: nobody said, and an end without ranges is none.
@@ -240,7 +240,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
 
 
 def lost_ranges(job: SpanJob, lost: int, total: int | None, first: int) -> HeadwayError:
-    """The error of a runner that did not process every element."""
+    """Returns the error of a runner that did not process every element."""
     of = "all of its ranges" if total is None else f"{lost} of {total} ranges"
     return HeadwayError(
         f"the runner lost {of}: it ended without an error and did not process them",

@@ -1,4 +1,4 @@
-"""What the driver and the workers share that are threads of its process: rows read, a stop, an error; free of Beam.
+"""The state that the driver shares with workers in its process: rows read, a stop, an error; without Beam.
 
     with Watch() as watch:                 # Watch.of(watch.name) finds it in this process, and None in another one
         watch.stop()                       # ranges end after their batch
@@ -19,7 +19,7 @@ _WATCHES: dict[str, Watch] = {}
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
-    """Watches over one job."""
+    """The state of one job that its driver and its workers share."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
@@ -49,7 +49,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
             threading.Thread(target=cancel, name="cancel", daemon=True).start()
 
     def on_stop(self, cancel: Callable[[], object]) -> None:
-        """Say what cancels the job, which a stop calls once; now, if it came before."""
+        """Set the function that cancels the job, which a stop calls once; after a stop it is called now."""
         with self._lock:
             self._cancel = cancel
         if self.stopped():
@@ -64,7 +64,7 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self.stop()
 
     def begun(self) -> bool:
-        """Return whether a worker in this process has begun."""
+        """Returns whether a worker in this process has begun."""
         return bool(self._totals)
 
     def cut(self, span: int, pieces: Sequence[Range]) -> None:
@@ -80,6 +80,6 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         return sum([*self._rows.values()])
 
     def total(self, spans: int) -> int | None:
-        """The rows of so many spans; None unless all are cut and their files tell."""
+        """Returns the rows of so many spans; None unless all are cut and their files tell."""
         totals = [*self._totals.values()]
         return None if len(totals) < spans or None in totals else sum(totals)  # type: ignore[arg-type]

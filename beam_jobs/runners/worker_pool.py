@@ -23,7 +23,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def serve(host: str, port: int) -> None:
-    """Serve until a KeyboardInterrupt, then end the workers.
+    """Serve workers until a KeyboardInterrupt, then end them.
 
     Raises:
         RuntimeError: the address cannot be had.

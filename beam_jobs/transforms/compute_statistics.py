@@ -13,7 +13,7 @@ from headway.statistics.split_statistics import SplitStatistics
 
 
 class ComputeStatistics(beam.CombineFn):
-    """Computes the statistics of columns, those that ingest computes of a split.
+    """Computes the statistics of columns, as ingest does for a split.
 
         statistics = batches | beam.CombineGlobally(ComputeStatistics(columns))      # one SplitStatistics
         by_day = keyed | beam.CombinePerKey(ComputeStatistics(columns))              # one for each key

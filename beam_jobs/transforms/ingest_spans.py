@@ -54,7 +54,7 @@ class IngestSpans(beam.PTransform):
 
 @dataclass(frozen=True)
 class _DescribedJob(IngestJob):
-    """An ingest into a folder that describes itself.
+    """The ingest of a span into a folder with an examples.json that describes it.
 
     A runner may fuse a span's end with the user's steps behind it; when one of those fails, all of that runs again.
     """
@@ -77,7 +77,7 @@ class _DescribedJob(IngestJob):
 
 @whole_errors()
 def _publish(ended: tuple[int, Outcome], jobs: Sequence[_DescribedJob]) -> tuple[str, dict[str, Any]]:
-    """Describe the folder of a span that has ended; may run again."""
+    """Write the description of a span's folder; may run again."""
     span, outcome = ended
     if outcome.failure is not None:
         raise outcome.failure.exception()

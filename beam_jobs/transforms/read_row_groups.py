@@ -19,11 +19,11 @@ from headway.storage.filesystem import reading, resolve
 _BUFFER = 1 << 20
 _FIX = "delete the folder, and write it again"
 _Form = tuple[tuple[Column, ...], tuple[str, ...]]
-"""Of the records of a shard: columns, rows per record; and the names of those columns that are wanted."""
+"""The form of a shard's records: columns, rows per record, and the names of the wanted columns."""
 
 
 class ReadRowGroups(beam.PTransform):
-    """Reads shards of row groups; a batch for each record, a shard for each worker at a time.
+    """Reads shards of row groups: yields a batch for each record; a worker reads a shard at a time.
 
         rows = pipeline | ReadRowGroups("s3://team/store/stages/ingest/3f2a...", split="train", columns=["carrier"])
 

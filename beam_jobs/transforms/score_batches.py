@@ -120,7 +120,7 @@ class _ScoreRange(_Score):
 
 
 def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
-    """What says which rows were rejected, and why."""
+    """Returns the batch that says which rows were rejected, and why."""
     why = reasons.select(["column", "value", "reason"])
     columns = [*rows.columns, *why.columns]
     whole = pa.Table.from_arrays(columns, names=[*rows.schema.names, *why.column_names])
@@ -128,7 +128,7 @@ def _rejected(rows: pa.RecordBatch | pa.Table, reasons: pa.Table) -> Any:
 
 
 def _described(folder: str) -> tuple[str, tuple[Column, ...], str]:
-    """(the folder of the SavedModel, which a version's holds; its raw columns, the digest of its bytes)."""
+    """Returns the folder of the SavedModel, its raw columns, and the digest of its bytes."""
     describe = resolve_name(_DESCRIBE)
     if kind(f"{folder}/{manifests.NAME}") == "file":
         folder = f"{of_manifest(folder)[1]}/{_SAVED_MODEL}"

@@ -29,7 +29,7 @@ from headway.tabular.coerce import coerce
 
 class Split(Result):
     shards: tuple[dict[str, Any], ...]
-    """Each with its file."""
+    """The shards, each with its file."""
 
 
 class RowGroups(Result):
@@ -61,7 +61,7 @@ class RowGroups(Result):
         raise ConfigError("the folder does not describe shards of row groups", where=where, fix=fix)
 
     def shards(self, split: str | None) -> list[str]:
-        """The full names of a split's shards; None: of all splits'.
+        """Returns the full names of a split's shards; None: of all splits.
 
         Raises:
             ConfigError: there is no such split.
@@ -73,19 +73,21 @@ class RowGroups(Result):
 
 
 def of_manifest(folder: str) -> tuple[manifests.Manifest | None, str]:
-    """The manifest of an output or a version, and the folder of its files: in a bucket that which the manifest names."""
+    """Returns the manifest of an output or a version, and the folder of its files, which in a bucket the manifest
+    names."""
     name = f"{folder}/{manifests.NAME}"
     manifest, attempt = manifests.parse(_read(name), name)
     return manifest, f"{folder}/{attempt}" if attempt else folder
 
 
 def full_name(folder: str | Path) -> str:
-    """A folder's name as workers take it: absolute, unless it lies in a bucket; without a slash at its end."""
+    """Returns the name of a folder for workers: absolute, unless it lies in a bucket, and without a slash at its
+    end."""
     return str(folder).rstrip("/") if is_remote(str(folder)) else str(Path(folder).absolute())
 
 
 def free_folder(folder: str | Path) -> str:
-    """The full name of a folder to write row groups into.
+    """Returns the full name of a folder to write row groups into.
 
     Raises:
         ConfigError: it has some.
@@ -98,7 +100,8 @@ def free_folder(folder: str | Path) -> str:
 
 
 def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns without the rules by which raw files are read: a batch holds values, not their text in a file."""
+    """Returns the columns without the rules by which raw files are read: a batch holds values, not their text in a
+    file."""
     if not columns:
         raise ConfigError(
             "there are no columns", where="columns", fix='[Column(name="x", type="float32", nullable=True)]'
@@ -107,7 +110,7 @@ def as_stored(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    """The columns of a batch in their stored types.
+    """Returns the columns of a batch in their stored types.
 
     Raises:
         DataError: a column is missing, or a value does not fit.
@@ -126,8 +129,8 @@ def stored(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
 
 @contextlib.contextmanager
 def whole_errors() -> Iterator[None]:
-    """Let a HeadwayError of the block through Beam as it is: Beam adds the step's name to an error that has none, and keeps
-    only the problem then, without the place and the fix."""
+    """Let a HeadwayError of the block pass through Beam unchanged: Beam would add the step's name to it, and lose the
+    place and the fix."""
     try:
         yield
     except HeadwayError as error:

@@ -24,7 +24,7 @@ from headway.schema.columns import Column
 from headway.storage.manifest import entry
 
 Facts = dict[str, Any]
-"""Of a shard: file, rows (of its records, packed), bytes, crc32c."""
+"""The facts of a shard: file, rows (of its records, packed), bytes, crc32c."""
 
 
 class WriteRowGroups(beam.PTransform):
@@ -88,7 +88,7 @@ class WriteRowGroups(beam.PTransform):
 
 @dataclass(frozen=True)
 class _Writer:
-    """The settings that every shard is written by; they can be pickled."""
+    """The settings by which every shard is written; they can be pickled."""
 
     folder: str
     columns: tuple[Column, ...]
@@ -96,7 +96,7 @@ class _Writer:
 
 
 class _Shard:
-    """A shard that is being written, under a name that no other attempt has; for a bucket on this machine's disk first."""
+    """A shard that is being written under a unique name; for a bucket first on this machine's disk."""
 
     def __init__(self, writer: _Writer):
         self._stored, self._place = as_stored(writer.columns), open_place(writer.folder)
@@ -167,7 +167,7 @@ def _write_group(group: tuple[int, Iterable[pa.RecordBatch]], writer: _Writer) -
 
 @whole_errors()
 def _publish(shards: list[Facts], folder: str, split: str, writer: _Writer) -> Facts:
-    """Give the shards their names, then write the description; may run again after it was cut off anywhere."""
+    """Give the shards their names, then write the description; may run again after it was cut off."""
     objects, attempt = open_place(folder).objects, writer.folder.removeprefix(f"{folder}/")
     there = {key: found.bytes for key, found in objects.listing().items()}
     named = []

@@ -23,7 +23,7 @@ from headway.tabular.list_arrays import join
 
 
 def decode(record: bytes, columns: Sequence[Column]) -> pa.RecordBatch:
-    """The rows of one record, strings as plain binary.
+    """Returns the rows of one record, strings as plain binary.
 
     Raises:
         ValueError: not a record of these columns.
@@ -90,12 +90,13 @@ _MESSAGES: dict[str, tuple[tuple[str, str], ...]] = {
     "Features": (("feature", "*Entry"),),
     "Example": (("features", "Features"), ("feature_lists", "bytes")),
 }
-"""By message its fields, numbered from 1 (tensorflow/core/example/{example,feature}.proto); * stands before repeated ones."""
+"""The fields of each message, numbered from 1 (tensorflow/core/example/{example,feature}.proto); * stands before
+repeated ones."""
 
 
 @cache
 def _example(*, packed: bool) -> Any:
-    """The class of tf.train.Example. `packed`: the numbers of a list are bytes, as in a packed field."""
+    """Returns the class of tf.train.Example; with `packed`, the numbers of a list are bytes, as in a packed field."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="example.proto")
@@ -131,7 +132,8 @@ def _parsed(record: bytes, *, packed: bool) -> Any:
 
 
 def features(record: bytes) -> dict[str, tuple[bytes, Any]]:
-    """The features of an Example in its usual form: (tag of the list, its values); no tag for an empty feature.
+    """Returns the features of an Example in its usual form: the tag of the list, none for an empty feature, and its
+    values.
 
     Raises:
         ValueError: not an Example.

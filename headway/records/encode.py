@@ -45,7 +45,7 @@ from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 Spec = dict[str, dict[str, Any]]
 _MOST = 1 << 31
 _FEW = 500
-"""Below this many words plain Python is faster than Arrow's calls."""
+"""The number of words below which plain Python is faster than Arrow's calls."""
 
 
 def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
@@ -61,7 +61,8 @@ def encode(batch: pa.RecordBatch, columns: Sequence[Column]) -> bytes:
 
 
 def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequence[Column]) -> list[list[wire.Piece]]:
-    """Encode rows as one Example per entry of `sizes`, the number of its rows; each as pieces to be joined.
+    """Encode rows as one Example per entry of `sizes`, which is the number of its rows; yields each as pieces to be
+    joined.
 
     A column of all the records is worked on at once: calls of NumPy on a few thousand values would cost as much as the
     work, and two threads would wait for each other's.
@@ -144,14 +145,15 @@ def strings(array: pa.Array) -> pa.BinaryArray:
 
 
 def numbers(array: pa.Array) -> NDArray[Any]:
-    """The values with nulls as zero, without a copy when there are none."""
+    """Returns the values with nulls as zero, without a copy when there are none."""
     if not array.null_count:
         return array.to_numpy()
     return pc.fill_null(array, 0).to_numpy()
 
 
 def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDArray[Any]]:
-    """Each record's distinct values in order of first appearance, and each row's place among them; null is 0."""
+    """Returns each record's distinct values in order of first appearance, and each row's place among them; null is
+    0."""
     array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
     dictionary = array.dictionary
     if len(dictionary.unique()) != len(dictionary):  # nothing forbids a dictionary to hold a value twice
@@ -174,7 +176,8 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDA
 def _places_at_once(
     codes: NDArray[np.integer], present: NDArray[np.bool_] | None, starts: NDArray[np.int64], size: int
 ) -> tuple[list[NDArray[np.int64]], NDArray[Any]]:
-    """Each record's distinct codes, all below `size`, in order of first appearance; and each row's place among them."""
+    """Returns each record's distinct codes, all below `size`, in order of first appearance; and each row's place among
+    them."""
     rows, records = len(codes), len(starts) - 1
     slots = codes.astype(np.int64)
     if records > 1:
@@ -213,7 +216,7 @@ def _places_one_by_one(
 
 
 def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> Part:
-    """The serialized fields of each record's distinct values."""
+    """Returns the serialized fields of each record's distinct values."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)
@@ -223,7 +226,7 @@ def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> P
 
 
 def classic_spec(columns: Sequence[Column]) -> Spec:
-    """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+    """Returns the kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
 
     kind "scalar" is a FixedLenFeature without a default, "optional" one that null rows leave out, "ragged" a RaggedFeature;
     all of shape [] unless they say another. A list that may be null has `c/present`, since parsers take an empty list for
@@ -248,7 +251,7 @@ def encode_classic(batch: pa.RecordBatch, columns: Sequence[Column]) -> list[byt
 
 
 def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
-    """The feature map entries of a column, one per row's Example."""
+    """Yields the feature map entries of a column, one per row's Example."""
     key = wire.key(column.name)
     if column.shape:
         flat = flatten(array)
@@ -276,7 +279,7 @@ def _one_each(array: pa.Array, column: Column) -> Iterator[pa.BinaryArray]:
 
 
 def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
-    """The bytes of each value within its list."""
+    """Returns the bytes of each value within its list."""
     if column.type == "bytes":
         return strings(array)
     values = numbers(array)
@@ -289,13 +292,13 @@ def _pieces(array: pa.Array, column: Column) -> pa.BinaryArray:
 
 
 SPEC = "examples.json"
-"""What stands beside shards that are no output of a run: their columns and feature spec."""
+"""The name of the file beside shards that are no output of a run, with their columns and feature spec."""
 ROWS_PER_RECORD = 4096
-"""Fewer where cells are large."""
+"""The most rows of a record, which has fewer where cells are large."""
 
 
 def feature_spec(columns: Sequence[Column]) -> Spec:
-    """The kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
+    """Returns the kind and dtype ("int64", "float32", "string") of each feature, and "shape": [n] for vectors.
 
     The kind is "sequence", a FixedLenSequenceFeature (allow_missing=True) of shape [] unless it says another.
     """
@@ -317,7 +320,7 @@ def feature_spec(columns: Sequence[Column]) -> Spec:
 
 
 Packed = Sequence[Sequence[int]]
-"""Pairs of (rows, how many records in a row have them)."""
+"""The row counts of records, as pairs of (rows, how many successive records have them)."""
 
 
 def packed(rows: Sequence[int]) -> list[list[int]]:
@@ -326,11 +329,12 @@ def packed(rows: Sequence[int]) -> list[list[int]]:
 
 
 def unpacked(value: Packed) -> NDArray[np.int64]:
-    """The row count of each record, from what `packed` returned; records of one size take no memory. [records]"""
+    """Returns the row count of each record, [records], from what `packed` returned; records of one size take no
+    memory."""
     runs = np.asarray(value, np.int64).reshape(-1, 2)
     return np.broadcast_to(runs[0, 0], runs[0, 1]) if len(runs) == 1 else np.repeat(runs[:, 0], runs[:, 1])
 
 
 def total(value: Packed) -> int:
-    """The number of all rows."""
+    """Returns the number of all rows."""
     return sum(rows * records for rows, records in value)

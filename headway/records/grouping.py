@@ -30,23 +30,24 @@ from headway.tabular.list_arrays import as_batch, cell_bytes, run_starts
 from headway.tabular.splits import column_hash
 
 RECORD_BYTES = 1 << 20
-"""A record of several rows takes no more than about this in memory: an image each is a record, numbers are thousands."""
+"""The most bytes that a record of several rows takes in memory, about: one image is a record, and so are thousands of
+numbers."""
 COLUMN_BYTES = 2 << 10
-"""But a record of very many columns takes this for each: some ten rows of thousands of columns would be nothing but names."""
+"""The bytes that a record may take for each of very many columns: a record of ten rows would be nothing but names."""
 GROUP_BYTES = 1 << 29
-"""A group that takes more in memory is a mistake; a record of 2 GiB could not be read back."""
+"""The most bytes that a group may take in memory; a record of 2 GiB could not be read back."""
 _CODE = 2
-"""What a code of a dictionary takes, about."""
+"""The bytes that a code of a dictionary takes, about."""
 
 
 Group = tuple[pa.RecordBatch, list[int]]
-"""(rows, how many each of their records holds)"""
+"""A group of rows, and how many rows each of its records holds."""
 
 
 def group_starts(
     column: pa.Array, hashes: NDArray[np.uint64] | None = None, before: np.uint64 | None = None
 ) -> NDArray[np.int64]:
-    """The rows at which groups begin; int64, rising.
+    """Returns the rows at which groups begin; int64, rising.
 
     Args:
         column: of scalars.
@@ -133,7 +134,7 @@ class RowGrouper:
         self._count -= begin
 
     def _cuts(self, batch: pa.RecordBatch, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[int]:
-        """The ends of the complete records, counted from the first waiting row."""
+        """Returns the ends of the complete records, counted from the first waiting row."""
         most = self._most or max(RECORD_BYTES, COLUMN_BYTES * batch.num_columns)
         cuts: list[int] = []
         begin = before = 0
@@ -161,7 +162,7 @@ class RowGrouper:
 
 
 def grouper(rows: int, columns: Sequence[Column]) -> RowGrouper:
-    """A RowGrouper that cuts rows of these columns into records of `rows` rows."""
+    """Returns a RowGrouper that cuts rows of these columns into records of `rows` rows."""
     return RowGrouper(rows, named_for(columns, "group"))
 
 
@@ -173,7 +174,7 @@ def copied(piece: pa.RecordBatch, of: int) -> pa.RecordBatch:
 
 
 def row_bytes(batch: pa.RecordBatch) -> int | NDArray[np.int64]:
-    """The approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
+    """Returns the approximate bytes of each row in a record, int64 [rows]; one number where all rows take the same."""
     fixed = 0
     varying: NDArray[np.int64] | None = None
     for array in batch.columns:

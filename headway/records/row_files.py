@@ -31,18 +31,18 @@ from headway.storage.process_identity import mark
 from headway.tabular.list_arrays import escaped
 
 Part = tuple[Path, Mapping[str, Any], str]
-"""(an ingest output, its result, the split of it)."""
+"""An ingest output, its result, and one of its splits."""
 Format = Literal["parquet", "csv"]
 SPEC = "feature_spec.json"
 PREDICTION = "prediction"
 _ROWS, _BYTES = 1 << 17, 1 << 26
-"""A row group has so many rows, or bytes, or a record more; the last of a part has fewer."""
+"""The rows and the bytes of a row group, which may have a record more; the last one of a part has fewer."""
 _TIMES: dict[Temporal, pa.DataType] = {"date": pa.date32(), "timestamp": pa.timestamp("us")}
-"""Epoch times stay the numbers that the files have."""
+"""The Arrow types of dates and times; epoch times stay the numbers that the files have."""
 
 
 def check_output(out: Path, format: Format | None = None) -> Format:
-    """The format that is given, or that a file's ending says.
+    """Returns the format that is given, or that the file's ending says.
 
     Raises:
         ConfigError: it ends as neither, or the file exists, or cannot be written.
@@ -56,7 +56,7 @@ def check_output(out: Path, format: Format | None = None) -> Format:
 
 
 def check_free(out: Path) -> None:
-    """ConfigError for what exists, or lies where nothing can be written."""
+    """Raise ConfigError when the output exists, or lies where nothing can be written."""
     if out.exists():
         raise ConfigError("exists already", where=str(out), fix="name a file that is not there yet")
     folder = next(parent for parent in out.absolute().parents if parent.exists())
@@ -166,7 +166,7 @@ def _check_cells(schema: pa.Schema, out: Path) -> None:
 def _tables(
     parts: Mapping[str, Sequence[Part]], predictions: Mapping[str, Path], outputs: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The rows of each part, `_ROWS` or a little more in each table; all of one schema."""
+    """Yields the rows of each part in tables of one schema, of `_ROWS` rows or a little more."""
     scores = {split: _scores(path, outputs) for split, path in predictions.items()}
     for name, found in scores.items():
         rows = sum(result["splits"].get(split, {}).get("rows", 0) for _, result, split in parts[name])
@@ -205,7 +205,7 @@ def _shards(part: Part) -> list[dict[str, Any]]:
 
 
 def batches(shard: Path, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """The rows of a shard, a record each.
+    """Yields the rows of a shard, one record at a time.
 
     Raises:
         DataError: it is damaged, or holds something else than its manifest says.
@@ -234,7 +234,8 @@ def _stored(part: Part) -> Iterator[pa.Table]:
 
 
 def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
-    """Ours and the stored columns; one of ours that a stored column is called too gets underscores."""
+    """Returns the columns that Headway adds and the stored ones; an added one whose name a stored column has gets
+    underscores."""
     columns = [Column.model_validate(column) for column in part[1]["columns"]]
     fields = [(each.name, (each.temporal and _TIMES.get(each.temporal)) or _type(stored, each)) for each in columns]
     ours = [("split", pa.string()), ("row", pa.int64()), *((field.name, field.type) for field in predictions)]
@@ -247,8 +248,8 @@ def _schema(stored: pa.Table, part: Part, predictions: pa.Schema) -> pa.Schema:
 
 
 def _type(stored: pa.Table, column: Column) -> pa.DataType:
-    """The column's type, with text for bytes where the first ones are text. Of vectors the list: a Parquet file cannot give
-    back a missing vector of a fixed length (Arrow 25)."""
+    """Returns the column's type, with text for bytes where the first ones are text, and a list for a vector: a Parquet
+    file cannot give back a missing vector of a fixed length (Arrow 25)."""
     values = stored.column(column.name)
     kind = pa.list_(values.type.value_type) if pa.types.is_fixed_size_list(values.type) else values.type
     text = {pa.binary(): pa.string(), pa.list_(pa.binary()): pa.list_(pa.string())}.get(kind)

@@ -23,7 +23,7 @@ from headway.storage.atomic_io import writing
 HEADER, _LENGTH, _CRC = struct.Struct("<QI"), struct.Struct("<Q"), struct.Struct("<I")
 CRC_BYTES = _CRC.size
 _MOST = 1 << 31
-"""A record longer than this is taken for a damaged length; protobuf has no longer ones."""
+"""The length beyond which a record's length is damaged; protobuf has no longer messages."""
 _FIX = "check that it is a TFRecord file; if it is a shard in the store, delete it and run again"
 
 
@@ -88,7 +88,7 @@ class ShardWriter:
 
 
 def read_records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a shard, each checked; gzip too.
+    """Yields the records of a shard, each checked; gzip too.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.
@@ -115,7 +115,7 @@ def read_records(path: Path) -> Iterator[bytes]:
 
 
 class NotWhole(Exception):
-    """A TFRecord file is damaged: the problem, and the offset of the damaged record."""
+    """Raised for a damaged TFRecord file, with the problem and the offset of the damaged record."""
 
     def __init__(self, what: str, at: int):
         super().__init__(what, at)
@@ -123,7 +123,7 @@ class NotWhole(Exception):
 
 
 def framed(file: IO[bytes] | gzip.GzipFile, at: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, record) of every record of an open file, each checked.
+    """Yields (offset, record) of every record of an open file, each checked.
 
     Args:
         at: where the file stands now.

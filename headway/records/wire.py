@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 Piece = bytes | memoryview
 BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"
-"""Tags of a Feature's three lists."""
+"""The tags of a Feature's three lists."""
 TAGS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
 ONE, _TWO = b"\x0a", b"\x12"
-"""Tags of fields 1 and 2, length-delimited: of a message's only field, and of the value in an entry of a map."""
+"""The tags of the length-delimited fields 1 and 2: a message's only field, and the value in an entry of a map."""
 PACKED_INTS, PACKED_FLOATS, WORDS = (ONE, INTS), (ONE, FLOATS), (BYTES,)
-"""Tags around the bytes of a feature, innermost first; of words the innermost field is part of the bytes."""
+"""The tags around the bytes of a feature, innermost first; the innermost field of words is part of the bytes."""
 _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
-"""From which value on a varint takes 2, 3, ... 10 bytes."""
+"""The values from which on a varint takes 2, 3, ... 10 bytes."""
 
 
 class Part(NamedTuple):
@@ -70,7 +70,7 @@ def varints_cut(
 
 
 def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of those in use."""
+    """Returns the bytes of varints of at most `width` bytes, uint8 [n, width], and a mask of those in use."""
     words: NDArray[Any] = bits.astype(np.uint32) if width <= 4 else bits  # half as long: faster
     parts, keep = np.empty((len(bits), width), np.uint8), np.ones((len(bits), width), np.bool_)
     for i in range(width):
@@ -83,7 +83,7 @@ def _sevens(bits: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint8], ND
 
 
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of bytes of each value in `varints`: 1 to 10."""
+    """Returns the number of bytes of each value in `varints`: 1 to 10."""
     bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
     top = int(bits.max()) if len(bits) else 0
     sizes = np.ones(len(bits), np.int64)
@@ -121,7 +121,7 @@ def key(name: str) -> bytes:
 
 
 def nested(size: int, *tags: bytes) -> bytes:
-    """The bytes before `size` bytes of data in length-delimited fields, one in another, innermost tag first."""
+    """Returns the bytes before `size` bytes of data in length-delimited fields, one in another, innermost tag first."""
     head = b""
     for tag in tags:
         head = tag + varint(size + len(head)) + head
@@ -130,7 +130,7 @@ def nested(size: int, *tags: bytes) -> bytes:
 
 @lru_cache(1 << 15)  # records of equal rows have columns of equal size
 def entry_head(name: bytes, size: int, tags: tuple[bytes, ...]) -> bytes:
-    """The bytes before `size` bytes of data in an entry of the feature map.
+    """Returns the bytes before `size` bytes of data in an entry of the feature map.
 
     Args:
         name: the encoded key field.

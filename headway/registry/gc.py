@@ -29,11 +29,11 @@ from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
 
 OUTPUTS = ("stages", "runs", "checkpoints")
-"""What a run writes: none may go on while it is collected."""
+"""The folders that a run writes; no run may go on while they are collected."""
 SERVING_COPIES, CHAMPIONS = 2, 10
 CHECKPOINT_SECONDS = 14 * 24 * 3600
 COMPARED = "compare-"
-"""How the names of pages begin that `headway compare` leaves in runs/."""
+"""The prefix of the pages that `headway compare` leaves in runs/."""
 COMPARED_SECONDS = 14 * 24 * 3600
 
 
@@ -75,18 +75,18 @@ def running(
 class Garbage:
     path: Path
     bytes: int
-    """What removing it frees."""
+    """The bytes that removing it frees."""
     why: str
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was removed from a store, or would be."""
+    """The items that were removed from a store, or would be."""
 
     removed: list[Garbage]
     bytes: int
     swept: list[Path]
-    """Left behind by processes that died."""
+    """The folders that processes left behind when they died."""
     in_use: list[Path]
     dry_run: bool
 
@@ -97,7 +97,7 @@ class Cleaned:
 
 
 def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: bool) -> Cleaned:
-    """Collect the store's garbage, and remove it unless `dry_run`; see the module.
+    """Collect the store's garbage, and remove it unless `dry_run`.
 
     Raises:
         Locked: a pipeline runs, or another process collects.
@@ -111,7 +111,7 @@ def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: b
 
 
 def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
-    """Return the garbage that `remove` would delete, with reasons; deletes nothing.
+    """Returns the garbage that `remove` would delete, with reasons; deletes nothing.
 
     Args:
         keep_versions: the newest versions of each model to keep besides those that a pointer names; None: all.
@@ -154,7 +154,7 @@ def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
 
 
 def _runs(store: Store, keep: int, makers: set[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return (runs to keep, names of the other runs)."""
+    """Returns the runs to keep, and the names of the other runs."""
     kept: list[dict[str, Any]] = []
     dropped: list[str] = []
     counts: dict[Any, int] = {}

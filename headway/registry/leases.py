@@ -25,11 +25,11 @@ from headway.storage.locks import Lock, lives, wait_while
 from headway.storage.store import Store
 
 REMOVER = "gc"
-"""The lock of who removes."""
+"""The name of the lock that whoever removes holds."""
 WAIT_SECONDS = 60.0
 _LEASE = "use-"
 _MOVED = 5
-"""How often a pointer may move away from a version that was removed before it was held."""
+"""The number of times that a pointer may move away from a version that was removed before it was held."""
 
 
 @contextlib.contextmanager
@@ -72,8 +72,8 @@ def lease(
 def reading(
     registry: Registry, name: str, command: str, *, note: Callable[[str], None] = lambda text: None
 ) -> Iterator[Version]:
-    """The version that `name` names (a number, champion, previous, an alias), whole by its checksums and held until the block
-    ends.
+    """Hold the version that `name` names (a number, champion, previous, an alias) until the block ends, and check all
+    of its bytes.
 
     Args:
         note: hears that the store cannot be written, so that others do not know of this reader.
@@ -110,7 +110,7 @@ class Remover:
         self.store, self.lock = store, lock
 
     def users(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """The holders of leases on anything of `paths`; leases of the dead are cleared away."""
+        """Returns the holders of leases on anything in `paths`; leases of dead processes are removed."""
         wanted, found = list(paths), []
         for name in self.store.children(self.store.locks):
             if not (name.startswith(_LEASE) and name.endswith(".json")):
@@ -139,6 +139,6 @@ class Remover:
 
 
 def overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether a path of the one is, or lies in, or holds, one of the other."""
+    """Returns whether a path of one list is, lies in, or holds a path of the other."""
     mine, theirs = [tuple(path.split("/")) for path in some], [tuple(path.split("/")) for path in others]
     return any(a[: len(b)] == b[: len(a)] for a in mine for b in theirs)

@@ -26,9 +26,9 @@ from headway.storage.store import Store
 CHAMPION, PREVIOUS = "champion", "previous"
 RESERVED = (CHAMPION, PREVIOUS, "latest")
 NOBODY = 0
-"""`against` of a decision that was made when there was no champion."""
+"""The value of `against` for a decision that was made when there was no champion."""
 _ALIAS = re.compile(r"(?!v[0-9]+$)[a-z][a-z0-9_-]{0,39}")
-"""v2 would be taken for version 2."""
+"""A pattern for the names of aliases; v2 would be taken for version 2."""
 
 
 class Event(Frozen):
@@ -36,34 +36,34 @@ class Event(Frozen):
 
     time: str
     kind: str
-    """promote or rollback; of an alias: alias, or remove."""
+    """The kind of change: promote or rollback; for an alias, alias or remove."""
     version: int
-    """Where it points from then on; of a removal, where it pointed."""
+    """The version that the pointer names from then on; for a removal, the version that it named."""
     previous: int | None
     serving: int | None = None
     """The champion's number under serving/<name>/."""
     reason: str
     by: str = ""
-    """user@host"""
+    """The author of the change, as user@host."""
     run: str | None = None
-    """The run that decided it; None when a person did."""
+    """The run that decided the change; None when a person did."""
     verdict: str | None = None
 
     def says(self) -> str:
-        """Return the time and author of the change as text."""
+        """Returns the time and author of the change as text."""
         run = f", run {self.run}" if self.run else ""
         return f"on {self.time[:16].replace('T', ' ')} UTC by {self.by or 'somebody'}{run}"
 
 
 class Pointer:
-    """One pointer of a model."""
+    """A pointer to a version of a model."""
 
     def __init__(self, store: Store, folder: Path, name: str):
         self.store, self.name, self.path = store, name, folder / f"{name}.json"
         self._key = self.path.relative_to(store.root).as_posix()
 
     def history(self) -> list[Event]:
-        """Every change, oldest first.
+        """Returns every change, oldest first.
 
         Raises:
             StoreError: its file is damaged.
@@ -71,7 +71,7 @@ class Pointer:
         return self._look()[0]
 
     def _look(self) -> tuple[list[Event], str | None]:
-        """Every change, and the tag of the object that tells them; None when there is none."""
+        """Returns every change, and the tag of the pointer's object; None when there is no object."""
         stored = self.store.objects.look(self._key)
         if stored is None:
             return [], None
@@ -86,7 +86,7 @@ class Pointer:
             raise StoreError("is damaged", where=str(self.path), fix=fix) from None
 
     def number(self) -> int | None:
-        """The version it points at; None when it points nowhere."""
+        """Returns the version it points at; None when it points nowhere."""
         return _points_at(self.history())
 
     def expect(self, events: list[Event], against: int | None, what: str, fix: str) -> None:
@@ -150,18 +150,18 @@ def check_alias(name: str) -> None:
 
 
 def aliases(store: Store, folder: Path) -> list[str]:
-    """The names of the aliases that ever were, sorted."""
+    """Returns the names of the aliases that ever were, sorted."""
     names = (name.removesuffix(".json") for name in store.children(folder) if name.endswith(".json"))
     return [name for name in names if is_alias(name)]
 
 
 def is_alias(name: str) -> bool:
-    """Whether an alias may have this name."""
+    """Returns whether an alias may have this name."""
     return name not in RESERVED and _ALIAS.fullmatch(name) is not None
 
 
 def me() -> str:
-    """Return user@host."""
+    """Returns user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

@@ -48,7 +48,7 @@ class Registry(Versions):
         self._champion = self._pointer(CHAMPION)
 
     def history(self) -> list[Event]:
-        """Every promotion and rollback, oldest first.
+        """Returns every promotion and rollback, oldest first.
 
         Raises:
             StoreError: champion.json is damaged.
@@ -56,7 +56,8 @@ class Registry(Versions):
         return self._champion.history()
 
     def lineage(self, version: Version) -> dict[str, Any]:
-        """Return what a version was made from (run, code, config, spans, shards, raw files), and the events that point at it.
+        """Returns what a version was made from (run, code, config, spans, shards, raw files), and the events that point
+        at it.
 
         It was written once, into the version's folder (lineage.json), and so outlives the run's record and its outputs.
 
@@ -75,7 +76,7 @@ class Registry(Versions):
         return {"model": self.name, "version": version.number, "created": version.created, **lineage, "events": events}
 
     def champion(self) -> Version | None:
-        """The version in production; None before the first promotion.
+        """Returns the version in production; None before the first promotion.
 
         Raises:
             StoreError: it is damaged.
@@ -84,22 +85,23 @@ class Registry(Versions):
         return None if number is None else self.version(number)
 
     def decided_against(self) -> int:
-        """The champion's number for `against`; NOBODY when there is none."""
+        """Returns the champion's number, which a decision passes as `against`; NOBODY when there is none."""
         return self._champion.number() or NOBODY
 
     def previous(self) -> int | None:
-        """The version that a rollback goes back to; None when there is none."""
+        """Returns the version that a rollback goes back to; None when there is none."""
         return next(self._before(self.history()), None)
 
     def _before(self, events: list[Event]) -> Iterator[int]:
-        """The champions before the present one that were not rolled back or removed, latest first; one may be damaged."""
+        """Yields the champions before the present one that were not rolled back or removed, latest first; one may be
+        damaged."""
         gone, current = self.rolled_back(), events[-1].version if events else None
         earlier = dict.fromkeys(e.version for e in reversed(events) if e.version != current)
         there = self._numbers()
         return (number for number in earlier if number not in gone and number in there)
 
     def rolled_back(self) -> dict[int, str]:
-        """Versions that were rolled back and not promoted again since, with when and why."""
+        """Returns the versions that were rolled back and not promoted again, with when and why."""
         gone: dict[int, str] = {}
         for event in self.history():
             if event.kind == "rollback" and event.previous is not None:
@@ -108,7 +110,7 @@ class Registry(Versions):
         return gone
 
     def aliases(self) -> dict[str, int]:
-        """The version of each alias.
+        """Returns the version of each alias.
 
         Raises:
             StoreError: the file of one is damaged.
@@ -117,15 +119,15 @@ class Registry(Versions):
         return {name: number for name, number in found.items() if number is not None}
 
     def alias(self, name: str) -> int | None:
-        """The version of one alias; None when nothing has this name."""
+        """Returns the version of one alias; None when nothing has this name."""
         return self._pointer(name).number() if is_alias(name) else None
 
     def alias_history(self, name: str) -> list[Event]:
-        """Every change of an alias, oldest first."""
+        """Returns every change of an alias, oldest first."""
         return self._pointer(name).history()
 
     def named(self, name: str) -> Version:
-        """The version that a number, `champion`, `previous` or an alias names.
+        """Returns the version that a number, `champion`, `previous` or an alias names.
 
         Raises:
             StoreError: there is none, or it is damaged.
@@ -134,7 +136,7 @@ class Registry(Versions):
         return self.version(self.number(name))
 
     def number(self, name: str) -> int:
-        """Return the number of the version that `name` names; the version may be damaged."""
+        """Returns the number of the version that `name` names; the version may be damaged."""
         if name.isdecimal():
             return int(name)
         if name == CHAMPION:
@@ -248,7 +250,7 @@ class Registry(Versions):
             return self._move(pointer, events, kind="alias", version=number, reason=reason, run=run)
 
     def remove_alias(self, name: str, *, reason: str = "asked for") -> Event:
-        """Let an alias point nowhere; its history stays.
+        """Remove an alias; its history stays.
 
         Raises:
             ConfigError: there is no such alias.
@@ -279,7 +281,7 @@ class Registry(Versions):
             raise self._refused(f"version {number} was rolled back {why}", "it returns only by force (--force)")
 
     def _point(self, number: int, events: list[Event], **facts: Any) -> Event:
-        """Carry out the three steps of the module's docstring, in their order."""
+        """Publish the copy, move the pointer and place the copy, in the order of the module's docstring."""
         version = self.verified(number)
         serving = self.copies.next_number(events)
         with writing(self.store.root), self.copies.prepared(version) as aside:
@@ -288,7 +290,7 @@ class Registry(Versions):
         return event
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Yield (file, problem) for everything in the registry that is not as it was written. Reads every byte."""
+        """Yields (file, problem) for everything in the registry that is not as it was written; reads every byte."""
         for number in self._numbers():
             path = self.folder / str(number)
             manifest = self.store.manifest(path)
@@ -316,12 +318,12 @@ class Registry(Versions):
 
 
 def names(store: Store) -> list[str]:
-    """Return the names of the models that have a registry."""
+    """Returns the names of the models that have a registry."""
     return [name for name in store.children(store.root / "models") if not name.startswith(".")]
 
 
 class ServingCopies:
-    """The copies of one model."""
+    """The serving copies of one model."""
 
     def __init__(self, store: Store, name: str):
         self.store, self.folder = store, store.root / "serving" / name
@@ -335,7 +337,7 @@ class ServingCopies:
 
     @contextlib.contextmanager
     def prepared(self, version: Version) -> Iterator[Path]:
-        """Yield a copy in a temporary folder, which is removed afterwards unless it was placed."""
+        """Yields a copy in a temporary folder, which is removed afterwards unless it was placed."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with written_aside(self.folder) as aside:
             # versions are immutable, so a hard link is as good as a copy and costs nothing
@@ -352,7 +354,7 @@ class ServingCopies:
         return True
 
     def verify(self, champion: Manifest, event: Event) -> Iterator[tuple[Path, str]]:
-        """Yield (file, problem) of the champion's copy. Reads every byte."""
+        """Yields (file, problem) of the champion's copy; reads every byte."""
         served = self.path(event.serving)
         if not self.store.placed(served):
             yield served, f"is gone: version {event.version} is the champion and not served; promote it again"

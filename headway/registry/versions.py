@@ -31,7 +31,7 @@ class Version(Frozen):
     path: Path
     created: str
     facts: dict[str, Any]
-    """What the publisher said of it: run, fingerprints, spans, metrics, signatures."""
+    """The facts that the publisher gave: run, fingerprints, spans, metrics, signatures."""
 
     @property
     def saved_model(self) -> Path:
@@ -47,23 +47,24 @@ class Versions:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """One publication or promotion of a model at a time."""
+        """Let one publication or promotion of a model go on at a time."""
         with self.store.lock(f"model-{self.name}").held(wait_seconds=_LOCK_WAIT_SECONDS):
             yield
 
     def versions(self) -> list[Version]:
-        """All whole versions, lowest first."""
+        """Returns all whole versions, lowest first."""
         return [found for number in self._numbers() if isinstance(found := self._read(number), Version)]
 
     def damaged(self) -> dict[int, str]:
-        """The versions that cannot be used, each with what is wrong, as their manifests and the sizes of their files tell."""
+        """Returns the versions that cannot be used, by their manifests and the sizes of their files, each with what is
+        wrong."""
         return {n: found.problem for n in self._numbers() if isinstance(found := self._read(n), StoreError)}
 
     def _numbers(self) -> list[int]:
         return numbers(self.store, self.folder)
 
     def _read(self, number: int) -> Version | StoreError:
-        """A version, or why it cannot be used."""
+        """Returns a version, or why it cannot be used."""
         path = self.folder / str(number)
         try:
             manifest = self.store.manifest(path)
@@ -77,7 +78,7 @@ class Versions:
         return Version(number=number, path=path, created=manifest.created, facts=manifest.result)
 
     def version(self, number: int) -> Version:
-        """One version.
+        """Returns one version.
 
         Raises:
             StoreError: it does not exist or is damaged.
@@ -91,7 +92,7 @@ class Versions:
         return found
 
     def verified(self, number: int) -> Version:
-        """One version, whose every byte was read and is what its publisher wrote.
+        """Returns one version after a check of all of its bytes.
 
         Raises:
             StoreError: it does not exist or is damaged.
@@ -112,7 +113,7 @@ class Versions:
         return StoreError(problem, where=str(self.folder), fix=fix)
 
     def find(self, key: str, value: Any) -> Version | None:
-        """The newest version whose facts hold `value` under `key`."""
+        """Returns the newest version whose facts hold `value` under `key`."""
         return next((v for v in reversed(self.versions()) if v.facts.get(key) == value), None)
 
     def publish(self, saved_model: Path, facts: dict[str, Any], lineage: dict[str, Any] | None = None) -> Version:
@@ -146,7 +147,7 @@ class Versions:
         return self.version(number)
 
     def _pointed_at(self) -> Iterator[int]:
-        """Every version that a pointer ever named."""
+        """Yields every version that a pointer has ever named."""
         for name in (CHAMPION, *aliases(self.store, self.folder)):
             with contextlib.suppress(*([] if name == CHAMPION else [StoreError])):  # an alias is `verify`'s to name
                 yield from (event.version for event in self._pointer(name).history())
@@ -157,7 +158,7 @@ class Versions:
 
 @contextlib.contextmanager
 def written_aside(parent: Path) -> Iterator[Path]:
-    """A hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
+    """Returns a hidden folder beside its target, so that the rename stays on one disk; `Store.sweep` knows its name."""
     aside = parent / mark(".aside")
     aside.mkdir()
     try:
@@ -167,5 +168,5 @@ def written_aside(parent: Path) -> Iterator[Path]:
 
 
 def numbers(store: Store, folder: Path) -> list[int]:
-    """The numbers that name something in `folder`, lowest first."""
+    """Returns the numbers that name something in `folder`, lowest first."""
     return sorted(int(name) for name in store.children(folder) if name.isdigit())

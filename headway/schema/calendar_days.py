@@ -21,7 +21,7 @@ Part = Literal[
 ]
 PARTS: tuple[str, ...] = get_args(Part)
 CLOCK = frozenset({"hour", "minute", "second"})
-"""Parts that a date does not have."""
+"""The parts that a time has and a date has not."""
 CYCLES: dict[str, tuple[int, int]] = {
     "quarter": (1, 4),
     "month": (1, 12),
@@ -32,9 +32,9 @@ CYCLES: dict[str, tuple[int, int]] = {
     "minute": (0, 59),
     "second": (0, 59),
 }
-"""Parts that are categories by themselves, with the least and the greatest value."""
+"""The parts that are categories, with their least and greatest value."""
 DAY = 86_400_000_000
-"""Microseconds."""
+"""The microseconds of a day."""
 PER_DAY: dict[Temporal, int] = {
     "date": 1,
     "epoch_seconds": DAY // 1_000_000,
@@ -49,7 +49,7 @@ UNITS: dict[Temporal, str] = {
     "timestamp": "microseconds",
     "epoch_nanoseconds": "nanoseconds",
 }
-"""What each counts since 1970-01-01."""
+"""The words for what each unit counts since 1970-01-01."""
 _NUMPY: dict[Temporal, Any] = {
     "date": "D",
     "epoch_seconds": "s",
@@ -61,21 +61,21 @@ Integers = NDArray[np.int64]
 
 
 def days_of(year: Integers, month: Integers, day: Integers) -> Integers:
-    """Days since 1970-01-01 of dates in the proleptic Gregorian calendar."""
+    """Returns the days since 1970-01-01 of dates in the proleptic Gregorian calendar."""
     months = np.asarray((year - 1970) * 12 + month - 1, np.int64).astype("M8[M]")
     return months.astype("M8[D]").astype(np.int64) + day - 1
 
 
 def valid(year: Integers, month: Integers, day: Integers) -> NDArray[np.bool_]:
-    """Whether each date exists."""
+    """Returns whether each date exists."""
     inside = (month >= 1) & (month <= 12)
     longest = days_of(year, month + 1, np.ones_like(day)) - days_of(year, month, np.ones_like(day))
     return np.asarray(inside & (day >= 1) & (day <= longest))
 
 
 def moment(value: float, unit: Temporal) -> str:
-    """The text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01 10:00:00'; of
-    a midnight only the date. Fractions, as those of a mean, are cut off."""
+    """Returns the text of a stored date (days), timestamp (microseconds, UTC) or epoch time: '2013-01-01', '2013-01-01
+    10:00:00'; a midnight is only the date, and fractions are cut off."""
     if not math.isfinite(value):
         return str(value)
     # in its own unit: of garbage the microseconds may be more than an int64 holds, whose least value is NumPy's no time
@@ -84,7 +84,7 @@ def moment(value: float, unit: Temporal) -> str:
 
 
 def parts_of(values: NDArray[Any], unit: Temporal, part: str) -> Integers:
-    """A part, such as the month, of stored dates (days) or times (UTC)."""
+    """Returns a part, such as the month, of stored dates (days) or times (UTC)."""
     return np.asarray(part_of(np.asarray(values).astype(np.int64), unit, part))
 
 

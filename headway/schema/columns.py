@@ -28,25 +28,25 @@ from headway.schema.parse_rules import Parse
 StoredType = Literal["int64", "float32", "bytes"]
 Role = Literal["feature", "weight", "key", "time", "group", "passthrough", "ignore", "label"]
 Meaning = Literal["identifier", "category"]
-"""What integers or texts that name things are: see `headway.schema_inference.identifiers`."""
+"""The meaning of integers or texts that name things: see `headway.schema_inference.identifiers`."""
 LABEL = "label"
 """The name that the label is stored under."""
 UNIT = "/unit"
-"""int64 code of what the split keeps together, its key's values (a slash is refused in names of the data's columns): rows of
-one code are drawn together. Null: the row belongs to no other. Not there: rows were split one by one."""
+"""The name of the column that says which unit of the split a row belongs to, as an int64 code; no column of the data
+may have a slash in its name. Null: the row is a unit by itself. Without the column, rows were split one by one."""
 ARROW: dict[str, pa.DataType] = {
     "int64": pa.int64(),
     "float32": pa.float32(),
     "bytes": pa.binary(),
     "float64": pa.float64(),
 }
-"""The last one is that of `Column.exact`: no record holds it."""
+"""The Arrow types of the stored types; the last one belongs to `Column.exact`, and no record holds it."""
 STORED: dict[str, StoredType] = {"int": "int64", "float": "float32", "string": "bytes"}
-"""Config words to stored types."""
+"""The stored types by the words of configs."""
 _LISTED = 40
-"""Names that a fix lists before it says how many more there are."""
+"""The number of names that a fix lists before it says how many more there are."""
 _PLAIN_NAME = re.compile(r"(?!(?i:yes|no|on|off|true|false|null)$)[A-Za-z_][\w.-]*", re.ASCII)
-"""What YAML takes for a key as it stands."""
+"""A pattern for names that YAML takes for a key without quotes."""
 
 
 Shape = tuple[()] | tuple[int | None]
@@ -87,7 +87,7 @@ class ColumnConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _several_roles(cls, value: Any) -> Any:
-        """`role: [group, feature]`."""
+        """Split a list such as `role: [group, feature]` into a role and whether the column is a feature besides."""
         if not isinstance(value, dict) or not isinstance(value.get("role"), list | tuple):
             return value
         roles = list(value["role"])
@@ -116,7 +116,7 @@ class ColumnConfig(Frozen):
         return self
 
     def stored_shape(self) -> Shape | None:
-        """The `shape` in the form of a column; None when the files decide it."""
+        """Returns the `shape` in the form of a column; None when the files decide it."""
         if self.shape is None:
             return None
         return () if self.shape == "scalar" else (None,) if self.shape == "list" else (self.shape,)
@@ -130,23 +130,23 @@ class Column(Frozen):
     nullable: bool
     role: Role = "feature"
     encoding: Literal["plain", "dictionary"] = "plain"
-    """How records hold the values; of lists and vectors, their elements."""
+    """The type in which records hold the values; for lists and vectors, their elements."""
     shape: Shape = ()
-    """`()` one value per row, `(n,)` n values, `(None,)` any number."""
+    """The shape of a row's value: `()` is one value, `(n,)` n values, `(None,)` any number."""
     separator: str | None = None
-    """What stands between the values of a list that the files hold as text."""
+    """The text between the values of a list that the files hold as text."""
     parse: Parse | None = None
-    """How text in the files becomes the stored number; None: only plain numbers do."""
+    """The rule by which text in the files becomes the stored number; None: only plain numbers do."""
     null: tuple[str, ...] | None = None
-    """The texts that mean a missing value, in files and requests alike; None: none but what a CSV file's source says."""
+    """The texts that mean a missing value, in files and requests; None: only those that a CSV file's source names."""
     temporal: Temporal | None = None
-    """Whether the integers are days or microseconds since 1970-01-01."""
+    """The unit of integers that are dates or times, such as days since 1970-01-01; None for other columns."""
     meaning: Meaning | None = None
-    """What `headway.schema_inference.identifiers` says of it."""
+    """The meaning that `headway.schema_inference.identifiers` gave the column."""
     feature: bool = False
-    """Learned from besides its role, which is another."""
+    """Whether the model learns from the column although its role is another one."""
     since: str | None = None
-    """The first span whose files have it; files of earlier ones may lack it, and then its values are missing."""
+    """The first span whose files have the column; where files of earlier spans lack it, its values are missing."""
 
     @field_validator("name")
     @classmethod
@@ -168,7 +168,8 @@ class Column(Frozen):
 
     @property
     def names_things(self) -> bool:
-        """Whether its integers are names rather than quantities: by its sample, or by its role as a group or key."""
+        """Whether the column's integers are names rather than quantities, by its sample or by its role as a group or
+        key."""
         if self.type != "int64" or self.shape or self.temporal:
             return False
         return self.meaning == "category" or self.role in ("group", "key")
@@ -191,7 +192,8 @@ class Column(Frozen):
 
     @property
     def exact(self) -> Self:
-        """The column with its numbers as doubles: what is copied or compared must not be rounded to float32."""
+        """Returns the column with its numbers as doubles, since what is copied or compared must not be rounded to
+        float32."""
         return self.model_copy(update={"type": "float64"}) if self.type == "float32" else self
 
     @property
@@ -202,7 +204,7 @@ class Column(Frozen):
 
 
 UNIT_COLUMN = Column(name="unit", type="int64", nullable=True, role="key").model_copy(update={"name": UNIT})
-"""How records hold it; it is none of their `columns`, so that nothing learns from it."""
+"""The column in which records hold the unit; it is none of their `columns`, so that nothing learns from it."""
 
 
 class Schema(Frozen):
@@ -210,15 +212,15 @@ class Schema(Frozen):
 
     columns: tuple[Column, ...]
     ranges: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
-    """Least and greatest value by column, where the schema file bounds them."""
+    """The least and the greatest value of each column that the schema file bounds."""
     domains: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The values of string columns with few of them."""
+    """The values of each string column that has few."""
     required: tuple[str, ...] = ()
-    """Columns whose presence the schema file demands in every row."""
+    """The columns that must have a value in every row, by the schema file."""
     split: tuple[Column, ...] = ()
-    """What a split without a key hashes, in the types of the files; none: it was not needed yet."""
+    """The columns that a split without a key hashes, in the types of the files; none: they were not needed yet."""
     split_by_place: bool = False
-    """Whether a row's place in its span is hashed besides, as few of the rows are distinct."""
+    """Whether a split without a key also hashes a row's place in its span, since few of the rows are distinct."""
 
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -227,7 +229,7 @@ class Schema(Frozen):
         return name in self._by_name()
 
     def column(self, name: str) -> Column:
-        """The column called `name`; ConfigError that lists the known names."""
+        """Returns the column called `name`; ConfigError that lists the known names."""
         column = self._by_name().get(name)
         if column is None:
             raise no_column(name, self.names())
@@ -241,18 +243,18 @@ class Schema(Frozen):
         return cached[1]
 
     def digest(self) -> str:
-        """SHA-256 of everything in the schema, hex."""
+        """Returns the SHA-256 of everything in the schema, in hex."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def named_for(columns: Sequence[Column], role: Role) -> str | None:
-    """The name of the first column with a role; None when there is none."""
+    """Returns the name of the first column with a role; None when there is none."""
     return next((column.name for column in columns if column.role == role), None)
 
 
 def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = None) -> str:
-    """The YAML that configures one or several columns, such as `columns: {fare: ignore}`.
+    """Returns the YAML that configures one or several columns, such as `columns: {fare: ignore}`.
 
     Args:
         auto: whether the pipeline takes all columns. One named instead of `columns: auto` would be the only one, so `"*":
@@ -270,12 +272,12 @@ def column_yaml(names: str | Sequence[str], what: str, *, auto: bool | None = No
 
 
 def no_column(name: str, names: Sequence[str], where: str | None = None) -> ConfigError:
-    """The error for an unknown column name."""
+    """Returns the error for an unknown column name."""
     return ConfigError(f"there is no column {name!r}", where=where, fix=suggest(name, list(names)))
 
 
 def suggest(name: str, names: list[str], cutoff: float = 0.6) -> str:
-    """The fix for an unknown name: the most similar known one, or the list of all."""
+    """Returns the fix for an unknown name: the most similar known one, or the list of all."""
     return did_you_mean(name, names, f"there is: {some(names, _LISTED)}", cutoff)
 
 
@@ -283,7 +285,7 @@ _TYPES: dict[StoredType, str] = {"int64": "integer", "float32": "number", "bytes
 
 
 def type_text(column: Column) -> str:
-    """The type of a column in a person's words: integer, time, list of texts."""
+    """Returns the type of a column in words: integer, time, list of texts."""
     kind = _TYPES[column.type] if column.temporal is None else "date" if column.temporal == "date" else "time"
     if column.is_list:
         return f"list of {kind}s"

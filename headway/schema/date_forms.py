@@ -51,7 +51,7 @@ ISO_TIME = (
 
 
 def pattern_of(form: str) -> str:
-    """A regular expression for a strptime form, with a group for each part.
+    """Returns a regular expression for a strptime form, with a group for each part.
 
     Raises:
         ValueError: the form cannot be read so.
@@ -85,7 +85,7 @@ def pattern_of(form: str) -> str:
 
 
 def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """The days of dates, or the microseconds of times, since 1970-01-01, int64; and which texts are none.
+    """Returns the days of dates, or the microseconds of times, since 1970-01-01, as int64, and which texts are none.
 
     Args:
         form: a strptime form; None: ISO 8601.
@@ -139,13 +139,15 @@ def dates(texts: pa.Array, form: str | None, *, clock: bool) -> tuple[pa.Array, 
 
 
 def iso_times(texts: pa.Array, unit: Temporal) -> pa.Array:
-    """ISO 8601 texts as int64 in a unit; null where a text is none. A time without a zone is UTC; a date has no time."""
+    """Parse ISO 8601 texts to int64 in a unit; null where a text is none. A time without a zone is UTC; a date has no
+    time."""
     per_day = PER_DAY["date" if unit == "date" else "timestamp"]
     return in_unit(dates(texts, None, clock=unit != "date")[0], per_day, PER_DAY[unit])[0]
 
 
 def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Times, int64, of so many a day as times of `wanted` a day, and which of them int64 cannot hold: they are null.
+    """Convert int64 times from one number of units a day to `wanted` a day; returns them, and which int64 cannot hold:
+    they are null.
 
     What is finer than the unit goes towards the past, before 1970 too.
     """
@@ -160,7 +162,7 @@ def in_unit(values: pa.Array, per_day: int, wanted: int) -> tuple[pa.Array, NDAr
 
 
 def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """(the days of ISO weeks, which of them exist): the week with January 4 is the year's first."""
+    """Returns the days of ISO weeks, and which of them exist; the week with January 4 is the year's first."""
     fourth = days_of(year, np.ones_like(year), np.full_like(year, 4))
     monday = fourth - parts_of(fourth, "date", "weekday") + 7 * (week - 1)
     exists = (week >= 1) & (parts_of(monday + 3, "date", "year") == year)
@@ -168,7 +170,7 @@ def _of_week(year: Integers, week: Integers, weekday: Integers) -> tuple[Integer
 
 
 def _offsets(zone: pa.Array) -> NDArray[np.int64]:
-    """The offset of a clock from UTC in microseconds."""
+    """Returns the offset of a clock from UTC in microseconds."""
     digits = pc.utf8_rpad(pc.replace_substring_regex(zone, "[^0-9]", ""), 4, "0").cast(pa.int64()).to_numpy()
     behind = pc.starts_with(zone, "-").to_numpy(zero_copy_only=False)
     return np.asarray((digits // 100 * 60 + digits % 100) * np.where(behind, -60_000_000, 60_000_000), np.int64)

@@ -1,4 +1,4 @@
-"""The decimal sign of numbers in text: 0,5 or 0.5; and what 1,234 is beside them.
+"""Finds the decimal sign of numbers in text, as in 0,5 or 0.5, which says how to read 1,234 beside them.
 
 sign_of(pa.array(["0,549", "12,125"]))        # ",": no group of thousands begins with 0
 sign_of(pa.array(["1,234", "5,678"]))         # "either"
@@ -21,7 +21,8 @@ _GROUPS = r"^\s*[+-]?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"
 
 
 def sign_of(texts: pa.Array) -> DecimalSign | None:
-    """The decimal sign of the numbers in a column; "either" where each reads both ways; None where none is separated.
+    """Returns the decimal sign of the numbers in a column; "either" where each reads both ways; None where none has a
+    sign.
 
     Args:
         texts: distinct values.
@@ -40,7 +41,7 @@ def sign_of(texts: pa.Array) -> DecimalSign | None:
 
 
 def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
-    """The decimal sign that columns of text, and those that were read as numbers, agree on."""
+    """Returns the decimal sign that columns of text, and those that were read as numbers, agree on."""
     signs = set[DecimalSign | None]()
     for values in columns:
         if pa.types.is_string(values.type):
@@ -52,8 +53,8 @@ def sign_of_table(columns: Iterable[pa.ChunkedArray]) -> DecimalSign:
 
 
 def in_groups(texts: pa.ChunkedArray) -> bool:
-    """Whether all are digits in groups of three behind points, such as 1.234, as thousands are where the comma is the decimal
-    sign."""
+    """Returns whether all texts are digits in groups of three behind points, such as 1.234: thousands where the comma
+    is the decimal sign."""
     if not pa.types.is_string(texts.type):
         return False
     grouped = pc.all(pc.match_substring_regex(texts, _GROUPS)).as_py()

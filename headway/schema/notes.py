@@ -9,12 +9,12 @@ from headway.config import Result
 
 class Note(Result):
     text: str
-    """Without the column's name."""
+    """The text of the note, without the column's name."""
     column: str | None = None
     left_out: bool = False
-    """The model does not see the column; the text says why."""
+    """Whether the model does not see the column; the text says why."""
     doubt: bool = False
-    """The column may be meant in another way than it is read."""
+    """Whether the column may be meant in another way than it is read."""
 
     def __str__(self) -> str:
         if self.column is None:

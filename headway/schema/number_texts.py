@@ -32,7 +32,7 @@ _PARTS_OF_NUMBER = ("open", "sign", "before", "inner", "whole", "rest", "after",
 _TRUE, _FALSE = ("1", "y", "yes", "t", "true", "on", "1.0"), ("0", "n", "no", "f", "false", "off", "0.0")
 SHORT = {"k": 3, "m": 6, "mn": 6, "mio": 6, "mln": 6, "million": 6, "millions": 6, "b": 9, "bn": 9, "billion": 9,
          "billions": 9, "thousand": 3, "t": 12, "tn": 12, "trillion": 12}  # fmt: skip
-"""Words behind a shortened number, in lower case, and the power of ten that each stands for."""
+"""The words behind a shortened number, in lower case, with the power of ten that each stands for."""
 _SHORTENED = (
     rf"(?i)^(?P<number>.*[0-9][.,]?)\s*(?P<word>{'|'.join(sorted(SHORT, key=len, reverse=True))})(?P<rest>[.)]?)$"
 )
@@ -45,11 +45,11 @@ _SPELLED = (
     r"(?:(?P<minutes>[0-9]{1,6})\s*m(?:in(?:ute)?s?)?)?,?\s*"
     r"(?:(?P<seconds>[0-9]{1,7}(?:[.,][0-9]{1,9})?)\s*s(?:ec(?:ond)?s?)?)?(?P<half>)$"
 )
-"""Hours and minutes as letters: 2h 50m, 1 hr 5 min, 45 min."""
+"""A pattern for durations with letters: 2h 50m, 1 hr 5 min, 45 min."""
 
 
 def number_pattern(kind: str) -> str:
-    """A regular expression for texts that the rule makes plain numbers."""
+    """Returns a regular expression for texts that the rule makes plain numbers."""
     return (
         rf"^(?P<open>\(?)\s*(?P<sign>[-+−]?)\s*(?P<before>{_CURRENCY}?)\s*(?P<inner>[-+−]?)\s*"
         rf"(?P<whole>(?:{_GROUPS[kind]}|[0-9]+)?)(?P<rest>(?:{_FRACTION[kind]}[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*"
@@ -80,7 +80,7 @@ def plain(texts: pa.Array, kind: str) -> pa.Array:
 
 
 def may_be_number(texts: pa.Array) -> pa.Array:
-    """Whether a text has a digit and no word: a currency has at most three letters."""
+    """Returns whether a text has a digit and no word: a currency has at most three letters."""
     return pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.invert(pc.match_substring_regex(texts, "[A-Za-z]{4}")))
 
 
@@ -91,13 +91,13 @@ def truth(texts: pa.Array) -> pa.Array:
 
 
 def without_units(texts: pa.Array, units: Sequence[str]) -> pa.Array:
-    """Texts without the unit behind the number; upper and lower case are alike."""
+    """Returns texts without the unit behind the number; upper and lower case are alike."""
     either = "|".join(re.escape(unit) for unit in sorted(units, key=len, reverse=True))
     return pc.replace_substring_regex(texts, rf"(?i)([0-9.,)])\s*(?:{either})$", r"\1")
 
 
 def abbreviated(texts: pa.Array) -> pa.Array:
-    """Shortened numbers with their power of ten, all others as plain numbers."""
+    """Returns shortened numbers with their power of ten, and all others as plain numbers."""
     match = pc.extract_regex(texts, _SHORTENED)
     if match.null_count == len(match):
         return plain(texts, "number")
@@ -114,7 +114,7 @@ def abbreviated(texts: pa.Array) -> pa.Array:
 
 
 def durations(texts: pa.Array) -> pa.Array:
-    """Durations and times of the day as seconds; of two parts the first is hours."""
+    """Convert durations and times of the day to seconds; the first of two parts is hours."""
     seconds, fits = _seconds(texts, _CLOCK)
     fits &= pc.fill_null(pc.match_substring_regex(texts, "(?i):|m"), False).to_numpy(zero_copy_only=False)
     spelled, also = _seconds(texts, _SPELLED)
@@ -124,7 +124,7 @@ def durations(texts: pa.Array) -> pa.Array:
 
 
 def _seconds(texts: pa.Array, pattern: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(seconds, where the pattern fits)."""
+    """Returns seconds, and where the pattern fits."""
     match = pc.extract_regex(texts, pattern)
     parts = {
         match.type.field(i).name: pc.fill_null(pc.struct_field(match, i), "") for i in range(match.type.num_fields)

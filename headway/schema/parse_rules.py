@@ -66,16 +66,17 @@ _TEMPORAL: dict[Kind, Temporal] = {
 _EPOCH_DIGITS = r"^[+]?(?P<whole>-?(?:[0-8][0-9]{18}|[0-9]{1,18}))(?:[.](?P<rest>[0-9]*))?$"
 _EPOCH_SCIENTIFIC = r"^[+-]?[0-9](?:[.][0-9]*)?[eE][+]?(?:0?[0-9]|1[0-8])$"
 _NAN = r"^[+-]?(?i:nan)$"
-"""How data frames write a missing number."""
+"""A pattern for the way in which data frames write a missing number."""
 MARKERS = frozenset(
     {"?", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "n.a", "null", "none", "nil", "-", "--", "---", "–", "—", ".", "..",
      "missing", "unknown", "not available", "nat", "#value!", "#div/0!", "#ref!", "\\n", ""}
 )  # fmt: skip
-"""What people write where a number is not known; compared in lower case."""
+"""The texts that people write for a number that is not known, in lower case."""
 
 
 class Parse(Frozen):
-    """The rule for a column's text. In a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or all of its fields."""
+    """The rule by which a column's text is read: in a pipeline `parse: number`, `parse: "%d/%m/%Y"`, or all of its
+    fields."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -142,12 +143,12 @@ class Parse(Frozen):
 
     @property
     def is_epoch(self) -> bool:
-        """Whether the files hold the time that has passed since 1970 as a number."""
+        """Whether the files hold a time as a number since 1970."""
         return self.as_.startswith("epoch_")
 
 
 def _kind_of(form: str) -> Kind:
-    """The kind of a strptime form: a date or a time."""
+    """Returns the kind of a strptime form: a date or a time."""
     return "timestamp" if re.search(r"%[HIMSfp]", form) else "date"
 
 
@@ -177,7 +178,7 @@ _NUMBERS = {"boolean": truth, "abbreviated": abbreviated, "duration": durations}
 
 
 def _epochs(texts: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Numbers as int64, of a fraction the second (or smaller unit) that runs; and which texts are none."""
+    """Convert texts of epoch times to int64, with a fraction cut off; returns also which texts are none."""
     texts = pc.if_else(pc.match_substring_regex(texts, _NAN), pa.scalar(None, pa.string()), texts)
     match = pc.extract_regex(texts, _EPOCH_DIGITS)
     text, rest = pc.struct_field(match, "whole"), pc.struct_field(match, "rest")

@@ -32,18 +32,18 @@ _PLACE_COMMENT = (
 
 
 def split_column(name: str, kind: StoredType, *, listed: bool) -> Column:
-    """A column in the form that the split hashes."""
+    """Returns a column in the form that the split hashes."""
     encoding: Literal["plain", "dictionary"] = "dictionary" if kind == "bytes" else "plain"
     return Column(name=name, type=kind, nullable=True, encoding=encoding, shape=(None,) if listed else ())
 
 
 def to_tags(columns: Sequence[Column]) -> list[str]:
-    """The columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
+    """Returns the columns as tags of a schema file: `headway.split=FLOAT age`, `headway.split=BYTES[] genres`."""
     return [f"{_SPLIT_TAG}{_KINDS[column.type]}{'[]' if column.shape else ''} {column.name}" for column in columns]
 
 
 def from_tags(tags: Sequence[str], *, where: str) -> tuple[Column, ...]:
-    """The columns of a schema file's tags; none when there are no such tags.
+    """Returns the columns of a schema file's tags; none when there are no such tags.
 
     Raises:
         ConfigError: a tag that says no type and name.
@@ -203,7 +203,7 @@ def _refused(where: str, feature: str, problem: str, fix: str | None = None) -> 
 
 
 def _tags(column: Column) -> dict[str, str]:
-    """The facts of a column for which the proto has no field."""
+    """Returns the tags for the facts of a column that have no field in the proto."""
     parse = json.dumps(column.parse.model_dump(mode="json"), ensure_ascii=False) if column.parse else None
     null = None if column.null is None else json.dumps(column.null, ensure_ascii=False)
     tags = {"parse": parse, "null": null, "temporal": column.temporal, "meaning": column.meaning, "since": column.since}
@@ -238,7 +238,7 @@ def _tagged(feature: Any, kind: StoredType, where: str) -> dict[str, Any]:
 
 
 def _shape(feature: Any, where: str) -> Shape:
-    """The shape of a feature: a list if it has value_count, a vector if its shape has a dimension."""
+    """Returns the shape of a feature: a list if it has value_count, a vector if its shape has a dimension."""
     if feature.HasField("value_count"):
         return (None,)
     sizes = [dim.size for dim in feature.shape.dim]

@@ -15,7 +15,7 @@ import re
 import unicodedata
 
 PRESENT, LENGTH = "__present", "__length"
-"""What the names of a nullable column's and of a list's companion end with."""
+"""The endings of the inputs that go with a nullable column and with a list."""
 RESERVED = frozenset({"self", "examples", "threshold", "top_k"})
 _FITS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

@@ -32,9 +32,9 @@ from headway.tabular.list_arrays import decoded, flatten, is_list, plain, value_
 
 BATCH_ROWS = 131_072
 BATCH_BYTES = 36 << 20
-"""A batch of wide rows takes about this much."""
+"""The bytes that a batch of wide rows takes, about."""
 RANGE_CELLS = 64 << 20
-"""A range of a table of hundreds of columns holds no more cells than this, whatever its rows: there are to be several."""
+"""The most cells of a range: a table of hundreds of columns has several ranges, however few its rows."""
 _RANGES = 8
 _SPANS, _LEAST_SAMPLE = 24, 1000
 
@@ -45,11 +45,11 @@ class InputFile(Frozen):
     path: str
     bytes: int
     crc32c: str
-    """Eight hex digits."""
+    """The file's checksum, as eight hex digits."""
     changed: float | None = None
     """When it last changed before its checksum was taken, in seconds since 1970; None: nobody looked."""
     quoted_newlines: bool = False
-    """CSV: a newline stands inside quotes, so the file cannot be cut."""
+    """Whether a CSV file has a newline inside quotes, so that it cannot be cut."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InputFile) and self.as_key() == other.as_key()
@@ -58,7 +58,7 @@ class InputFile(Frozen):
         return hash((self.path, self.bytes, self.crc32c))
 
     def as_key(self) -> dict[str, Any]:
-        """What of it a fingerprint has: all but its time."""
+        """Returns what a fingerprint has of the file: all but its time."""
         return self.model_dump(exclude={"changed"})
 
 
@@ -67,7 +67,7 @@ class Range:
     """A part of one file: row groups of a Parquet file, bytes [start, end) of a CSV file; or a run of small files."""
 
     index: int
-    """Its place in the span; shards are named after it."""
+    """The place of the range in the span; shards are named after it."""
     path: str
     file: int
     """The file's place in the span; of a run of files, the first one's."""
@@ -87,12 +87,13 @@ class Malformed:
     text: str | None
     reason: str
     column: str | None = None
-    """The bad cell's; None: the line as a whole is malformed."""
+    """The column of the bad cell; None: the line as a whole is malformed."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a range. `rows[i]` is the number of batch row i within the range; None: first_row + i."""
+    """Some rows of a range, read as one batch. `rows[i]` is the number of batch row i within the range; None: first_row
+    + i."""
 
     batch: pa.RecordBatch
     first_row: int
@@ -100,7 +101,7 @@ class Chunk:
     malformed: tuple[Malformed, ...] = ()
 
     def positions(self) -> NDArray[np.int64]:
-        """The number within the range of each row of the batch."""
+        """Returns the number within the range of each row of the batch."""
         if self.rows is not None:
             return np.asarray(self.rows, np.int64)
         return np.arange(self.first_row, self.first_row + self.batch.num_rows, dtype=np.int64)
@@ -110,7 +111,7 @@ class Source(Protocol):
     """The reader of one format."""
 
     def names(self, file: InputFile) -> list[str]:
-        """The file's column names."""
+        """Returns the file's column names."""
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
         """Cut the span's files into ranges, in order."""
@@ -129,7 +130,7 @@ class Source(Protocol):
 def read_unchanged(
     source: Source, files: Sequence[InputFile], piece: Range, columns: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[Chunk]:
-    """Read a range as `Source.read` does, and look at its end whether the file is still the one of the checksum.
+    """Read a range as `Source.read` does, and check at its end that the file is still the one of the checksum.
 
     Raises:
         DataError: besides, it cannot be read, or has changed. A range of many small files is not looked at.
@@ -143,7 +144,7 @@ def read_unchanged(
 
 
 def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
-    """Compare sizes, and bytes where the file's time is another."""
+    """Raise DataError when a file's size changed, or its bytes where its time changed."""
     file, (size, changed) = files[piece.file], size_and_time(piece.path)
     if size != file.bytes:
         how = f"it has {size:,} bytes, and had {file.bytes:,} when the run began"
@@ -159,7 +160,7 @@ def _check_unchanged(files: Sequence[InputFile], piece: Range) -> None:
 
 
 def whole_files(ranges: Sequence[Range]) -> list[Range]:
-    """The ranges joined to one for each file, which counts the file's rows from its first one."""
+    """Returns the ranges joined to one for each file, which counts the file's rows from its first one."""
     joined: list[Range] = []
     for piece in ranges:
         if joined and piece.file == joined[-1].file and not piece.row_per_file:
@@ -178,8 +179,8 @@ class NoRows(DataError):
 
 
 def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int) -> tuple[Sample, Sample]:
-    """(a sample of the first span that has rows, one of it and of up to 24 others, evenly spread): what the first one has no
-    value of another may have, and where it has integers another may have real numbers.
+    """Returns two samples: of the first span that has rows, and of it and up to 24 others, evenly spread, since a
+    column may be empty or hold only integers in the first span.
 
     Args:
         spans: the files of each.
@@ -205,8 +206,8 @@ def sample_spans(source: Source, spans: Sequence[Sequence[InputFile]], rows: int
 
 
 def sampled(tables: Sequence[pa.Table], rows: int, *, evenly: bool = False) -> Sample:
-    """The first `rows` rows of some tables, or `evenly` as many of each. A column whose types differ becomes text, or
-    empty and in conflict when it cannot."""
+    """Returns the first `rows` rows of some tables, or `evenly` as many of each. A column whose types differ becomes
+    text, or empty and in conflict when it cannot."""
     share = -(-rows // len(tables)) if evenly else rows
     parts = [table.slice(0, share) for table in tables]
     named: dict[str, list[pa.Field]] = {}
@@ -243,7 +244,7 @@ def _as_doubles(table: pa.Table, name: str) -> pa.Table:
 
 
 def _as_text(table: pa.Table, name: str) -> pa.Table | None:
-    """The column as text; None when it cannot be: lists in lists, objects."""
+    """Returns the column as text; None when it cannot be: lists in lists, objects."""
     place = table.schema.get_field_index(name)
     if place < 0:
         return table
@@ -277,7 +278,7 @@ def check_columns(columns: Sequence[str], names: Collection[str], path: str) -> 
 
 
 def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
-    """The rows of a range of a table with so many columns, when `rows` are configured.
+    """Returns the rows of a range of a table with so many columns, when `rows` are configured.
 
     A range costs some milliseconds whatever is in it, and the fewer there are the fewer can be worked on at a time. Of a
     file known to have `whole` rows there are eight or so, none of less than a batch, before they grow to `rows`.
@@ -287,8 +288,8 @@ def rows_of_range(rows: int, columns: int, whole: int | None = None) -> int:
 
 
 def cut(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk into batches of about BATCH_ROWS, none of them small, as each costs some milliseconds whatever its size;
-    the first carries the malformed rows, even if it has no good one."""
+    """Cut a chunk into batches of about BATCH_ROWS, none of them small, since each costs some milliseconds; the first
+    carries the malformed rows, even if it has no good one."""
     rows = chunk.batch.num_rows
     size = max(1, -(-rows // max(1, round(rows / BATCH_ROWS))))
     for start in range(0, max(rows, 1), size):
@@ -304,7 +305,7 @@ INTERVAL = pa.month_day_nano_interval()
 
 
 def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
-    """The leaf columns of a file by their flat names, each with its path.
+    """Returns the leaf columns of a file by their flat names, each with its path.
 
     Raises:
         DataError: two have the same name.
@@ -326,7 +327,7 @@ def leaves(schema: pa.Schema, path: str) -> dict[str, Way]:
 
 
 def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -> pa.RecordBatch:
-    """The named columns in plain types; a leaf of a struct that is null is null."""
+    """Returns the named columns in plain types; a leaf of a struct that is null is null."""
     arrays = []
     for name in names:
         first, *rest = ways[name]
@@ -339,7 +340,7 @@ def pick(batch: pa.RecordBatch, ways: Mapping[str, Way], names: Sequence[str]) -
 
 
 def flat(table: pa.Table, path: str) -> pa.Table:
-    """A table with every leaf as a column; text that is not UTF-8 is bytes."""
+    """Returns a table with every leaf as a column; text that is not UTF-8 is bytes."""
     ways = leaves(table.schema, path)
     names = list(ways)
     batches = [pick(batch, ways, names) for batch in table.to_batches()]
@@ -350,7 +351,7 @@ def flat(table: pa.Table, path: str) -> pa.Table:
 
 
 def _bytes_unless_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column as it is; as bytes where some of its text is not UTF-8."""
+    """Returns a column as it is; as bytes where some of its text is not UTF-8."""
     kind, raw = column.type, pa.binary()
     words = kind.value_type if is_list(kind) else value_type(kind)
     if not (pa.types.is_string(words) or pa.types.is_large_string(words)):
@@ -371,7 +372,7 @@ def first_rows(
     rows: int,
     opened: Callable[[str], AbstractContextManager[tuple[int, Iterator[pa.RecordBatch]]]],
 ) -> Sample:
-    """The first `rows` rows of some files, with every leaf of a struct as a column.
+    """Returns the first `rows` rows of some files, with every leaf of a struct as a column.
 
     Args:
         opened: opens a file: (the most rows to take with it, its batches).
@@ -397,7 +398,7 @@ def first_rows(
 
 
 def not_whole(kind: str, path: str, error: Exception, at: str, columns: Collection[str] = ()) -> DataError:
-    """The error of a file that cannot be read to its end, because of some `columns` if they are known."""
+    """Returns the error of a file that cannot be read to its end, because of some `columns` if they are known."""
     fix, names = "write the file again", list(columns)
     if names:
         at += f", {'column' if len(names) == 1 else 'columns'} {some(names, _NAMED, repr)}"
@@ -406,12 +407,13 @@ def not_whole(kind: str, path: str, error: Exception, at: str, columns: Collecti
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of an error."""
+    """Returns the first line of an error."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
-    """(start, end, rows) of runs of row groups or batches: up to `most` rows, or one group that has more."""
+    """Yields (start, end, rows) of each run of row groups or batches of up to `most` rows, or of one group that has
+    more."""
     start = total = 0
     for i, count in enumerate(counts):
         if total and total + count > most:

@@ -37,28 +37,29 @@ CONVERT = {
     "tfrecord": "write format: examples for TFRecord files of tf.train.Example",
     "feather": "write format: arrow",
 }
-"""Formats by other names, and ones that are not read: what to do."""
+"""What a user can do about a format that Headway knows by another name, or does not read."""
 Gaps = Literal["error", "allow"]
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The facts of a format besides its config, which is the field of `SourceConfig` with its name."""
+    """The facts of a format; its config is the field of `SourceConfig` with its name."""
 
     noun: str
-    """As a sentence calls a file of it."""
+    """What a message calls a file of this format."""
     reader: str
-    """Its Source in `headway.sources.formats`: module.Class."""
+    """The format's Source in `headway.sources.formats`, as module.Class."""
     pattern: str
-    """What a folder's files must end in to be taken; a file that is named outright may end in anything."""
+    """A pattern for the endings of a folder's files that are read; a file that is named outright may end in
+    anything."""
     endings: str
-    """The same for people."""
+    """The endings that are read, as messages list them."""
     magic: tuple[bytes, ...] = ()
-    """What its files begin with."""
+    """The bytes that the format's files begin with."""
     text: bool = False
     range_size: int = 16 << 20
-    """About how many bytes a range has; of Parquet and Arrow, rows. A worker holds a part of its range only, so that this
-    decides how many can work at a time, and how many shards there are; a range costs some milliseconds."""
+    """The size of a range in bytes, or of Parquet and Arrow in rows. A worker holds a part of its range only, so that
+    this decides how many can work at a time, and how many shards there are; a range costs some milliseconds."""
 
 
 FORMATS: dict[Format, FileFormat] = {
@@ -104,16 +105,16 @@ FORMATS: dict[Format, FileFormat] = {
     ),
 }
 NAMED: frozenset[Format] = frozenset({"csv", "parquet", "arrow"})
-"""Formats whose files name their columns; of the others any can be asked for, and one that is not there is null."""
+"""The formats whose files name their columns; in files of the others a column that is missing is null."""
 
 
 def by_ending(path: str) -> Format | None:
-    """The format whose files end as this path does."""
+    """Returns the format whose files end as this path does."""
     return next((name for name, format in FORMATS.items() if re.search(format.pattern, PurePosixPath(path).name)), None)
 
 
 def is_wide(encoding: str) -> bool:
-    """Whether an encoding takes two bytes for every letter, so that lines cannot be found in its bytes."""
+    """Returns whether an encoding takes two bytes for every letter, so that lines cannot be found in its bytes."""
     return encoding.startswith("utf-16")
 
 
@@ -227,7 +228,7 @@ class SourceConfig(Frozen):
     @field_validator("format", mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """Name the workaround for popular formats that Headway does not read."""
+        """Refuse popular formats that Headway does not read, and name the way round."""
         way = CONVERT.get(str(value).lower().lstrip("."))
         if way is not None:
             raise ValueError(f"{value!r} is not read: {way}; formats are {', '.join(map(repr, get_args(Format)))}")
@@ -285,7 +286,7 @@ class SourceConfig(Frozen):
         return self
 
     def at_ingest(self) -> dict[str, Any]:
-        """The part of the config that changes what ingest writes; the location of files does not."""
+        """Returns the part of the config that changes what ingest writes; the location of files does not."""
         options = {"csv": self.csv, "images": self.images}.get(self.format)
         bound = {} if self.max_cell_bytes == MAX_CELL_BYTES else {"max_cell_bytes": self.max_cell_bytes}
         return {

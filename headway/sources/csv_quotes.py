@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from headway.sources.config import CsvConfig
 
 _ROWS = 20
-"""So many lines with a row's number of values each are rows between two stray quotes, not one value of several lines."""
+"""The number of lines, each with a row's number of values, from which text between two stray quotes is rows and not one
+value."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,16 @@ class QuoteRules:
             outside += [one_line, b"(?<=[^%b])%b" % (ends, quote)]
             self._opening, self._closed = re.compile(opening), re.compile(closed)
         self._plain = re.compile(b"(?:%b)*+" % b"|".join(outside))
-        """What has its quotes where they may stand, each value on one line."""
+        """A pattern for data whose quotes stand where they may, with each value on one line."""
 
     def record_end(self, data: bytes, columns: int) -> int:
-        """The end of the last whole record of data that may go on; 0 when there is none."""
+        """Returns the end of the last whole record of data that may go on; 0 when there is none."""
         if not self._holds_marks(data):
             return data.rfind(b"\n") + 1
         return self._walk(data, columns, newlines=True, final=False)[0]
 
     def broken(self, data: bytes, columns: int, *, newlines: bool = True) -> list[Broken]:
-        """The records of some data, which ends with one, that cannot be read because of a quote.
+        """Returns the records of some data, which ends with one, that cannot be read because of a quote.
 
         Args:
             newlines: whether a value may hold a line end; not in a file that was cut at any line end.
@@ -79,7 +80,8 @@ class QuoteRules:
         return self._walk(data, columns, newlines, final=True)[1]
 
     def escaped(self, data: bytes) -> bytes:
-        r"""Data in which the escape stands before what it escapes alone: one before a letter is a letter, as in C:\dir."""
+        r"""Returns data in which an escape stands only before what it escapes: one before a letter is a letter, as in
+        C:\dir."""
         if not self._escape or self._escape not in data:
             return data
         escape, others = re.escape(self._escape), self._quote + self._escape + self._delimiter
@@ -87,12 +89,12 @@ class QuoteRules:
         return re.sub(stray, lambda found: found[1] + 2 * self._escape, data)
 
     def _holds_marks(self, data: bytes) -> bool:
-        """Whether data hold a quote or an escape."""
+        """Returns whether data hold a quote or an escape."""
         return any(mark and mark in data for mark in (self._quote, self._escape))
 
     def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[Broken]]:
-        """(the end of the last whole record, the broken records). Line ends before `floor` may lie in a value, and a record
-        that reaches there began at `record`."""
+        """Returns the end of the last whole record, and the broken records. Line ends before `floor` may lie in a
+        value, and a record that reaches there began at `record`."""
         broken: list[Broken] = []
         at = floor = record = 0
         while (found := self._plain.match(data, at)) and (at := found.end()) < len(data):
@@ -116,8 +118,8 @@ class QuoteRules:
         return len(data) if final else data.rfind(b"\n", floor) + 1 or record, broken
 
     def _end_of_piece(self, data: bytes, at: int, start: int, columns: int) -> int:
-        """The end of the value of several lines, or of the escaped line end, at a place; beyond the data: it is not closed in
-        them; -1: it is broken."""
+        """Returns the end of the value of several lines, or of the escaped line end, at a place: beyond the data when
+        it is not closed in them, -1 when it is broken."""
         if data[at : at + 1] == self._escape:
             return min(at + 2, len(data))
         value = self._closed.match(data, at)
@@ -151,7 +153,7 @@ class Quotes:
         self.newline_inside = False
 
     def feed(self, block: bytes | NDArray[np.uint8]) -> None:
-        """Add data, 64 bytes at a time, one bit each: three times as fast as searching the quotes."""
+        """Add data; each step handles 64 bytes, one bit each, three times as fast as a search for the quotes."""
         if self.newline_inside or not len(block):
             return
         data = np.frombuffer(block, np.uint8)
@@ -167,7 +169,7 @@ class Quotes:
 
 
 def _bits(mask: NDArray[np.bool_]) -> Words:
-    """A mask as bits, the first one lowest; zeros fill the last word."""
+    """Returns a mask as bits, the first one lowest; zeros fill the last word."""
     packed = np.packbits(mask, bitorder="little")
     if short := -len(packed) % (_WORD // 8):
         packed = np.append(packed, np.zeros(short, np.uint8))
@@ -175,7 +177,7 @@ def _bits(mask: NDArray[np.bool_]) -> Words:
 
 
 def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
-    """(the places from an opening quote to before the closing one, 1 if the end is one of them)."""
+    """Returns the places from an opening quote to before the closing one, and 1 if the end is one of them."""
     inside = quotes.copy()
     for shift in _SHIFTS:  # a bit becomes the parity of itself and all before it in its word
         inside ^= inside << shift
@@ -186,7 +188,7 @@ def _inside(quotes: Words, open_before: np.uint64) -> tuple[Words, np.uint64]:
 
 
 def _are_plain(data: bytes, quote: int, delimiter: int) -> bool:
-    """Whether each quote opens or closes a value of one line, or stands doubled in one."""
+    """Returns whether each quote opens or closes a value of one line, or stands doubled in one."""
     array = np.frombuffer(data, np.uint8)
     quotes, newlines = _bits(array == quote), _bits(array == ord("\n"))
     inside, after = _inside(quotes, np.uint64(0))

@@ -21,10 +21,10 @@ import pyarrow as pa
 from headway.schema.decimal_signs import DecimalSign
 
 ONE_IN = 100
-"""So few of a column's sampled values may be unlike the others: they decide nothing."""
+"""One in so many sampled values of a column may be unlike the others and decides nothing."""
 
 _FACTS = ("conflicts", "damaged", "mixed", "misfits", "several", "nulls", "words")
-"""The facts of a sample that are of single columns."""
+"""The facts of a sample that belong to single columns."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,28 @@ class Sample:
     notes: tuple[str, ...] = ()
     """Sentences about the files as a whole, such as names of images without a label."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
-    """By column: how its type differs between the files, or why it cannot be read. Such a column is empty here."""
+    """How the type of a column differs between the files, or why it cannot be read, by column. Such a column is empty
+    in the sample."""
     damaged: Mapping[str, str] = field(default_factory=dict)
-    """By column that cannot be read: its file."""
+    """The file of each column that cannot be read."""
     mixed: Mapping[str, str] = field(default_factory=dict)
-    """By column of values of several forms, such as an object among texts: the forms, however few have one."""
+    """The forms of each column that has several, such as an object among texts, however rare one is."""
     misfits: Mapping[str, str] = field(default_factory=dict)
-    """By column that was made numbers: which sampled values are not numbers, and are null here."""
+    """The sampled values that are not numbers, by column that was made numbers; they are null in the sample."""
     several: Mapping[str, str] = field(default_factory=dict)
-    """By column of one value per row: how many sampled rows had several values."""
+    """The number of sampled rows with several values, by column of one value per row."""
     decimal: DecimalSign | None = None
-    """What the numbers in text that show it have as decimal sign; None: the format does not write numbers as text."""
+    """The decimal sign of numbers in text; None: the format does not write numbers as text."""
     nulls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By column of text files: the texts that mean a missing value."""
+    """The texts that mean a missing value, by column of text files."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """By column of text: what such a word is in it, where that is worth a note."""
+    """A note on what such a word is in a column of text, by column."""
     spelled: bool = False
-    """Whether the files hold numbers as text, so that their spelling counts: 1e5 is no integer, 100000 is."""
+    """Whether the files hold numbers as text, so that their spelling counts: 100000 is an integer, 1e5 is not."""
 
     def joined(self, whole: Sample, others: Sequence[Sample]) -> Sample:
-        """The sample of several spans: `whole` is that of all their tables, and of each fact the first span's counts."""
+        """Returns the sample of several spans: the table is that of `whole`, and each fact that of the first span that
+        has it."""
         every = (whole, self, *others)
         facts: dict[str, Any] = {
             name: {column: fact for each in every[::-1] for column, fact in getattr(each, name).items()}
@@ -67,7 +69,7 @@ class Sample:
         return replace(self, table=whole.table, notes=notes, decimal=decimal, **facts)
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
-        """The sample with renamed columns, {old: new}."""
+        """Returns the sample with renamed columns, {old: new}."""
         facts: dict[str, Any] = {
             of_it: {names.get(name, name): fact for name, fact in getattr(self, of_it).items()} for of_it in _FACTS
         }
@@ -83,22 +85,22 @@ class Seen(NamedTuple):
     """The type of one column in some lines."""
 
     form: str | None
-    """What its values are: one value, a list, a list of ..., an empty list; None: there are only nulls."""
+    """The form of the column's values: one value, a list, a list of ..., an empty list; None: there are only nulls."""
     values: int
-    """How many are not null."""
+    """The number of values that are not null."""
     total: int
 
 
 @dataclass
 class _Form:
     path: str
-    """The first file that showed it."""
+    """The first file that showed this form."""
     values: int = 0
 
 
 @dataclass
 class Forms:
-    """The types seen of each column, and of each object that contains columns."""
+    """The forms seen of each column, and of each object that contains columns."""
 
     _forms: dict[Way, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[Way] = field(default_factory=set)
@@ -119,7 +121,7 @@ class Forms:
         self._forms.setdefault(way, {}).setdefault(form, _Form(path)).values += values
 
     def clashes(self) -> dict[str, str]:
-        """The conflict of each column whose types conflict, or that lies in an object whose types do."""
+        """Returns the conflict of each column whose types conflict, or that lies in an object whose types do."""
         conflicts = {way: _conflict(way, forms) for way, forms in self._usual().items() if len(forms) > 1}
         return {
             ".".join(way): next(conflicts[start] for start in _starts(way) if start in conflicts)
@@ -128,18 +130,18 @@ class Forms:
         }
 
     def mixed(self) -> dict[str, str]:
-        """The forms of each column that has several, or that lies in what has, however few values have one."""
+        """Returns the forms of each column that has several, or lies in an object that has, however rare one is."""
         ways = {way: " and ".join(forms) for way, forms in self._forms.items() if len({*forms} - {EMPTY_LIST}) > 1}
         return {".".join(way): ways[start] for way in self._ways for start in _starts(way) if start in ways}
 
     def is_rare(self, way: Way, form: str | None) -> bool:
-        """Whether hardly any values have the type that a column, or an object around it, has in some lines."""
+        """Returns whether hardly any values have the type that a column, or an object around it, has in some lines."""
         forms = dict.fromkeys(_starts(way)[:-1], _OBJECT) | ({way: form} if form is not None else {})
         usual = self._usual(forms)
         return any(not _is_in(form, usual[start]) for start, form in forms.items())
 
     def _usual(self, ways: Mapping[Way, str] | None = None) -> dict[Way, dict[str, _Form]]:
-        """The forms of more than one value in a hundred."""
+        """Returns the forms that more than one value in a hundred has."""
         usual = {}
         for way in self._forms if ways is None else ways:
             forms = self._forms.get(way, {})
@@ -151,7 +153,7 @@ class Forms:
 
 
 def without_values(table: pa.Table, clashes: Mapping[str, str]) -> pa.Table:
-    """The table with these columns null, so that the tables of several files can be concatenated."""
+    """Returns the table with these columns null, so that the tables of several files can be concatenated."""
     for name in clashes:
         if (place := table.schema.get_field_index(name)) >= 0:
             table = table.set_column(place, name, pa.nulls(table.num_rows))

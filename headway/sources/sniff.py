@@ -31,13 +31,13 @@ _OTHERS = {
     b"<": ("HTML or XML", "check the path and source.format"),
 }
 _OBJECTS = re.compile(rb'\s*(?:\[\s*\{\s*["}]|\{\s*\n\s*")')
-"""An array of objects, or an object over several lines."""
+"""A pattern for the beginning of an array of objects, or of an object over several lines."""
 _ARFF = re.compile(rb"(?i)(?:\s*%[^\n]*\n|\s)*@relation\s")
 _TEXT = {name for name, format in FORMATS.items() if format.text}
 
 
 def another(head: bytes, expected: Format) -> tuple[str, str] | None:
-    """(the format that these first bytes show, the fix); None when it may be the wanted one."""
+    """Returns the format that these first bytes show, and the fix; None when it may be the wanted one."""
     sniffed = format_of(head)
     if sniffed is not None and sniffed != expected and not (sniffed in _TEXT and expected in _TEXT):
         return FORMATS[sniffed].noun, f"say 'format: {sniffed}'"
@@ -57,7 +57,7 @@ def another(head: bytes, expected: Format) -> tuple[str, str] | None:
 
 
 def not_a(path: str, expected: Format) -> DataError | None:
-    """The error for a file of another format; None when its first bytes do not show one."""
+    """Returns the error for a file of another format; None when its first bytes do not show one."""
     with storage.open_file(path) as file, storage.reading(path):
         other = another(file.read(_HEAD), expected)
     if other is None:
@@ -66,7 +66,7 @@ def not_a(path: str, expected: Format) -> DataError | None:
 
 
 def format_of(head: bytes) -> Format | None:
-    """The format that a file's first bytes show; None for text, which may be CSV, and for what is not known."""
+    """Returns the format that a file's first bytes show; None for text, which may be CSV, and for what is not known."""
     for name, format in FORMATS.items():
         if format.magic and head.startswith(format.magic):
             return name
@@ -77,7 +77,7 @@ def format_of(head: bytes) -> Format | None:
 
 
 def is_object(line: bytes) -> bool:
-    """Whether a line is a JSON object, or the beginning of a long one."""
+    """Returns whether a line is a JSON object, or the beginning of a long one."""
     line = line.strip()
     if not line.startswith(b"{"):
         return False

@@ -33,12 +33,12 @@ from headway.storage import filesystem
 BOM = b"\xef\xbb\xbf"
 _PIECE = 1 << 16
 _SHOWN = 512
-"""Of the beginning, what tells another format."""
+"""The number of first bytes that tell another format."""
 _TAIL = 16 << 10
 _LONGEST = 64 << 20
-"""Of a header, or of what is read at a time where no record ends."""
+"""The most bytes of a header, or of what is read at a time where no record ends."""
 SAMPLE_FILES, SAMPLE_PIECES, SAMPLE_BYTES = 8, 8, 1 << 18
-"""What a schema is inferred from: so many pieces of each of the first files."""
+"""The sizes of the sample from which a schema is inferred: so many pieces of each of the first files."""
 
 
 class TextFile:
@@ -61,9 +61,10 @@ class TextFile:
         with filesystem.open_file(path) as file, filesystem.reading(path):
             self._form, self.head = stream_form(file, path, encoding)
         self.streamed = not self._form.plain
-        """Whether it is read from its beginning: offsets then count what is read, not the file's bytes."""
+        """Whether the file is read as a stream from its beginning: offsets then count what is read, not the file's
+        bytes."""
         self.decoded = self._form.encoding is not None
-        """Whether what is read was turned to UTF-8."""
+        """Whether the text was converted to UTF-8."""
         if self._form.compression is not None and not self.head:
             raise DataError("the file is empty", where=self.path, fix="remove it, or write it again")
         if other := another(self.head[:_SHOWN], "csv"):
@@ -72,8 +73,8 @@ class TextFile:
             raise DataError("is not text: it holds zero bytes", where=self.path, fix="check source.format and the file")
 
     def line(self, number: int, quote: bytes = b"", escape: bytes = b"") -> tuple[int, bytes]:
-        """(offset, data) of a line, from 0, up to its line end outside quotes and not escaped, which is included; nothing where
-        there is no such line. The lines before it are cut at any line end."""
+        """Returns the offset and the data of a line, numbered from 0, with its line end, which stands outside quotes
+        and is not escaped; no data when there is no such line. The lines before it are cut at any line end."""
         line, start, looked = bytearray(), 0, 0
         quotes, counted = 0, 0
         for _, piece in self.blocks(0, None, _PIECE, len):
@@ -98,7 +99,7 @@ class TextFile:
         return start, b"" if number else bytes(line)
 
     def line_end(self, offset: int) -> int:
-        """The end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
+        """Returns the end of the line that contains byte `offset` of a plain file; the file's size if it has none."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             offset = min(offset, file.size())
             file.seek(offset)
@@ -110,7 +111,7 @@ class TextFile:
         return offset
 
     def part(self, start: int, end: int) -> bytes:
-        """Exactly the bytes [start, end) of a plain file."""
+        """Returns exactly the bytes [start, end) of a plain file."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             file.seek(start)
             data = bytes(file.read(end - start))
@@ -122,8 +123,8 @@ class TextFile:
     def blocks(
         self, start: int, end: int | None, size: int, last_end: Callable[[bytes], int]
     ) -> Iterator[tuple[int, bytes]]:
-        """(offset, data) of pieces of about `size` bytes, each cut where `last_end` says; the last one may lack a line
-        end. A stream is always read to its end."""
+        """Yields the offset and the data of pieces of about `size` bytes, each cut where `last_end` says; the last one
+        may lack a line end. A stream is always read to its end."""
         if last_end is last_line_end and end is not None and not self.streamed:
             yield from self._whole_lines(start, end, size)
             return
@@ -157,7 +158,7 @@ class TextFile:
                 yield at, carry
 
     def _whole_lines(self, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the `blocks` of a plain file cut at line ends: as few as `size` allows, all of about one size.
+        """Yields the `blocks` of a plain file, cut at line ends: as few as `size` allows, all of about one size.
 
         Each is read in one go: megabytes copied cost as much as read.
         """
@@ -176,7 +177,7 @@ class TextFile:
                 at = stop
 
     def _lines_before(self, offset: int) -> int:
-        """The number of line ends before a byte, counted anew: for errors alone."""
+        """Returns the number of line ends before a byte; it counts them each time, so only errors ask for it."""
         with filesystem.open_file(self.path) as file, filesystem.reading(self.path):
             source: Any = TextStream(file, self._form, self.path) if self.streamed else file
             lines = 0
@@ -185,7 +186,7 @@ class TextFile:
             return lines
 
     def _stop(self, file: pa.NativeFile, start: int, stop: int, end: int) -> int:
-        """The last line end in [start, stop); if there is none, the first after it; else `end`."""
+        """Returns the last line end in [start, stop), or the first one after it, or `end`."""
         if stop == end:
             return end
         low = stop
@@ -198,12 +199,12 @@ class TextFile:
 
 
 def last_line_end(data: bytes) -> int:
-    """The end of the last whole line; 0 when there is none."""
+    """Returns the end of the last whole line; 0 when there is none."""
     return data.rfind(b"\n") + 1
 
 
 def row_offsets(data: bytes, rows: list[int]) -> list[int]:
-    """The offsets of the lines of these numbers; empty lines, which are not rows, do not count."""
+    """Returns the offsets of the lines with these numbers; empty lines do not count."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     starts = np.concatenate([[0], ends + 1])
@@ -215,7 +216,8 @@ def row_offsets(data: bytes, rows: list[int]) -> list[int]:
 
 
 def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of a plain file's ranges: each ends at the first line end at or after `step` bytes."""
+    """Yields the start and the end of each range of a plain file; a range ends at the first line end at or after `step`
+    bytes."""
     while start < size:
         end = min(text.line_end(min(start + step, size)), size)
         if end <= start:
@@ -227,7 +229,8 @@ def cuts(text: TextFile, start: int, size: int, step: int) -> Iterator[tuple[int
 def sample(
     text: TextFile, start: int, size: int, last_end: Callable[[bytes], int], *, plain: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, whole lines) to infer a schema from; from the beginning of a file that cannot be cut at line ends.
+    """Yields the offset and the whole lines of pieces from which a schema is inferred; only the beginning of a file
+    that cannot be cut at line ends.
 
     Args:
         last_end: as of `TextFile.blocks`.
@@ -243,8 +246,8 @@ def sample(
 
 
 def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces from places spread over a plain file, as one sorted by a column shows one value at its beginning; a small
-    file whole."""
+    """Yields pieces from places spread over a plain file, since the beginning of a sorted file shows one value only; a
+    small file is one piece."""
     length = size - start
     count = SAMPLE_PIECES if length > SAMPLE_PIECES * SAMPLE_BYTES else 1
     done = start
@@ -265,23 +268,23 @@ _COMPRESSIONS = {
 }
 _ARROW = {"gzip": "gzip", "bzip2": "bz2", "zstd": "zstd"}
 _LETTERS = 16
-"""Letters of ASCII at the beginning that tell UTF-16 without a mark."""
+"""The number of ASCII letters at the beginning that tell UTF-16 without a byte order mark."""
 _WORKBOOK = "[Content_Types].xml"
 _DOUBLED = re.compile(rb"\r+\n")
 LONGEST_LINE = 128 << 20
-"""Of any text: memory for it is taken before a row is cut at `source.max_cell_bytes`."""
+"""The most bytes of a line of any text: memory for it is taken before a row is cut at `source.max_cell_bytes`."""
 _HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
 
 
 @dataclass(frozen=True)
 class StreamForm:
-    """What stands between the bytes of a file and its lines."""
+    """How the bytes of a file become lines: compression, encoding and line ends."""
 
     compression: str | None = None
     encoding: str | None = None
-    """utf-16, utf-16-le or utf-16-be; None: as the bytes are."""
+    """The encoding: utf-16, utf-16-le or utf-16-be; None: the bytes are read as they are."""
     line_ends: bytes | None = None
-    r"""\r, or \r\r\n; None: \n or \r\n."""
+    r"""The line end, where it is \r or \r\r\n; None: it is \n or \r\n."""
 
     @property
     def plain(self) -> bool:
@@ -289,13 +292,13 @@ class StreamForm:
 
 
 def too_long(path: str, line: int) -> DataError:
-    """The error for a line of more than LONGEST_LINE bytes, numbered from 1."""
+    """Returns the error for a line of more than LONGEST_LINE bytes, numbered from 1."""
     fix = "check that it is text of one row per line; large values can be written as Parquet"
     return DataError(f"line {line:,} has more than {LONGEST_LINE >> 20} MiB", where=path, fix=fix)
 
 
 def stream_form(file: Any, path: str, encoding: str | None = None) -> tuple[StreamForm, bytes]:
-    """(the form of an open file, the beginning of its text). The file is then read up to some place.
+    """Returns the form of an open file, and the beginning of its text. The file is then read up to some place.
 
     Args:
         encoding: taken where the bytes show none.
@@ -376,7 +379,7 @@ class TextStream:
             raise DataError(f"is a zip archive that cannot be read: {error}", where=self._path, fix=fix) from None
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes; none at the end alone."""
+        """Returns at most `size` bytes, and none only at the end."""
         while size and not self._ready:
             fresh = self._bytes(size)
             self._ready = self._text(fresh)

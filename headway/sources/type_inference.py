@@ -76,7 +76,7 @@ def _for_others(texts: pa.Array, misfits: pa.Array) -> bool:
 
 
 def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sample:
-    """Note for columns of one value how many rows had several, from {values per row: rows}."""
+    """Note how many rows of a column of one value had several, from {values per row: rows}."""
     several_of = {}
     for name, counts in columns.items():
         if several := [values for values in counts if values > 1]:
@@ -89,7 +89,7 @@ def with_several(sample: Sample, columns: Mapping[str, Mapping[int, int]]) -> Sa
 
 
 def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
-    """The type of the values, and the text of the values that do not have it."""
+    """Returns the type of the values, and the text of the values that do not have it."""
     most = (len(values) - values.null_count) // ONE_IN
     kind: StoredType
     for part in (values.slice(0, 2 * most + _FIRST), values):  # text mostly shows at once
@@ -105,18 +105,19 @@ def _kind(values: pa.Array) -> tuple[StoredType | None, pa.Array]:
 
 
 def _merges(values: pa.Array) -> bool:
-    """Whether float32 makes distinct numbers equal."""
+    """Returns whether float32 makes distinct numbers equal."""
     return loss_of(values, Column(name="value", type="float32", nullable=True)) is not None
 
 
 def _all_digits(values: pa.Array, whole: pa.Array, real: pa.Array) -> bool:
-    """Whether all numbers are written as integers; `whole` and `real` are the values outside int64 and float32."""
+    """Returns whether all numbers are written as integers; `whole` and `real` are the values outside int64 and
+    float32."""
     words = len(real) - _count(real, _DIGITS)
     return words == len(whole) - _count(whole, _DIGITS) and not _count(values.cast(pa.binary()), _POINT)
 
 
 def _misfits(values: pa.Array, kind: StoredType) -> pa.Array:
-    """The text of the values that do not have the type."""
+    """Returns the text of the values that do not have the type."""
     batch = pa.RecordBatch.from_arrays([values], names=["value"])
     rejected = coerce(batch, [Column(name="value", type=kind, nullable=True)]).rejected
     return rejected.column("value").combine_chunks()
@@ -127,7 +128,7 @@ def _count(values: pa.Array, pattern: str) -> int:
 
 
 def _description(misfits: pa.Array) -> str:
-    """A description of the values that do not have the type."""
+    """Returns a description of the values that do not have the type."""
     does = "does" if len(misfits) == 1 else "do"
     large = _count(misfits, _DIGITS)
     if large == len(misfits):
@@ -141,9 +142,9 @@ def _description(misfits: pa.Array) -> str:
 class Loss:
     distinct: int
     left: int
-    """So many of the distinct values are still distinct as float32."""
+    """The number of distinct values that are still distinct as float32."""
     odd: str
-    """A clause on the values that are no integers of int64; empty where there are none."""
+    """A clause for messages on the values that are no integers of int64; empty when there are none."""
     mostly_integers: bool
 
     @property
@@ -156,7 +157,7 @@ class Loss:
 
 
 def loss_of(values: pa.ChunkedArray | pa.Array, column: Column) -> Loss | None:
-    """What float32 would lose of the sampled values of a column of single numbers; None: nothing.
+    """Returns what float32 would lose of the sampled values of a column of single numbers; None: nothing.
 
     Args:
         values: numbers, or text that the column's rule reads.

@@ -17,25 +17,25 @@ from headway.storage.manifest import Counts
 
 
 class SplitOutput(Result):
-    """One split of a span."""
+    """One split of an ingested span."""
 
     rows: int
     statistics: str
-    """A folder of the output."""
+    """The folder of the split's statistics in the output."""
     shards: tuple[dict[str, Any], ...] = ()
-    """Each with its file and the rows of its records."""
+    """The shards, each with its file and the rows of its records."""
 
 
 class Ingested(Result):
     columns: tuple[Column, ...]
-    """Of the records."""
+    """The columns of the records."""
     unit: bool = False
     """Whether records say which rows belong together."""
     splits: dict[str, SplitOutput] = Field(default={})
     counts: Counts | None = None
 
     def examples(self, folder: Path | str, split: str) -> Examples:
-        """The records of a split.
+        """Returns the records of a split.
 
         Args:
             folder: the output's.

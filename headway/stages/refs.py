@@ -28,11 +28,11 @@ class Input(Frozen):
     fingerprint: str = ""
 
     def as_key(self) -> object:
-        """What enters the key of the stage that reads it."""
+        """Returns what enters the key of the stage that reads the output."""
         return self.fingerprint
 
     def paths(self) -> Sequence[Path]:
-        """What is read of it."""
+        """Returns the paths that are read."""
         return ()
 
 
@@ -53,12 +53,12 @@ class Ref(Input, Generic[Answer]):
 
     @classmethod
     def of(cls, answer: Answer) -> Ref[Answer]:
-        """An answer without an output."""
+        """Returns a reference to an answer without an output."""
         return cls(answer=answer)
 
     @property
     def value(self) -> Answer:
-        """The answer, where the reference was given it.
+        """The answer, if the reference was made with it.
 
         Raises:
             ValueError: it was not.

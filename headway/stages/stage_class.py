@@ -28,7 +28,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Key:
-    """Where a field stands in the key of its stage, and what of it; a field at its default is left out.
+    """The place of a field in the key of its stage, and what of it enters; a field at its default is left out.
 
     Args:
         place: names from the outermost in; none: the field's own name.
@@ -44,33 +44,36 @@ class Key:
 
 
 class Stage(Frozen, Generic[Answer]):
-    """One unit of work: its inputs and its config are fields."""
+    """The base class of stages: a stage's inputs and config are its fields."""
 
     name: ClassVar[str]
     version: ClassVar[int]
-    """Raised by whoever changes what the stage writes for the same fields."""
+    """The version of the stage; whoever changes what it writes for the same fields raises it."""
     runs: ClassVar[str]
-    """"module:function"."""
+    """The function of the stage, as "module:function"."""
     runs_many: ClassVar[str | None] = None
-    """"module:function" that runs several as one: function(requests, outs, monitor) -> answers."""
+    """The function that runs several requests as one, as "module:function": function(requests, outs, monitor) ->
+    answers."""
     prepares: ClassVar[str | None] = None
-    """"module:function" that does part of the work ahead in the process of the stage: function(request)."""
+    """The function that does part of the work ahead in the process of the stage, as "module:function":
+    function(request)."""
     delivers: ClassVar[bool] = False
-    """Its workers write to a store in a bucket themselves: the function takes `places`, the folders there; and an answer has
-    the entries of the files that are there under "files". Of a store in a folder it goes on with what a killed process left."""
+    """Whether the stage's workers write to a store in a bucket themselves: the function takes `places`, the folders
+    there, and an answer has the entries of the files there under "files". In a store in a folder the stage goes on with
+    what a killed process left."""
     tensorflow: ClassVar[bool] = False
-    """Runs in the TensorFlow process."""
+    """Whether the stage runs in the TensorFlow process."""
     streams: ClassVar[bool] = False
-    """Fetches the shards of a store in a bucket as it reads them: the function takes `remote`."""
+    """Whether the stage fetches the shards of a store in a bucket as it reads them: the function takes `remote`."""
 
     @property
     def own_process(self) -> bool:
-        """Whether nothing else may run in its process, before it or after it."""
+        """Returns whether the stage needs a process of its own."""
         return False
 
     @classmethod
     def answers(cls) -> type[Answer]:
-        """The model of its answer."""
+        """Returns the model of the stage's answer."""
         for base in cls.__mro__:
             arguments = getattr(base, "__pydantic_generic_metadata__", {}).get("args")
             if arguments:
@@ -79,7 +82,7 @@ class Stage(Frozen, Generic[Answer]):
         raise TypeError(f"{cls.__name__} does not say what it answers: class {cls.__name__}(Stage[...])")
 
     def key(self) -> dict[str, Any]:
-        """What the output depends on, as small JSON."""
+        """Returns what the output depends on, as small JSON."""
         key: dict[str, Any] = {"stage": self.name, "version": self.version}
         for name, field in type(self).model_fields.items():
             how, value = next((each for each in field.metadata if isinstance(each, Key)), None), getattr(self, name)
@@ -99,20 +102,21 @@ class Stage(Frozen, Generic[Answer]):
         return fingerprint(self.key())
 
     def inputs(self) -> list[Input]:
-        """The references to outputs that it reads, in the order of its fields."""
+        """Returns the references to outputs that the stage reads, in the order of its fields."""
         return list(_inputs(self))
 
     def paths(self) -> list[Path]:
-        """What it reads of other outputs."""
+        """Returns the paths that the stage reads of other outputs."""
         return [path for ref in self.inputs() for path in ref.paths()]
 
     @property
     def input_bytes(self) -> int:
-        """The bytes that it reads from outside of the store, by which stages are run as one or in turn."""
+        """Returns the bytes that the stage reads from outside of the store; by them stages run as one or in turn."""
         return 0
 
     def kept(self) -> Path | None:
-        """The folder of what it keeps while it runs, so that one that was killed goes on from there; None: it begins anew."""
+        """Returns the folder of what the stage keeps while it runs, from which one that was killed goes on; None: it
+        begins anew."""
         return None
 
 
@@ -131,7 +135,7 @@ def run(stage: Stage[Answer], out: Path | str, monitor: Monitor | None = None) -
 
 
 def plain(value: Any) -> Any:
-    """A value as the JSON of a key."""
+    """Returns a value as the JSON of a key."""
     if (as_key := getattr(value, "as_key", None)) is not None:
         return plain(as_key())
     if isinstance(value, BaseModel):

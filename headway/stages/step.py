@@ -24,18 +24,18 @@ Read = TypeVar("Read", bound=BaseModel)
 
 
 class Unknown(Exception):
-    """A plan needs the answer of a step that has not run."""
+    """Raised in a plan for the answer of a step that has not run."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One stage about to run."""
+    """A stage about to run, under its title."""
 
     stage: Stage[Any]
     title: str = ""
-    """Unique in a run; by default the stage's name."""
+    """The title of the step, unique in a run; by default the stage's name."""
     runtime: dict[str, object] = field(default_factory=dict)
-    """Arguments that change how the stage runs, not what it writes, such as the runner."""
+    """The arguments that change how the stage runs, not what it writes, such as the runner."""
 
     def __post_init__(self) -> None:
         if not self.title:
@@ -50,11 +50,11 @@ class Step:
         return fingerprint(self.key)
 
     def stored(self, path: Path, manifest: Manifest) -> "Output[Any]":
-        """The output that the store has."""
+        """Returns the output that the store has."""
         return stored_output(path, manifest, self.title, self.stage.answers())
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
-        """The output of a step that did not find one."""
+        """Returns the output of a step that has run."""
         return Output(
             self.title, self.stage.name, self.fingerprint, path, result, False, answers=self.stage.answers(), **facts
         )
@@ -72,19 +72,19 @@ class Output(Generic[Answer]):
     hit: bool
     seconds: float = 0.0
     why: Difference | None = None
-    """For a miss: the first thing that differs from the nearest output there is."""
+    """The reason why the step had to run: the first thing that differs from the nearest output."""
     bytes: int = 0
-    """Of its files."""
+    """The bytes of the output's files."""
     answers: type[Answer] | None = None
-    """The model of `value`; None: `read` says it."""
+    """The model of `value`; None: whoever calls `read` gives it."""
 
     @property
     def known(self) -> bool:
-        """Says whether the step has run."""
+        """Returns whether the step has run."""
         return self.result is not None
 
     def get(self) -> dict[str, Any]:
-        """The answer as JSON.
+        """Returns the answer as JSON.
 
         Raises:
             Unknown: a plan asks for it, and the step has not run.
@@ -94,7 +94,7 @@ class Output(Generic[Answer]):
         return self.result
 
     def read(self, answers: type[Read]) -> Read:
-        """The answer with its fields.
+        """Returns the answer with its fields.
 
         Raises:
             Unknown: the step has not run.
@@ -104,31 +104,31 @@ class Output(Generic[Answer]):
 
     @cached_property
     def value(self) -> Answer:
-        """The answer with its fields, as `read`."""
+        """The answer with its fields."""
         assert self.answers is not None, f"what {self.title} answers is not known"
         return self.read(self.answers)
 
     def ref(self, inside: str | None = "") -> Ref[Any]:
-        """A reference to it, or to one file or folder of it; None: to its answer alone."""
+        """Returns a reference to the output, or to one file or folder of it; None: to its answer alone."""
         path = None if inside is None else self.path / inside
         return Ref(stage=self.stage, fingerprint=self.fingerprint, path=path)
 
 
 def title_of(steps: Sequence[Step]) -> str:
-    """The title of steps of one stage that run as one."""
+    """Returns the title of steps of one stage that run as one."""
     return steps[0].title if len(steps) == 1 else f"{steps[0].stage.name} ({len(steps)})"
 
 
 def find_output(
     store: Store, stage: str, fingerprint: str, title: str, answers: type[Answer] | None = None
 ) -> Output[Answer] | None:
-    """The whole output of a step that the store has."""
+    """Returns the output of a step if the store has it whole."""
     manifest = store.find(stage, fingerprint)
     return None if manifest is None else stored_output(store.output(stage, fingerprint), manifest, title, answers)
 
 
 def stored_output(path: Path, manifest: Manifest, title: str, answers: type[Answer] | None = None) -> Output[Answer]:
-    """The output of a step by its manifest."""
+    """Returns the output of a step by its manifest."""
     return Output(
         title,
         manifest.stage,

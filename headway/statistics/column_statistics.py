@@ -30,35 +30,36 @@ from headway.tabular.hashing import hash_texts, mix64
 from headway.tabular.list_arrays import flatten, run_starts
 
 LONG_BYTES = 4096
-"""A column with a longer value than this holds no words, but images or documents: they are not kept, only told apart."""
+"""The length from which a value is an image or a document: such values are not kept, only counted."""
 MAX_DISTINCT = 65_536
-"""A numeric column with more distinct values keeps sketches in place of complete counts."""
+"""The distinct values of a numeric column beyond which it keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
-"""So many distinct values are counted of all numeric columns of a split together; each has an equal share."""
+"""The distinct values that all numeric columns of a split may count together; each has an equal share."""
 _FEW_VALUES, _ROWS_PER_VALUE, _RECURRING_VALUES = 50, 10, 1000
 _LEAST_DISTINCT, _MOST_USUAL = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
-"""Values that tell most columns of fractions from columns of whole numbers."""
+"""The number of values that tell most columns of fractions from columns of whole numbers."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """The sizes of a column's sketches, and their error."""
+    """The size of a column's sketches, and their error."""
 
     digest: int
     hashes: int
     rank_error: float
-    """The share of the rows by which a quantile in the middle is off at most; measured on uniform, normal and exponential
-    values of 20,000 to a million rows: 0.0051 of 800, 0.0244 of 200."""
+    """The largest share of the rows by which a quantile in the middle is off; measured on uniform, normal and
+    exponential values of 20,000 to a million rows: 0.0051 of 800, 0.0244 of 200."""
     enough: int = 4096
-    """Fewer sorted values than this wait for more, so that taking every 8th leaves out no part of a small batch."""
+    """The number of sorted values below which they wait for more, so that taking every 8th leaves out no part of a
+    small batch."""
 
 
 USUAL = Size(800, 1024, 0.006)
-"""15 kB kept, about 80 in memory."""
+"""The usual size: 15 kB in files, about 80 kB in memory."""
 SMALL = Size(200, 256, 0.025, 512)
-"""5 kB kept, about 20 in memory: for columns by the thousand."""
+"""The size for thousands of columns: 5 kB in files, about 20 kB in memory."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class Limits:
 
     @classmethod
     def of(cls, columns: int) -> Self:
-        """The limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond 512
-        columns."""
+        """Returns the limits for each of so many numeric columns: 2 Mi counted values in all, and small sketches beyond
+        512 columns."""
         distinct = min(MAX_DISTINCT, max(_LEAST_DISTINCT, MAX_ALL // max(columns, 1)))
         return cls(distinct, SMALL if columns > _MOST_USUAL else USUAL)
 
@@ -96,7 +97,7 @@ class ColumnStatistics:
     ):
         self.name, self.type, self.shape = name, type, shape
         self.temporal: Temporal | None = None
-        """What the integers count since 1970-01-01, if they are dates or times; for texts only, it is not saved."""
+        """The unit of dates and times since 1970-01-01, for texts about the column; it is not saved."""
         self.limits = limits or Limits()
         self.elements = self.empty = self.null_elements = 0
         self.shortest_list: int | None = None
@@ -248,7 +249,7 @@ class ColumnStatistics:
             self._sketch()
 
     def _fold_moments(self, n: int, mean: float, m2: float) -> None:
-        """Chan, Golub and LeVeque's pairwise update (1979)."""
+        """Update mean and variance by a further piece (the pairwise update of Chan, Golub and LeVeque, 1979)."""
         total = self.finite  # already counts these n
         before = total - n
         delta = mean - self.mean
@@ -327,12 +328,13 @@ class ColumnStatistics:
 
     @property
     def is_few_values(self) -> bool:
-        """Whether there are at most 50 different values, and a tenth of the rows or two: `auto` reads integers as categories."""
+        """Whether there are at most 50 distinct values, and no more than a tenth of the rows or two, so that `auto`
+        reads integers as categories."""
         return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
 
     @property
     def recurs(self) -> bool:
-        """Whether there are 3 to 1,000 different values, with ten rows each on average."""
+        """Whether there are 3 to 1,000 distinct values, with ten rows each on average."""
         return self.complete and 3 <= self.distinct <= min(_RECURRING_VALUES, self.present // _ROWS_PER_VALUE)
 
     @property
@@ -342,7 +344,7 @@ class ColumnStatistics:
 
     @property
     def distinct(self) -> int:
-        """The number of distinct values, exact while `complete`, else see `distinct_error`; without NaN and infinities."""
+        """The number of distinct finite values; an estimate with `distinct_error` unless `complete`."""
         if self.sketches is not None:
             return self.sketches.distinct()
         return len(self.text if self.text is not None else self.numbers)  # type: ignore[arg-type]
@@ -359,7 +361,7 @@ class ColumnStatistics:
         return self.sketches.size.rank_error if self.sketches is not None and self.type != "bytes" else 0.0
 
     def quantile(self, at: Sequence[float]) -> NDArray[np.float64]:
-        """The quantiles of the finite values; float64 [len(at)], NaN when there are none.
+        """Returns the quantiles of the finite values; float64 [len(at)], NaN when there are none.
 
         Exact while `complete`: the lowest value with at least that share of the rows at or below it. Else a t-digest's,
         whose rank is off by at most `rank_error`, and by far less towards both ends.
@@ -380,8 +382,8 @@ class ColumnStatistics:
         return values[np.minimum(places, len(values) - 1)].astype(np.float64)
 
     def per_bin(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The number of finite values in each bin between rising edges from `minimum` to `maximum`, the last one's end
-        included. Exact while `complete`, else from a t-digest."""
+        """Returns the number of finite values in each bin between rising edges from `minimum` to `maximum`, the end of
+        the last one included; exact while `complete`, else from a t-digest."""
         if self.sketches is not None:
             return self.sketches.shares(edges) * self.finite
         assert self.numbers is not None
@@ -391,7 +393,7 @@ class ColumnStatistics:
         return np.diff(upto[places]).astype(np.float64)
 
     def top(self, k: int | None = None, min_count: int = 1) -> list[tuple[Any, int]]:
-        """The most frequent values, (value, count) by falling count, equal counts by rising value.
+        """Returns the most frequent values, (value, count) by falling count, equal counts by rising value.
 
         Raises:
             ValueError: the column had too many distinct values to count them all.
@@ -500,7 +502,7 @@ class Sketches:
             self._wait(sorted_values)
 
     def add_distinct(self, hashes: NDArray[np.uint64]) -> None:
-        """Add hashes of values that have no order, each any number of times."""
+        """Add hashes of values without an order; a hash may occur any number of times."""
         self._keep(_distinct(hashes))
 
     def absorb(self, values: NDArray[Any], counts: NDArray[np.int64]) -> None:
@@ -545,7 +547,7 @@ class Sketches:
             self._hashes = _distinct(np.concatenate([self._hashes, hashes]))[: self.size.hashes].copy()
 
     def _whole(self) -> Any:
-        """The t-digest of all values, those that still wait included."""
+        """Returns the t-digest of all values, also of those that still wait."""
         values = _every_8th(self._waiting) if self._waiting else np.zeros(0)
         if not len(values):
             return self._digest
@@ -570,7 +572,8 @@ class Sketches:
         return np.array([digest.get_quantile(q) for q in np.clip(at, 0.0, 1.0).tolist()])
 
     def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share of the values in each bin between rising edges; values outside count to the first and last bin."""
+        """Returns the share of the values in each bin between rising edges; values outside count to the first and last
+        bin."""
         digest = self._whole()
         if digest.is_empty():
             return np.zeros(len(edges) - 1)
@@ -594,7 +597,7 @@ class Sketches:
 
 
 def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The distinct values, rising. Several times as fast as np.unique, which has a hash table."""
+    """Returns the distinct values, rising, several times as fast as np.unique, which has a hash table."""
     hashes = np.sort(hashes)
     return hashes[run_starts(hashes)]
 
@@ -604,5 +607,5 @@ def _every_8th(pieces: list[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def hashes_of(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """A uint64 hash of each int64 or float64; a bijection."""
+    """Returns a uint64 hash of each int64 or float64; a bijection."""
     return mix64(np.ascontiguousarray(values).view(np.uint64), _SALT)

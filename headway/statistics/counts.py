@@ -34,7 +34,8 @@ _PENDING, _ALL_PENDING, _LEAST_PENDING = 1 << 17, 1 << 20, 256
 _MANY = 64
 _LARGE = 1 << 20  # bytes
 _MOST_RUNS, _FAN_IN = 24, 16
-"""A merge holds a block of each run: when there are more than 24, the 16 shortest become one."""
+"""The most runs of a merge, which holds a block of each, and how many of the shortest become one when there are
+more."""
 
 
 class NumberCounts:
@@ -54,7 +55,7 @@ class NumberCounts:
             self.sorted()
 
     def add_rising(self, values: NDArray[np.generic], counts: NDArray[np.int64]) -> None:
-        """Add distinct values in rising order; the first ones need no sorting."""
+        """Add distinct values in rising order, with their occurrences."""
         if self._pending or len(self._values[0]):
             self.add(values, counts)
         else:
@@ -76,7 +77,7 @@ class NumberCounts:
 
     @property
     def at_most(self) -> int:
-        """An upper bound of the number of distinct values, without folding."""
+        """Returns an upper bound of the number of distinct values, without adding up the pending ones."""
         return len(self._values[0]) + self._pending
 
 
@@ -95,7 +96,7 @@ class Budget:
         self.folder, self.column = folder, column
         self.total = total if columns <= _MANY else total // 3
         self.pending = max(_LEAST_PENDING, min(_PENDING, _ALL_PENDING // max(columns, 1)))
-        """Values that a column notes before they are folded."""
+        """The number of values that a column keeps before it adds them up."""
         self._bytes_of: WeakKeyDictionary[TextCounts, int] = WeakKeyDictionary()
         self._sum = 0
 
@@ -120,7 +121,7 @@ class Budget:
 
 
 class TextCounts:
-    """Counts of byte strings, as Arrow arrays; beyond its budget in sorted runs on disk, and exact nonetheless."""
+    """Exact counts of byte strings, as Arrow arrays; beyond the budget in sorted runs on disk."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget()
@@ -161,7 +162,8 @@ class TextCounts:
             self.adopt(run)
 
     def spill(self, keep: int) -> int:
-        """Fold, and write a run if more than `keep` bytes remain in memory; return the bytes that do."""
+        """Add up the pending values, and write a run if more than `keep` bytes remain in memory; return the bytes that
+        remain."""
         values, counts = self._fold()
         if self._bytes > keep and self._budget.folder is not None:
             run = write_run([self._sorted()], self._budget.folder)
@@ -176,7 +178,7 @@ class TextCounts:
         self._ordered = True
 
     def _fold(self) -> Block:
-        """The counts in memory: (values in no order, occurrences)."""
+        """Add up the pending values; returns the values in memory, in no order, and their occurrences."""
         if self._pending:
             values, sums = fold(self._values, self._counts)
             self._values, self._counts = [values], [sums]
@@ -220,7 +222,8 @@ class TextCounts:
         return merged(sources)
 
     def blocks(self) -> Iterator[Block]:
-        """(values in byte order, occurrences), piece by piece; the pieces' lengths depend on the counts alone."""
+        """Yields values in byte order and their occurrences, piece by piece; the lengths of the pieces depend on the
+        counts alone."""
         self._settle()
         if self._runs:
             yield from reblocked(self._runs[0].blocks())
@@ -228,7 +231,7 @@ class TextCounts:
             yield from reblocked([self._sorted()])
 
     def top(self, k: int | None, min_count: int = 1, unless: pa.Array | None = None) -> Block:
-        """The k most frequent values (None: all) that occur `min_count` times and are not in `unless`.
+        """Returns the k most frequent values (None: all) that occur `min_count` times and are not in `unless`.
 
         By falling count, equal counts by rising bytes. Memory is of 4k values and a block.
         """
@@ -257,7 +260,7 @@ class TextCounts:
         return words.take(pa.array(order)), numbers[order]
 
     def others(self, words: pa.Array) -> tuple[int, int]:
-        """The number of distinct values not in `words`, and of their occurrences."""
+        """Returns the number of distinct values not in `words`, and of their occurrences."""
         distinct = rows = 0
         for values, counts in self.blocks():
             unseen = ~pc.is_in(values, value_set=words).to_numpy(zero_copy_only=False)
@@ -271,11 +274,11 @@ class TextCounts:
 
 
 Block = tuple[pa.Array, NDArray[np.int64]]
-"""(large_binary values, occurrences), equally long."""
+"""Values as large_binary, and the occurrences of each."""
 BLOCK = 16_384
-"""Rows of a block, but for the last one."""
+"""The rows of a block, except the last one."""
 _BLOCK_BYTES = 2 << 20
-"""Blocks of temporary runs are shorter when the strings are long."""
+"""The bytes of a block of a temporary run, which has fewer rows when the strings are long."""
 _SCHEMA = pa.schema([("bytes", pa.large_binary()), ("count", pa.int64())])
 
 
@@ -319,7 +322,7 @@ def write_run(blocks: Iterable[Block], folder: Path) -> Run:
 
 
 def fold(values: Sequence[pa.Array], counts: Sequence[NDArray[np.int64]]) -> Block:
-    """Add up the occurrences of equal values; values in no order."""
+    """Add up the occurrences of equal values; returns the values in no order."""
     # ten times faster than group_by, which has no fast path for large strings
     encoded = pa.concat_arrays(values).dictionary_encode()
     sums = np.bincount(encoded.indices.to_numpy(), weights=np.concatenate(counts))
@@ -353,7 +356,7 @@ def merged(runs: Sequence[Iterable[Block]]) -> Iterator[Block]:
 def paired(
     ours: Iterable[Block], theirs: Iterable[Block]
 ) -> Iterator[tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]]:
-    """Merge two runs: each value once, in no order within a block, with its occurrences in either run."""
+    """Merge two runs; yields each value once, in no order within a block, with its occurrences in either run."""
     for parts in _abreast([ours, theirs]):
         encoded = pa.concat_arrays([values for _, values, _ in parts]).dictionary_encode()
         places, totals, at = encoded.indices.to_numpy(), np.zeros((2, len(encoded.dictionary)), np.int64), 0
@@ -364,8 +367,8 @@ def paired(
 
 
 def _abreast(runs: Sequence[Iterable[Block]]) -> Iterator[list[tuple[int, pa.Array, NDArray[np.int64]]]]:
-    """Cut the runs at common values: lists of (run, values, occurrences), where no later list has a value of an earlier
-    one."""
+    """Cut the runs at common values; yields lists of (run, values, occurrences) of which no later one has a value of an
+    earlier one."""
     sources = [iter(run) for run in runs]
     heads: list[Block | None] = [next(source, None) for source in sources]
     while True:

@@ -33,15 +33,15 @@ from headway.tabular.splits import column_hash
 FILE = "sample.arrow"
 PRIORITY = "__priority"
 MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
-"""Rows kept of a narrow table, of a very wide one, and the cells that bound those in between."""
+"""The rows kept of a narrow table and of a very wide one, and the cells that bound those in between."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 Priority = NDArray[np.uint64]
 Drawn = tuple[Priority, pa.RecordBatch]
-"""Rows and the priority of each."""
+"""Sampled rows, and the priority of each."""
 
 
 def rows_for(columns: int) -> int:
-    """The number of sampled rows for a table of so many columns."""
+    """Returns the number of sampled rows for a table of so many columns."""
     return max(LEAST_ROWS, min(MOST_ROWS, CELLS // max(columns, 1)))
 
 
@@ -54,14 +54,15 @@ class RowSample:
         self._drawn: list[Drawn] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
-        """Rows of this priority or a greater one are not kept."""
+        """The priority from which on rows are not kept."""
 
     @classmethod
     def create(cls, columns: int) -> RowSample:
         return cls(rows_for(columns))
 
     def choose(self, rows: int) -> tuple[Priority, NDArray[np.int64]]:
-        """(the priority of each of `rows` further rows, the numbers of those that may enter the sample by `add`)."""
+        """Returns the priority of each of `rows` further rows, and the numbers of those that may enter the sample by
+        `add`."""
         numbers = np.arange(self._rows_seen, self._rows_seen + rows, dtype=np.uint64)
         self._rows_seen += rows
         priority = mix64(numbers, _SALT)
@@ -72,7 +73,7 @@ class RowSample:
         return priority, self.least(chosen, priority)
 
     def least(self, chosen: NDArray[np.int64], priority: Priority) -> NDArray[np.int64]:
-        """Choose among rows in rising order: the `rows` rows of least priority."""
+        """Returns the `rows` rows of least priority, in rising order."""
         if len(chosen) < self.rows:
             return chosen
         drawn = priority[chosen]
@@ -82,7 +83,7 @@ class RowSample:
         return chosen[drawn <= bound][: self.rows]
 
     def likely(self, rows: int) -> np.uint64:
-        """A bound on priority below which enough of `rows` rows nearly always lie; it saves sorting all of them."""
+        """Returns a priority below which enough of `rows` rows nearly always lie; it saves sorting all of them."""
         return min(self.below, np.uint64((2 * self.rows << 64) // rows)) if rows > 4 * self.rows else self.below
 
     def shrink(self, rows: int) -> None:
@@ -106,7 +107,7 @@ class RowSample:
             self.drawn()
 
     def drawn(self) -> Drawn | None:
-        """The sampled rows, least priority first; equal ones in the order they came."""
+        """Returns the sampled rows, least priority first; equal ones in the order they came."""
         if not self._drawn:
             return None
         if (
@@ -124,7 +125,8 @@ class RowSample:
         return self._drawn[0]
 
     def table(self) -> pa.Table | None:
-        """The sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None: no rows."""
+        """Returns the sampled rows in random order; numbers are int64 or float32, all else is its 64-bit hash. None:
+        there are no rows."""
         drawn = self.drawn()
         return pa.Table.from_batches([drawn[1]]) if drawn is not None else None
 
@@ -148,32 +150,33 @@ class RowSample:
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Sampled rows one after the other."""
+    """Returns sampled rows one after the other."""
     return batches[0] if len(batches) == 1 else as_batch(pa.Table.from_batches(batches))
 
 
 def with_priority(priority: Priority, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Sampled rows in the form of the file."""
+    """Returns sampled rows in the form of the file."""
     arrays = [_alone(array) for array in rows.columns]
     return pa.RecordBatch.from_arrays([pa.array(priority), *arrays], names=[PRIORITY, *rows.schema.names])
 
 
 def _alone(array: pa.Array) -> pa.Array:
-    """An array in buffers of its own, with 0 for a null: what else a buffer holds would show in the bytes of the file."""
+    """Returns an array in buffers of its own, with 0 for a null: what else a buffer holds would show in the bytes of
+    the file."""
     if not array.null_count:
         return pa.array(np.ascontiguousarray(array.to_numpy()))
     return pa.array(pc.fill_null(array, 0).to_numpy(), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 def without_priority(table: pa.Table) -> Drawn:
-    """The reverse of `with_priority`."""
+    """Returns rows and their priority from the form that `with_priority` gave them."""
     batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
     return batch.column(place).to_numpy(), batch.remove_column(place)
 
 
 def hashed_texts(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
-    """Some rows in the form of sampled ones: numbers stay, texts and lists become hashes, nulls stay null."""
+    """Returns rows in the form of the sample: numbers and nulls stay, texts and lists become hashes."""
     places = pa.array(rows)
     arrays = [_hashed(array.take(places)) for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
@@ -189,13 +192,13 @@ def _hashed(array: pa.Array) -> pa.Array:
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ranks of values from 0 to 1, of equal ones their mean."""
+    """Returns the ranks of values, from 0 to 1; equal values have their mean rank."""
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     return ((np.cumsum(counts) - counts / 2) / len(values))[codes.reshape(-1)]
 
 
 def numbers(array: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(values as float64 with 0 where none is finite, a mask of the finite values)."""
+    """Returns values as float64, with 0 for those that are not finite, and a mask of the finite ones."""
     values = pc.fill_null(array.cast(pa.float64(), safe=False), np.nan).to_numpy()
     good = np.isfinite(values)
     return np.where(good, values, 0.0), good
@@ -210,20 +213,20 @@ Rows = NDArray[np.int64]
 
 
 class LabelSample:
-    """The rows of least priority in each class, `rows` over the number of classes."""
+    """A sample with equally many rows of each class: those of least priority."""
 
     def __init__(self, rows: int, *, off: bool = False):
         self.rows, self.off = rows, off
-        """off: the label has too many values, or they are not known."""
+        """The rows of the sample, and whether it is off since the label has too many values, or unknown ones."""
         self._classes: dict[int, RowSample] = {}
-        """By the hash of the label's value."""
+        """The sample of each class, by the hash of the label's value."""
 
     @classmethod
     def create(cls, columns: int) -> Self:
         return cls(rows_for(columns))
 
     def choose(self, label: pa.Array, priority: Hashes) -> list[tuple[RowSample, Rows]]:
-        """The sample of each class with the rows of a batch, by their labels, that may enter it by `add`.
+        """Returns the sample of each class, with the rows of a batch that may enter it by `add`.
 
         Args:
             priority: of each row, as `RowSample.choose` gives it.
@@ -265,7 +268,7 @@ class LabelSample:
             sample.add(priority[chosen], sampled.take(pa.array(places[chosen])))
 
     def _know(self, classes: list[int] | None) -> bool:
-        """Make room for classes; False, for good, when there are too many of them."""
+        """Make room for classes; returns False, and stays off, when there are too many of them."""
         new = [] if classes is None else [value for value in classes if value not in self._classes]
         if classes is None or len(self._classes) + len(new) > MOST_CLASSES:
             self.off, self._classes = True, {}
@@ -285,12 +288,12 @@ class LabelSample:
             self._classes[value].merge(sample)
 
     def _drawn(self) -> list[tuple[int, Drawn]]:
-        """The rows of each class, in the order of the classes' hashes."""
+        """Returns the rows of each class, in the order of the classes' hashes."""
         drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
         return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
 
     def table(self) -> pa.Table | None:
-        """The sampled rows, class after class. None: the label has no classes, or there are no rows."""
+        """Returns the sampled rows, class after class; None: the label has no classes, or there are no rows."""
         drawn = self._drawn()
         return pa.Table.from_batches([joined([rows for _, (_, rows) in drawn])]) if drawn else None
 
@@ -309,7 +312,7 @@ class LabelSample:
 
     @classmethod
     def load(cls, path: Path, columns: int, *, rows: int) -> Self:
-        """Read the sample that `save` wrote; off if a split of `rows` rows has none."""
+        """Read the sample that `save` wrote; it is off if a split of `rows` rows has none."""
         by_label = cls.create(columns)
         if not path.is_file():
             by_label.off = rows > 0
@@ -328,7 +331,7 @@ class LabelSample:
 
 
 def _coded(label: pa.Array) -> tuple[pa.Array, NDArray[Any]]:
-    """(values, the place of each row's value among them); some values may not occur."""
+    """Returns values, and the place of each row's value among them; some of the values may not occur."""
     if pa.types.is_int64(label.type):
         ends = pc.min_max(label).as_py()
         if ends["max"] - ends["min"] < _RANGE:  # a hash table takes ten times as long

@@ -40,12 +40,13 @@ _COUNTS = pa.schema(
         ("count", pa.int64()),
     ]
 )
-"""One row a distinct value; `column` counts the columns of statistics.json, and only its type's field is set. Batches hold
-values of one column, in rising order, `BLOCK` of them but for its last one."""
+"""The columns of the file of counts, with a row for each distinct value; `column` counts the columns of
+statistics.json, and only its type's field is set. Batches hold values of one column, in rising order, `BLOCK` of them
+but for its last one."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-"""A sixth of the bytes of 20 columns and 10,000 rows, where most counts are 1, and faster than none to write and to read."""
+"""The compression of the file: a sixth of the bytes of 20 columns and 10,000 rows, and faster than none."""
 _IN_MEMORY, _ALL_IN_MEMORY = 4 * BLOCK, 1 << 20
-"""Saved text with more distinct values than this is loaded by reference; with fewer where there are many such columns."""
+"""The distinct values beyond which saved text is loaded by reference: of one column, and of all together."""
 
 
 class SplitStatistics:
@@ -53,19 +54,19 @@ class SplitStatistics:
         self.columns = columns
         self.rows = 0
         self.sample = RowSample.create(len(columns))
-        """Some rows whole, for what only columns seen together can tell."""
+        """A sample of whole rows, for what only several columns together can tell."""
         self.by_label = LabelSample.create(len(columns))
-        """The same with as many rows of each class of the label."""
+        """A sample with equally many rows of each class of the label."""
 
     @classmethod
     def create(cls, columns: Sequence[Column], *, spill: Path | None = None) -> Self:
-        """The statistics of no rows. Without a folder to spill to, all text stays in memory."""
+        """Returns the statistics of no rows; without a folder to spill to, all text stays in memory."""
         limits, budget = _shares([column.type for column in columns], spill)
         columns_of = [ColumnStatistics(c.name, c.type, c.shape, limits=limits, budget=budget) for c in columns]
         return cls({column.name: column for column in columns_of}).described(columns)
 
     def described(self, columns: Iterable[Column]) -> Self:
-        """These statistics, which now know of each column whether it holds dates or times; files do not keep it."""
+        """Note of each column whether it holds dates or times, which files do not keep; returns these statistics."""
         for column in columns:
             if column.temporal is not None and column.name in self.columns:
                 self.columns[column.name].temporal = column.temporal
@@ -141,7 +142,7 @@ class SplitStatistics:
     def load(
         cls, folder: Path, *, spill: Path | None = None, only: Collection[str] | None = None, in_memory: bool = False
     ) -> Self:
-        """Read what `save` wrote. `spill`: as of `create`.
+        """Read what `save` wrote; `spill` is that of `create`.
 
         Args:
             in_memory: much text, too, is read and not referred to: the folder may go.
@@ -186,7 +187,7 @@ def _unpickled(files: dict[str, bytes], temporal: dict[str, Temporal]) -> SplitS
 
 
 def _shares(types: Sequence[str], spill: Path | None) -> tuple[Limits, Budget]:
-    """The limits of each numeric column, and the budget of all columns of text."""
+    """Returns the limits of each numeric column, and the budget of all columns of text."""
     texts = sum(kind == "bytes" for kind in types)
     return Limits.of(len(types) - texts), Budget(spill, columns=texts)
 
@@ -203,7 +204,8 @@ def _counts(index: int, column: ColumnStatistics) -> Iterator[pa.RecordBatch]:
 
 
 def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[np.int64]]]]:
-    """The field of a column's distinct values, and these in rising order with their counts, `BLOCK` at a time."""
+    """Returns the field of a column's distinct values, and the values in rising order with their counts, `BLOCK` at a
+    time."""
     if column.text is not None:
         return "bytes", ((exact(values), counts) for values, counts in column.text.blocks())
     assert column.numbers is not None
@@ -216,7 +218,7 @@ def _blocks(column: ColumnStatistics) -> tuple[str, Iterator[tuple[Any, NDArray[
 def _load_counts(
     path: Path, columns: list[ColumnStatistics | None], distinct: list[int | None], in_memory: bool
 ) -> None:
-    """Read the counts of columns; None stands for one that is passed over."""
+    """Read the counts of columns; None stands for a column that is passed over."""
     with pa.OSFile(str(path)) as file:
         reader = pa.ipc.open_file(file)
         batches = [-(-(n or 0) // BLOCK) for n in distinct]
@@ -249,7 +251,7 @@ def _take(batch: pa.RecordBatch, column: ColumnStatistics) -> int:
 
 
 def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path | None = None) -> SplitStatistics:
-    """Merge several saved splits' statistics in the order given. `spill`: as of `create`."""
+    """Merge several saved splits' statistics in the order given; `spill` is that of `create`."""
     total = SplitStatistics.create(columns, spill=spill)
     for folder in folders:
         total.merge(SplitStatistics.load(folder))
@@ -257,7 +259,7 @@ def merge_all(folders: Sequence[Path], columns: Sequence[Column], *, spill: Path
 
 
 def summary(statistics: SplitStatistics, top: int = 5) -> list[dict[str, Any]]:
-    """A row of JSON values for each column, for tables and reports. Figures are None where there are none."""
+    """Returns a row of JSON values for each column, for tables and reports; a figure that a column lacks is None."""
     return [_summary(column, top) for column in statistics.columns.values()]
 
 

@@ -29,7 +29,7 @@ class StatisticsRequest(Stage[WindowStatistics]):
     name, version, runs = "statistics", VERSION, "headway.statistics.stage:merge"
     columns: tuple[Column, ...]
     splits: Annotated[dict[str, tuple[Part, ...]], Key("inputs")]
-    """The path of a part is the folder of its statistics."""
+    """The saved statistics of each split's spans; the path of each is a folder."""
 
 
 def merge(request: StatisticsRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -61,7 +61,7 @@ _AT = (*np.linspace(0, 1, _BINS + 1).tolist(), 0.5)
 
 
 def to_proto(splits: Mapping[str, SplitStatistics]) -> Any:
-    """One DatasetFeatureStatistics per split."""
+    """Returns the statistics as TFDV's proto, one DatasetFeatureStatistics per split."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     message = statistics_pb2.DatasetFeatureStatisticsList()

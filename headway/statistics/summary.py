@@ -12,7 +12,7 @@ from headway.schema.columns import StoredType
 
 
 class ColumnSummary(Result):
-    """A column of one split; figures are None where there are none, as of a type that does not have them."""
+    """The summary of a column of one split; a figure that its type does not have is None."""
 
     column: str
     type: StoredType
@@ -21,11 +21,11 @@ class ColumnSummary(Result):
     missing_share: float = 0.0
     distinct: int = 0
     temporal: Temporal | None = None
-    """What dates and times are counted in since 1970-01-01."""
+    """The unit in which dates and times are counted since 1970-01-01."""
     distinct_error: float | None = None
-    """Of an estimate: its relative standard error."""
+    """The relative standard error of `distinct`, where it is an estimate."""
     rank_error: float | None = None
-    """Of estimated quantiles."""
+    """The share of the values by which the rank of an estimated quantile may be off."""
     nan: int | None = None
     infinite: int | None = None
     zeros: int | None = None
@@ -37,13 +37,13 @@ class ColumnSummary(Result):
     p75: float | None = None
     max: int | float | None = None
     shortest: int | None = None
-    """In bytes."""
+    """The bytes of the shortest text."""
     longest: int | None = None
     mean_length: float | None = None
     elements: int | None = None
-    """Of lists and vectors."""
+    """The number of elements of lists and vectors."""
     null_elements: int | None = None
-    """Nulls within lists, which are no elements."""
+    """The number of nulls within lists, which are no elements."""
     empty: int | None = None
     shortest_list: int | None = None
     longest_list: int | None = None
@@ -54,9 +54,9 @@ class ColumnSummary(Result):
 
 class WindowStatistics(Result):
     rows: dict[str, int] = Field(default={})
-    """By split."""
+    """The rows of each split."""
     columns: dict[str, tuple[ColumnSummary, ...]] = Field(default={})
 
     def of(self, split: str) -> dict[str, ColumnSummary]:
-        """The columns of a split, by name."""
+        """Returns the columns of a split, by name."""
         return {column.column: column for column in self.columns.get(split, ())}

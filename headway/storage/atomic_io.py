@@ -31,7 +31,7 @@ FIXES = {
     errno.EMFILE: "raise the limit of open files: ulimit -n",
     errno.EFBIG: "raise `ulimit -f`, or name a store on a disk that takes larger files",
 }
-"""What to do about each way in which a disk refuses to be written."""
+"""The fix for each way in which a disk refuses to be written."""
 _FOREIGN = ("tensorflow", "pyarrow", "keras", "h5py")
 _RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -54,7 +54,8 @@ def writing(root: Path) -> Iterator[None]:
 
 
 def storage_error(error: BaseException, root: Path | None = None) -> StoreError | None:
-    """The StoreError, with path and fix, for a disk that is full, read-only or forbidden; None for other errors.
+    """Returns the StoreError, with path and fix, for a disk that is full, read-only or forbidden; None for other
+    errors.
 
     TensorFlow and Arrow raise types of their own, which end in the system's words: they are known by those.
 
@@ -80,13 +81,13 @@ def storage_error(error: BaseException, root: Path | None = None) -> StoreError 
 
 
 def _written(error: OSError) -> str | None:
-    """The file that a system call failed on; of a copy, the new one."""
+    """Returns the file that a system call failed on; for a copy, the new file."""
     name = error.filename2 or error.filename
     return os.fsdecode(name) if isinstance(name, str | bytes) else None
 
 
 def write_synced(path: Path, text: str) -> None:
-    """Write `text`, and return when it is on the disk."""
+    """Write `text` to a file, and return when it is on the disk."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -137,7 +138,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder; one that is gone already, or cannot be removed, is left to the next sweep."""
+    """Remove a file or a folder; the next sweep removes what cannot be removed now."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -31,7 +31,7 @@ from headway.storage.objects import Found, Offset, Stored, each
 ORPHAN_SECONDS = 24 * 3600.0
 """Objects of an attempt that no manifest names are swept once all are older than this."""
 LAST = ("saved_model.pb", "checkpoint.json")
-"""What makes a serving copy or a checkpoint whole is put last."""
+"""The file that is put last, since it makes a serving copy or a checkpoint whole."""
 _LISTING_SECONDS = 2.0
 _PART_BYTES = 4 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -56,7 +56,7 @@ class Bucket:
         self._clock = Offset(self._ask_time)
 
     def name(self, key: str) -> str:
-        """The full name of an object, for messages."""
+        """Returns the full name of an object, for messages."""
         return f"{self.url}/{key}"
 
     def check(self) -> None:
@@ -83,11 +83,11 @@ class Bucket:
             raise StoreError(problem, where=self.url, fix=fix)
 
     def time(self) -> float:
-        """Seconds since 1970 by the bucket's clock."""
+        """Returns seconds since 1970 by the bucket's clock."""
         return self._clock.time()
 
     def _ask_time(self) -> float:
-        """When an object that is put now was put, as the bucket says."""
+        """Returns the time of an object that is put now, by the bucket's clock."""
         key = f".clock-{uuid.uuid4().hex[:12]}"
         self.write(key, b"{}")
         try:
@@ -96,7 +96,8 @@ class Bucket:
             self.delete([key])
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
-        """Every object below a folder, by key, from one listing; but for the empty ones by which consoles show folders."""
+        """Returns every object below a folder, by key, from one listing, except the empty ones by which consoles show
+        folders."""
         prefix = prefix.rstrip("/")
         objects = self._ask(prefix, lambda client: client.list(prefix or None).collect()) or ()
         found = {o["path"]: Found(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
@@ -106,7 +107,7 @@ class Bucket:
         return found
 
     def children(self, prefix: str) -> list[str]:
-        """The names right below a folder, sorted. An attempt that was never committed is not a child."""
+        """Returns the names right below a folder, sorted. An attempt that was never committed is not a child."""
         if "/" in prefix:
             listed = [key[len(prefix) + 1 :] for key in self._seen(prefix) if key.startswith(prefix + "/")]
             if prefix.startswith(("stages/", "models/")) and prefix.count("/") == 1:
@@ -118,7 +119,7 @@ class Bucket:
         return sorted({path.rpartition("/")[2] for path in paths if path != prefix})
 
     def look(self, key: str) -> Stored | None:
-        """A small object and its tag, of one answer; None when there is none."""
+        """Returns a small object and its tag, from one answer; None when there is none."""
 
         def action(client: Any) -> Stored:
             found = client.get(key)
@@ -129,7 +130,8 @@ class Bucket:
     # --- what was seen
 
     def _seen(self, key: str) -> dict[str, Found]:
-        """Every object of the stage or the model that `key` belongs to, listed at most seconds ago."""
+        """Returns every object of the stage or the model that `key` belongs to, from a listing that is at most seconds
+        old."""
         area = "/".join(key.split("/")[:2])
         listings = self._listings  # another one after a refresh: what was listed before must not outlive it
         cached = listings.get(area)
@@ -164,7 +166,7 @@ class Bucket:
         return max((found.changed / 1e9 for found in self._below(key).values()), default=0.0) or self.time()
 
     def _below(self, key: str) -> dict[str, Found]:
-        """An object, or all of a folder, as they are now."""
+        """Returns an object, or all objects of a folder, as they are now."""
         listed = self.listing(key.rpartition("/")[0])
         return {name: found for name, found in listed.items() if name == key or name.startswith(key + "/")}
 
@@ -186,7 +188,7 @@ class Bucket:
         return self._put(key, data, mode={"e_tag": e_tag} | ({"version": version} if version else {}))
 
     def _put(self, key: str, data: bytes, *, mode: Any) -> str | None:
-        """The new tag; None where the condition of `mode` is not met."""
+        """Put an object, and return its new tag; None when the condition of `mode` is not met."""
         try:
             return self._call(key, lambda client: _tag(client.put(key, data, mode=mode, use_multipart=False)))
         except FileNotFoundError:
@@ -320,7 +322,7 @@ class Bucket:
         self.commit(key, attempt, made, good)
 
     def commit(self, key: str, attempt: str, made: manifest.Manifest, good: Callable[[str], bool]) -> None:
-        """Make the files of an attempt the output `key`, by the put of their manifest.
+        """Make the files of an attempt the output `key`, by putting their manifest.
 
         Args:
             good: whether a key is a whole output; then another process was faster with the same, and its one stays.
@@ -354,7 +356,7 @@ class Bucket:
         self.refresh()
 
     def attempts(self) -> list[str]:
-        """The folders of attempts, committed or not, in which nothing was put lately."""
+        """Returns the folders of attempts, committed or not, in which nothing was put lately."""
         changed: dict[str, int] = {}
         for area in ("stages", "models"):
             for key, found in self.listing(area).items():
@@ -394,7 +396,7 @@ class Bucket:
 
 
 def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block: None) -> tuple[int, str]:
-    """(bytes, crc32c) of an object, whose bytes go to `write`."""
+    """Pass the bytes of an object to `write`, and return their number and crc32c."""
 
     def blocks() -> Iterator[bytes]:
         for part in client.get(key).stream(min_chunk_size=_PART_BYTES):
@@ -405,10 +407,10 @@ def _read(client: Any, key: str, write: Callable[[bytes], object] = lambda block
 
 
 def new_attempt() -> str:
-    """A name for the files of an output in a bucket that no other attempt has."""
+    """Returns a name for the files of an output in a bucket that no other attempt has."""
     return uuid.uuid4().hex[:12]
 
 
 def _tag(meta: Any) -> str:
-    """Return the ETag of what a server says of an object, and its generation where it has one."""
+    """Returns the ETag of an object from the server's answer, with its generation where it has one."""
     return f"{meta['e_tag'] or ''}|{meta['version'] or ''}"

@@ -32,12 +32,12 @@ from headway.storage.manifest import blocks, crc32c
 SCHEMES = ("s3", "gs")
 _MAGIC = re.compile(r"[*?[]")
 TRIES = 4
-"""Of each request, whichever client sends it; docs/storage.md says how long they take."""
+"""The number of times a request is sent, by whichever client; docs/storage.md says how long they take."""
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0
 _GCS_RETRY_SECONDS = 15.0
 _BACKOFF = datetime.timedelta(seconds=0.2)
-"""Before a request is sent again for the first time; four times as long before each further one."""
+"""The wait before a request is sent again for the first time; it is four times as long before each further one."""
 _SAID = (
     r"<Code>(?P<code>.*?)</Code>.*?<Message>(?P<message>.*?)</Message>",
     r"AWS Error (?P<message>[^\n]*)",
@@ -45,7 +45,7 @@ _SAID = (
     r"(message|error)\"?: ?\"(?P<message>[^\"]+)\"",
     r"kind: (?P<message>Timeout)",
 )
-"""How the clients wrap what a server or the network said."""
+"""A pattern for the words that the clients put around what a server or the network said."""
 _REFUSALS = {
     r"Request_?Time_?Too_?Skewed": "set this machine's clock, which is too far from the bucket's",
     r"Invalid_?Access_?Key_?Id|Signature_?Does_?Not_?Match|Expired_?Token|Invalid_?Token|401 Unauth|UNAUTHENTICATED|"
@@ -65,12 +65,12 @@ _RIGHTS = {
 
 
 def is_remote(name: str) -> bool:
-    """Whether `name` lies in a bucket."""
+    """Returns whether `name` lies in a bucket."""
     return name.split("://", 1)[0] in SCHEMES if "://" in name else False
 
 
 def has_magic(name: str) -> bool:
-    """Whether `name` is a glob."""
+    """Returns whether `name` is a glob."""
     return _MAGIC.search(name) is not None
 
 
@@ -106,7 +106,7 @@ def _filesystem(scheme: str) -> Any:
 
 
 def client_of(url: str) -> Any:
-    """The client of the objects in a bucket's folder, set up as its filesystem is."""
+    """Returns the client of the objects in a bucket's folder, set up as its filesystem is."""
     from obstore.store import GCSStore, S3Store
 
     filesystem, path = resolve(url)
@@ -137,7 +137,7 @@ def client_of(url: str) -> Any:
 
 
 def _profile() -> dict[str, str]:
-    """The keys of AWS_PROFILE in ~/.aws/credentials, where pyarrow finds them; obstore looks into no file."""
+    """Returns the keys of AWS_PROFILE in ~/.aws/credentials, where pyarrow finds them; obstore looks into no file."""
     path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     file = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, KeyError, configparser.Error):
@@ -149,7 +149,7 @@ def _profile() -> dict[str, str]:
 
 
 def resolve(name: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem of a name, and the path in it.
+    """Returns the filesystem of a name, and the path in it.
 
     Raises:
         ConfigError: an unknown scheme.
@@ -179,7 +179,7 @@ def reading(name: str) -> Iterator[None]:
 
 
 def unreadable(name: str, error: Exception) -> DataError:
-    """The error of a file that cannot be read, with its fix."""
+    """Returns the error of a file that cannot be read, with its fix."""
     remote = is_remote(name)
     if isinstance(error, FileNotFoundError):
         fix = "check the path; a file that was there may have been moved or deleted"
@@ -197,7 +197,7 @@ def unreadable(name: str, error: Exception) -> DataError:
 
 
 def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
-    """What a bucket's client raised: (the problem, its fix)."""
+    """Returns the problem of what a bucket's client raised, and its fix."""
     text = str(error)
     found = next(filter(None, (re.search(pattern, text, re.DOTALL) for pattern in _SAID)), None)
     said = ": ".join(filter(None, found.groupdict().values())) if found else text.partition("\n")[0]
@@ -215,7 +215,7 @@ def refusal_or_fault(name: str, error: Exception) -> tuple[str, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why the system refused, in one line; the error's kind when it does not say."""
+    """Returns why the system refused, in one line; the error's kind when it does not say."""
     return getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -231,7 +231,7 @@ def open_file(name: str) -> pa.NativeFile:
 
 
 def checksum(name: str) -> tuple[int, str]:
-    """(bytes, crc32c as eight hex digits) of a file; DataError when it cannot be read."""
+    """Returns the bytes of a file and its crc32c as eight hex digits; DataError when it cannot be read."""
     with open_file(name) as file, reading(name):
         return crc32c(blocks(file))
 
@@ -239,7 +239,7 @@ def checksum(name: str) -> tuple[int, str]:
 def entries(
     folder: Path, *, refused: Callable[[OSError], None] = lambda error: None
 ) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each file and folder below a local folder, with what is known of it; passes over those that are removed meanwhile.
+    """Yields each file and folder below a local folder, except those that are removed meanwhile.
 
     Args:
         refused: is told why a folder cannot be listed, which is passed over too.
@@ -256,7 +256,7 @@ def entries(
 
 
 def below(folder: str) -> list[str]:
-    """Every file in a folder and its subfolders, sorted; none when there is no such folder.
+    """Returns every file in a folder and its subfolders, sorted; none when there is no such folder.
 
     Raises:
         DataError: a folder cannot be listed, whose files would be missing.
@@ -277,7 +277,7 @@ def below(folder: str) -> list[str]:
 
 
 def kind(name: str) -> str | None:
-    """The kind of a name, "file" or "folder"; None when it does not exist."""
+    """Returns the kind of a name, "file" or "folder"; None when it does not exist."""
     if not is_remote(name):
         return "folder" if Path(name).is_dir() else "file" if Path(name).is_file() else None
     filesystem, path = resolve(name.rstrip("/"))
@@ -287,7 +287,8 @@ def kind(name: str) -> str | None:
 
 
 def size_and_time(name: str) -> tuple[int, float]:
-    """The bytes of a file and when it was last changed, in seconds since 1970; (0, 0.0) when it does not exist."""
+    """Returns the bytes of a file and when it was last changed, in seconds since 1970; (0, 0.0) when it does not
+    exist."""
     filesystem, path = resolve(name)
     with reading(name):
         info = filesystem.get_file_info(path)
@@ -295,7 +296,7 @@ def size_and_time(name: str) -> tuple[int, float]:
 
 
 def matches(pattern: str) -> list[str]:
-    """The files and folders that a glob names, sorted: `*`, `?` and `[...]` within one path part."""
+    """Returns the files and folders that a glob names, sorted: `*`, `?` and `[...]` within one path part."""
     if not has_magic(pattern):
         return [pattern] if kind(pattern) else []
     if not is_remote(pattern):

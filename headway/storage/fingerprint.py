@@ -26,22 +26,23 @@ def canonical(key: Any) -> str:
 
 
 def fingerprint(key: Key) -> str:
-    """The first 128 bits of the SHA-256 of the canonical JSON, as 32 hex digits."""
+    """Returns the first 128 bits of the SHA-256 of the canonical JSON, as 32 hex digits."""
     return hashlib.sha256(canonical(key).encode()).hexdigest()[:32]
 
 
 class Difference(Result):
-    """Why there is no output with a key: what in the key differs from that of an output there was."""
+    """The reason why the store has no output with a key: what in the key differs from that of the nearest output."""
 
     kind: Literal["value", "entries", "new", "gone", "order", "never run", "damaged", "follows"]
-    """What differs: a value, the number of a list's entries, an entry that only one key has, the order of files. Or there was
-    no output like it, it is damaged, or a plan cannot know before other steps have run."""
+    """The kind of the difference: a value, the number of a list's entries, an entry that only one key has, the order of
+    files. Or there was no output like it, it is damaged, or a plan cannot know before other steps have run."""
     place: tuple[str, ...] = ()
-    """Names from the outermost in; an entry of a list is its number or, of a file, its path, in brackets."""
+    """The names that lead to the difference, from the outside in; an entry of a list is its number, or the path of a
+    file, in brackets."""
     old: str = ""
-    """A value, shortened, or how many entries there are."""
+    """The value in the key of the old output, shortened, or its number of entries."""
     new: str = ""
-    """The same; of an output that is damaged, how."""
+    """The value in the new key, shortened, or its number of entries; for a damaged output, the damage."""
 
     def __str__(self) -> str:
         at = "".join(name if name.startswith("[") else f".{name}" for name in self.place).removeprefix(".")
@@ -66,7 +67,7 @@ FOLLOWS = Difference(kind="follows")
 
 
 def first_difference(old: Key, new: Key) -> Difference | None:
-    """The first difference of two keys; None exactly when their fingerprints are equal.
+    """Returns the first difference of two keys; None exactly when their fingerprints are equal.
 
     Keys are compared in the order of `new`. Entries of a list that are files (they have a "path") are matched and named
     by it, other entries by their place.
@@ -110,7 +111,7 @@ def _short(value: Any) -> str:
 
 
 def shared(old: Key, new: Key) -> int:
-    """The number of equal leaves of two keys."""
+    """Returns the number of equal leaves of two keys."""
     if isinstance(old, dict) and isinstance(new, dict):
         return sum(shared(old[name], new[name]) for name in old.keys() & new.keys())
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
@@ -119,7 +120,7 @@ def shared(old: Key, new: Key) -> int:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a nest of dicts and lists: the fingerprints in a key are among them."""
+    """Yields every text in nested dicts and lists, such as the fingerprints in a key."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

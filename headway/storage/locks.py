@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while a laptop sleeps, and is never set."""
+"""A clock that goes on while a laptop sleeps, and that nobody sets."""
 _KNOWN = (
     *("token", "held", "host", "boot", "pid", "process_started", "since", "renewed", "expires", "lease"),
     *("beat", "uses", "removing"),
@@ -109,11 +109,11 @@ class Lock:
                 self.objects.replace(self.key, b"{}", self._tag)
 
     def forget(self) -> None:
-        """Remove what a holder that is gone left of a name that is not taken again."""
+        """Remove the lock's object, which a holder that is gone left, of a name that is not used again."""
         self.objects.delete([self.key])
 
     def say(self, **facts: Any) -> None:
-        """Have its object say more of the holder; every look from then on sees it.
+        """Add facts about the holder to the lock's object, for everybody who reads it.
 
         Raises:
             Locked: somebody took the lock over.
@@ -136,11 +136,11 @@ class Lock:
             )
 
     def time(self) -> float:
-        """Seconds since 1970 by the store's clock, in which leases end."""
+        """Returns seconds since 1970 by the store's clock, in which leases end."""
         return self.objects.time()
 
     def owner(self) -> dict[str, Any] | None:
-        """The process that holds, or last held, the lock, from its object; None when there is none."""
+        """Returns the process that holds, or last held, the lock, from its object; None when there is none."""
         stored = self.objects.look(self.key)
         return None if stored is None or stored.data.strip() == b"{}" else _owner(stored)
 
@@ -162,7 +162,8 @@ class Lock:
         return self.owner() or {"since": self._since}
 
     def _is_free(self, stored: Stored) -> bool:
-        """Whether a holder is dead, or silent: past its lease, and for a while in which one that lives is heard of."""
+        """Returns whether a holder is dead, or past its lease and silent for so long that a living one would have
+        renewed it."""
         owner = _owner(stored)
         if not gone(owner, self.time()):
             return False
@@ -177,7 +178,7 @@ class Lock:
         return True
 
     def _text(self) -> bytes:
-        """The lock's object: the holder, since when, and when the lease ends. No two are the same."""
+        """Returns the lock's object as text: the holder, since when, and when the lease ends. No two are the same."""
         facts = {
             "token": self._token,
             "host": place(),
@@ -236,7 +237,7 @@ def wait_while(
 
 
 def gone(owner: dict[str, Any], time: float) -> bool:
-    """Whether a holder is dead or past its lease; also true for an unreadable claim.
+    """Returns whether a holder is dead or past its lease; also true for an unreadable claim.
 
     Args:
         time: of the store's clock (`Lock.time`).
@@ -250,12 +251,12 @@ def gone(owner: dict[str, Any], time: float) -> bool:
 
 
 def lives(owner: dict[str, Any], time: float) -> bool:
-    """Whether a holder may go on: as `not gone`, and a process of this host also while it stands still past its lease."""
+    """Returns whether a holder may go on: it is within its lease, or a living process of this host."""
     return not gone(owner, time) or (here(owner) and alive(owner.get("pid", 0), str(owner.get("process_started", ""))))
 
 
 def describe(owner: dict[str, Any]) -> str:
-    """The text of a holder: process, host, facts, since when, last heard of."""
+    """Returns a holder as text: process, host, facts, since when, last heard of."""
     extra = ", ".join(f"{name} {value}" for name, value in owner.items() if name not in _KNOWN)
     who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}{f' ({extra})' if extra else ''}"
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"

@@ -27,21 +27,23 @@ from headway.storage.atomic_io import write_synced
 
 NAME = "manifest.json"
 FORMAT = 1
-"""Of the files of a store: manifests, run records, lineages, statistics, key indexes, checkpoints. Another one is refused."""
+"""The format of a store's files: manifests, run records, lineages, statistics, key indexes, checkpoints. Another number
+is refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 UNREADABLE = "cannot be read"
-"""What the problem of a file says that is there and may be whole."""
+"""How the problem of a file begins that exists and could not be read."""
 _BLOCK = 4 << 20
 
 
 def is_inside(path: str) -> bool:
-    """Whether a relative path with forward slashes stays in its folder, on every system: no part is empty, "." or ".."."""
+    """Returns whether a relative path with forward slashes stays in its folder, on every system: no part is empty, "."
+    or ".."."""
     return not any(part in ("", ".", "..") for part in path.split("/")) and not re.search(r"[\\\x00]|^[A-Za-z]:", path)
 
 
 class FileEntry(Frozen):
     path: str
-    """Relative to the manifest, with forward slashes."""
+    """The file's path relative to the manifest, with forward slashes."""
     bytes: int
     crc32c: str
 
@@ -80,22 +82,23 @@ class Manifest(Frozen):
     key: dict[str, Any]
     files: tuple[FileEntry, ...]
     created: str
-    """ISO 8601, UTC."""
+    """The time when the output was made, in ISO 8601 and UTC."""
     seconds: float
     tools: dict[str, str]
     counts: Counts | None = None
     result: dict[str, Any]
-    """What the stage says of its output to the stages after it."""
+    """The answer of the stage, for the stages after it."""
 
     @property
     def size(self) -> int:
-        """The bytes of its files."""
+        """Returns the bytes of the output's files."""
         return sum(file.bytes for file in self.files)
 
 
 @functools.cache
 def tools() -> dict[str, str]:
-    """The versions of the tools that make an output in this process, looked up once; for people, never part of a fingerprint."""
+    """Returns the versions of the tools that make an output in this process, looked up once; for people, never part of
+    a fingerprint."""
     versions = {"python": platform.python_version()}
     for name in TOOLS:
         try:
@@ -106,7 +109,7 @@ def tools() -> dict[str, str]:
 
 
 def version() -> str:
-    """The version of Headway that is installed; "unknown" where it was not installed as a package."""
+    """Returns the version of Headway that is installed; "unknown" where it was not installed as a package."""
     return tools().get("headway", "unknown")
 
 
@@ -126,7 +129,7 @@ def read(folder: Path) -> Manifest | None:
 
 
 def parse(data: bytes, where: str) -> tuple[Manifest | None, str | None]:
-    """(manifest, attempt) from the bytes of a file: None when they are not a valid one, or name no attempt.
+    """Returns the manifest and the attempt that the bytes of a file hold; None for one that they do not hold.
 
     Raises:
         StoreError: it has another format.
@@ -164,20 +167,20 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def checksum(path: Path) -> tuple[int, str]:
-    """(bytes, crc32c as eight hex digits) of a file."""
+    """Returns the bytes of a file and its crc32c as eight hex digits."""
     with path.open("rb", buffering=0) as file:
         return crc32c(blocks(file))
 
 
 def blocks(file: Any, write: Callable[[bytes], object] = lambda block: None) -> Iterator[bytes]:
-    """Yield the rest of an open file, block by block; each goes to `write` first."""
+    """Yields the rest of an open file, block by block; each goes to `write` first."""
     while block := file.read(_BLOCK):
         write(block)
         yield block
 
 
 def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
-    """(bytes, crc32c as eight hex digits) of blocks of bytes."""
+    """Returns the number of bytes in some blocks, and their crc32c as eight hex digits."""
     value = size = 0
     for block in blocks:
         value, size = google_crc32c.extend(value, block), size + len(block)
@@ -185,13 +188,13 @@ def crc32c(blocks: Iterable[Any]) -> tuple[int, str]:
 
 
 def entry(folder: Path, name: str) -> FileEntry:
-    """The entry of a file under `folder`."""
+    """Returns the entry of a file under `folder`."""
     size, crc = checksum(folder / name)
     return FileEntry(path=name, bytes=size, crc32c=crc)
 
 
 def entries(folder: Path) -> tuple[FileEntry, ...]:
-    """The entry of every file under `folder` except the manifest, sorted by path."""
+    """Returns the entry of every file under `folder` except the manifest, sorted by path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
     return tuple(entry(folder, path.relative_to(folder).as_posix()) for path in paths)
 
@@ -200,7 +203,7 @@ Figure = TypeVar("Figure")
 
 
 def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
-    """A property of a file, or the reason why it cannot be read."""
+    """Returns a property of a file, or the reason why it cannot be read."""
     try:
         return look(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -210,14 +213,14 @@ def on_disk(path: Path, look: Callable[[Path], Figure]) -> Figure | str:
 
 
 def size(path: Path) -> int | str:
-    """Bytes of a file; for `on_disk`."""
+    """Returns the bytes of a file; for `on_disk`."""
     info = path.stat()
     return info.st_size if stat.S_ISREG(info.st_mode) else "is not a file"
 
 
 def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> str | None:
-    """The problem of the first file with the wrong size; None when all are right. `size_of` returns bytes, or why there
-    are none."""
+    """Returns the problem of the first file with a wrong size; None when all are right. `size_of` returns the bytes of
+    a file, or why it has none."""
     for entry in manifest.files:
         if (actual := size_of(entry.path)) != entry.bytes:
             return f"{entry.path} " + (
@@ -227,7 +230,7 @@ def sizes_problem(manifest: Manifest, size_of: Callable[[str], int | str]) -> st
 
 
 def checksum_problems(manifest: Manifest, states: Iterable[tuple[int, str] | str]) -> list[tuple[str, str]]:
-    """(file, problem) for each file whose size or checksum is not what the manifest says.
+    """Yields (file, problem) for each file whose size or checksum is not what the manifest says.
 
     Args:
         states: of each file its `checksum`, or why there is none.

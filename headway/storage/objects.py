@@ -45,13 +45,14 @@ Item = TypeVar("Item")
 class Found(NamedTuple):
     bytes: int
     changed: int
-    """Nanoseconds since 1970, by the clock of the disk or the bucket; S3 counts in whole seconds."""
+    """The time of the last change in nanoseconds since 1970, by the clock of the disk or the bucket; S3 counts in whole
+    seconds."""
 
 
 class Stored(NamedTuple):
     data: bytes
     tag: str
-    """Of these bytes under this key; for `replace`."""
+    """A tag for these bytes under this key, which `replace` takes."""
 
 
 class Folder:
@@ -63,7 +64,7 @@ class Folder:
         self.root, self.url = root, str(root)
 
     def listing(self, prefix: str = "") -> dict[str, Found]:
-        """Every object below a folder, by key."""
+        """Returns every object below a folder, by key."""
         return {
             path.relative_to(self.root).as_posix(): Found(about.st_size, about.st_mtime_ns)
             for path, about in entries(self.root / prefix)
@@ -71,7 +72,7 @@ class Folder:
         }
 
     def look(self, key: str) -> Stored | None:
-        """A small object and its tag, of one moment; None when there is none."""
+        """Returns a small object and its tag at one moment; None when there is none."""
         data = self.read(key)
         return None if data is None else Stored(data, _tag(data))
 
@@ -113,11 +114,11 @@ class Folder:
         """Raise StoreError unless it exists and keeps to conditions, as a disk does."""
 
     def name(self, key: str) -> str:
-        """The full name of an object, for messages."""
+        """Returns the full name of an object, for messages."""
         return str(self.root / key)
 
     def read(self, key: str) -> bytes | None:
-        """A small object; None when there is none."""
+        """Returns a small object; None when there is none."""
         try:
             return (self.root / key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -130,7 +131,7 @@ class Folder:
         return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
 
     def seen(self, key: str) -> Found | None:
-        """An object, from a look that may be seconds old until `refresh`; None when there is none."""
+        """Returns what is known of an object, which may be seconds old until `refresh`; None when there is none."""
         try:
             about = (self.root / key).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -140,36 +141,36 @@ class Folder:
         return Found(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:
-        """Forget what was seen."""
+        """Forget what is known of the objects, so that the next look is new."""
 
     def children(self, prefix: str) -> list[str]:
-        """The names right below a folder, sorted; none when there is no such folder."""
+        """Returns the names right below a folder, sorted; none when there is no such folder."""
         folder = self.root / prefix
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def exists(self, folder: str) -> bool:
-        """Whether any part of an output exists."""
+        """Returns whether any part of an output exists."""
         return (self.root / folder).exists()
 
     def size(self, key: str) -> int | str:
-        """The bytes of an object, or why there are none."""
+        """Returns the bytes of an object, or why there are none."""
         return manifests.on_disk(self.root / key, manifests.size)
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:
-        """(bytes, crc32c) of each object, read in full, or why there are none."""
+        """Returns the bytes and the crc32c of each object, read in full, or why there are none."""
         return [manifests.on_disk(self.root / key, manifests.checksum) for key in keys]
 
     def freed(self, key: str) -> int:
-        """The bytes that removing an object or a folder frees."""
+        """Returns the bytes that removing an object or a folder frees."""
         # a hard link to a version frees nothing
         return sum(about.st_size for about in self._known(key) if stat.S_ISREG(about.st_mode) and about.st_nlink == 1)
 
     def changed(self, key: str) -> float:
-        """The time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
+        """Returns the time of the last write in a folder, in seconds since 1970; now, where there is nothing."""
         return max((about.st_mtime for about in self._known(key)), default=0.0) or self.time()
 
     def _known(self, key: str) -> Iterator[os.stat_result]:
-        """What is known of a file or a folder, and of all in it; nothing where it was removed meanwhile."""
+        """Yields what is known of a file or a folder, and of all in it, except what is removed meanwhile."""
         with contextlib.suppress(FileNotFoundError):
             yield (self.root / key).lstat()
         yield from (about for _, about in entries(self.root / key))
@@ -225,16 +226,16 @@ class Folder:
         return self.root / "stages" / ".staging" / mark(label)
 
     def placed(self, key: str) -> bool:
-        """Whether `publish` finished for a folder."""
+        """Returns whether `publish` has finished for a folder."""
         return (self.root / key).is_dir()
 
     def time(self) -> float:
-        """Seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
+        """Returns seconds since 1970 by the clock of whoever keeps the objects: the same for every machine."""
         return disk_time(self.root / "locks")
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        """One look-and-change at a time; the kernel drops the file lock with its process."""
+        """Let one process at a time look and change; the kernel drops the file lock with its process."""
         guard = self.root / "locks" / ".guard"
         with writing(self.root):
             guard.parent.mkdir(parents=True, exist_ok=True)
@@ -270,12 +271,14 @@ def each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result
 
 FRESH_SECONDS = 300.0
 SAME_SECONDS = 2.0
-"""Clocks that differ by less are taken for the same: buckets count in whole seconds, and a request takes its time."""
+"""The seconds up to which clocks may differ and count as the same: buckets count in whole seconds, and a request takes
+time."""
 _PROBE = ".time"
 
 
 def disk_time(folder: Path) -> float:
-    """Seconds since 1970 by the clock of the disk that a folder lies on; by this machine's where it cannot be written."""
+    """Returns seconds since 1970 by the clock of the disk that a folder lies on; by this machine's where it cannot be
+    written."""
     with contextlib.suppress(OSError):
         probe = os.open(folder / _PROBE, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -296,11 +299,11 @@ class Offset:
     def __init__(self, measure: Callable[[], float]):
         self._measure = measure
         self.offset = 0.0
-        """Seconds by which the other clock is ahead of this machine's."""
+        """The seconds by which the other clock is ahead of this machine's."""
         self._wall, self._steady = 0.0, -FRESH_SECONDS
 
     def time(self) -> float:
-        """Seconds since 1970 by the other clock."""
+        """Returns seconds since 1970 by the other clock."""
         wall, steady = time.time(), time.monotonic()
         passed = steady - self._steady
         # a clock that was set, or a machine that slept: only one of the two has gone on

@@ -26,15 +26,15 @@ from headway.storage.manifest import FileEntry, checksum
 from headway.storage.process_identity import mark
 
 GETS = 8
-"""At once. More would share the line, and the file that is needed first would come later."""
+"""The number of downloads at a time; with more, the file that is needed first would come later."""
 _POLL_SECONDS = 0.2
 
 
 class RemoteFolder(Frozen):
     path: Path
-    """The output's folder in the working copy."""
+    """The folder of the output in the working copy."""
     key: str
-    """Where its files lie in the bucket."""
+    """The key of the output's files in the bucket."""
     files: tuple[FileEntry, ...]
 
 
@@ -43,7 +43,7 @@ class RemoteFiles(Frozen):
 
     url: str
     root: Path
-    """The working copy."""
+    """The folder of the working copy."""
     folders: tuple[RemoteFolder, ...]
 
 
@@ -54,7 +54,7 @@ class _File(NamedTuple):
 
 
 class Stager(contextlib.AbstractContextManager["Stager"]):
-    """Fetches files in the background, in the order in which they are read; see the module. Threads may share one.
+    """Fetches files in the background, in the order in which they are read. Threads may share one.
 
     Args:
         cancelled: asked while waiting; true ends the wait with Cancelled.
@@ -81,13 +81,13 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         self._getting: set[str] = set()
         self._failed: dict[str, Exception] = {}
         self._here: set[str] = set()
-        """Files that were checked."""
+        """The files that were checked, and are on this disk."""
         self._threads: list[threading.Thread] = []
         self._paused = self._closed = False
         self.error: Exception | None = None
-        """What the last `ensure` that failed has raised: a reader in between may not pass it on as it was."""
+        """The error of the last `ensure` that failed, since a reader in between may change it."""
         self.fetched, self.fetched_bytes, self.waited = 0, 0, 0.0
-        """Files and bytes got from the bucket, and the seconds that readers waited."""
+        """The files and bytes that were downloaded, and the seconds that readers waited."""
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -103,7 +103,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
             self._changed.notify_all()
 
     def ensure(self, path: str) -> str:
-        """Return `path` once its file is whole on this disk; at once when it is not a staged one.
+        """Wait until the file is whole on this disk, and return `path`; a file that is not staged is not waited for.
 
         Raises:
             StoreError: the bucket does not give it, or gives other bytes; it names the object.
@@ -178,7 +178,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
                 self._changed.notify_all()
 
     def _next(self) -> str | None:
-        """The next file to fetch; None when the stager is closed."""
+        """Returns the next file to fetch; None when the stager is closed."""
         with self._changed:
             while not self._closed:
                 path = self._choose()
@@ -196,7 +196,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         return None
 
     def _fetch(self, path: str) -> int:
-        """Fetch a file unless it is here intact; return the downloaded bytes."""
+        """Fetch a file unless it is intact on this disk; return the downloaded bytes."""
         key, size, crc32c = self._files[path]
         if intact(Path(path), size, crc32c):
             return 0
@@ -205,7 +205,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
 
 
 def intact(path: Path, size: int, crc32c: str) -> bool:
-    """Whether a file exists with this size and checksum; reads it."""
+    """Read a file, and return whether it has this size and checksum."""
     try:
         return path.stat().st_size == size and checksum(path) == (size, crc32c)
     except OSError:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 _FOREIGN_SECONDS = 24 * 3600
-"""A folder of another host is abandoned once nothing in it changed for this long."""
+"""The seconds without a change after which a folder of another host counts as abandoned."""
 _FIRST_NAMESPACE = "pid:[4026531836]"
-"""Linux's name for the pids of the machine itself, outside of any container."""
+"""Linux's name for the process ids of the machine itself, outside of any container."""
 
 
 @functools.cache
@@ -35,13 +35,14 @@ def _namespace() -> str:
 
 
 def place() -> str:
-    """The host, and the container if there is one, in which this process's pid is valid."""
+    """Returns the host, and the container if there is one, in which this process's pid is valid."""
     return socket.gethostname() + _namespace()
 
 
 @functools.cache
 def boot() -> str:
-    """The kernel's own name for this run of the machine: two machines of one host name have two; "" where there is none."""
+    """Returns the kernel's name for this run of the machine, which tells two machines with one host name apart; "" when
+    there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -49,12 +50,12 @@ def boot() -> str:
 
 
 def here(owner: Mapping[str, Any]) -> bool:
-    """Whether the process of a claim, {"host", "boot"}, is one of this place."""
+    """Returns whether the process of a claim, {"host", "boot"}, belongs to this place."""
     return owner.get("host") == place() and owner.get("boot") == boot()
 
 
 def started(pid: int) -> str:
-    """The start of a process of this place in the kernel's clock ticks; "" when it is dead or that is unknown.
+    """Returns the start of a process of this place in the kernel's clock ticks; "" when it is dead or that is unknown.
 
     Pid and beginning together name a process once and for all.
     """
@@ -63,7 +64,7 @@ def started(pid: int) -> str:
 
 
 def _state(pid: int) -> tuple[str, str]:
-    """(state letter, start time), both "" where there is no /proc."""
+    """Returns the state letter and the start time of a process, both "" where there is no /proc."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -74,7 +75,7 @@ def _state(pid: int) -> tuple[str, str]:
 
 
 def alive(pid: int, began: str = "") -> bool:
-    """Whether the process of this place with this pid, and this start if it is known, lives."""
+    """Returns whether the process of this place with this pid, and this start if it is known, lives."""
     if pid <= 0:
         return False
     try:
@@ -88,12 +89,13 @@ def alive(pid: int, began: str = "") -> bool:
 
 
 def process_name(pid: int) -> str:
-    """A name of a process of this place that no other one has had or will have: "laptop@4711.88213.6f1d0c2e"."""
+    """Returns a name of a process of this place that no other one has had or will have:
+    "laptop@4711.88213.6f1d0c2e"."""
     return f"{place()}@{pid}.{started(pid)}.{boot()[:8]}"
 
 
 def lives(name: str) -> bool | None:
-    """Whether the process of such a name lives; None where this place cannot tell."""
+    """Returns whether the process of such a name lives; None where this place cannot tell."""
     where, _, process = name.rpartition("@")
     pid, began, booted = [*process.split("."), "", ""][:3]
     if where != place() or booted not in ("", boot()[:8]):
@@ -102,13 +104,13 @@ def lives(name: str) -> bool | None:
 
 
 def mark(label: str) -> str:
-    """A new name for a folder that this process is writing."""
+    """Returns a new name for a folder that this process writes."""
     return f"{label}@{process_name(os.getpid())}@{uuid.uuid4().hex[:8]}"
 
 
 def abandoned(path: Path) -> bool:
-    """Whether the writer of a folder named by `mark` is dead; for another host's writer, whether the folder is a day
-    old."""
+    """Returns whether the writer of a folder named by `mark` is dead; for another host's writer, whether the folder is
+    a day old."""
     parts = path.name.split("@")
     if len(parts) == 4 and (known := lives("@".join(parts[1:3]))) is not None:
         return not known

@@ -42,7 +42,7 @@ from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
 from headway.storage.process_identity import abandoned, mark
 
 RANGES = ".ranges"
-"""The folder of the whole ranges of an output that is being written."""
+"""The name of the folder for the finished ranges of an output that is being written."""
 
 
 def open_store(where: str | Path, cache: Path | None = None) -> Store:
@@ -60,13 +60,14 @@ def open_store(where: str | Path, cache: Path | None = None) -> Store:
 
 
 def default_cache(url: str) -> Path:
-    """The default working copy: ~/.cache/headway/<scheme>/<bucket>/<path>, with XDG_CACHE_HOME for ~/.cache."""
+    """Returns the default working copy: ~/.cache/headway/<scheme>/<bucket>/<path>, with XDG_CACHE_HOME for ~/.cache."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "headway" / url.rstrip("/").replace("://", "/")
 
 
 class Store:
-    """A store. Layout: stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/; every path is one below `root`.
+    """A store with the folders stages/, runs/, checkpoints/, models/, serving/, locks/, summaries/; every path lies
+    below `root`.
 
     Args:
         root: its folder, or the working copy of the one in a bucket.
@@ -77,7 +78,7 @@ class Store:
         self.root = root
         self.objects: Folder | Bucket = bucket or Folder(root)
         self.name = self.objects.url
-        """The user's name for the store."""
+        """The store's name in messages: its folder or address."""
         self.stages, self.runs_folder = root / "stages", root / "runs"
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
@@ -111,7 +112,7 @@ class Store:
                     ) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
-        """The folder of an output, made or not.
+        """Returns the folder of an output, whether or not it has been made.
 
         Raises:
             StoreError: a name, from a record that was changed by hand, leads out of the store.
@@ -122,17 +123,17 @@ class Store:
         return self.stages / stage / fingerprint
 
     def find(self, stage: str, fingerprint: str) -> Manifest | None:
-        """The manifest of an output whose files all have their sizes; None when the output must be made."""
+        """Returns the manifest of an output whose files all have their sizes; None when the output must be made."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[0]
 
     def check(self, stage: str, fingerprint: str) -> str | None:
-        """The reason why an existing output cannot be used; None when it can, or does not exist."""
+        """Returns the reason why an existing output cannot be used; None when it can, or does not exist."""
         return self._judge(self.output(stage, fingerprint), stage, fingerprint)[1]
 
     def _judge(self, folder: Path, stage: str, fingerprint: str) -> tuple[Manifest | None, str | None]:
-        """(manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if it does not
-        exist. A manifest that another machine has just put names files that an older look did not see: a problem counts when
-        a look that is newer than the manifest finds it too."""
+        """Returns (manifest, None) if the folder is that output, (None, reason) if it is not, (None, None) if it does
+        not exist. A problem counts when a look that is newer than the manifest finds it too: another machine may just
+        have put the files."""
         judged, placed = self._look(folder, stage, fingerprint), self._placed(folder)
         while judged[1] is not None and self.objects.remote:
             before = placed
@@ -152,7 +153,8 @@ class Store:
         return (None, problem) if problem else (manifest, None)
 
     def _placed(self, folder: Path) -> tuple[Manifest, str] | None:
-        """The valid manifest of an output or a version, and the key of its files: of the attempt that it names, if any.
+        """Returns the valid manifest of an output or a version, and the key of its files: that of the attempt that it
+        names, if any.
 
         It is read again when its object has changed: a plan over a year of days asks for each a hundred times.
         """
@@ -171,11 +173,11 @@ class Store:
         return cached[1]
 
     def exists(self) -> bool:
-        """Whether the store has ever held an output."""
+        """Returns whether the store has ever held an output."""
         return bool(self.children(self.stages)) if self.objects.remote else self.stages.is_dir()
 
     def local(self, folder: Path) -> Path:
-        """The folder of an output or a version, with its files on this machine's disk.
+        """Returns the folder of an output or a version, with its files on this machine's disk.
 
         Raises:
             StoreError: they cannot be had whole.
@@ -185,7 +187,8 @@ class Store:
         return folder
 
     def url(self, path: Path) -> str | None:
-        """Where other machines find a file or a folder of an output or a version; None when the store is a folder."""
+        """Returns the address at which other machines find a file or a folder of an output or a version; None when the
+        store is a folder."""
         if not self.objects.remote:
             return None
         folder = self.root.joinpath(*path.relative_to(self.root).parts[:3])
@@ -193,7 +196,7 @@ class Store:
         return self.objects.name(self._files(folder) + inside)
 
     def shown(self, path: Path) -> str:
-        """Where people find a file or a folder: in the bucket, if the store is in one."""
+        """Returns the place at which people find a file or a folder: in the bucket, if the store is in one."""
         return self.url(path) or str(path)
 
     def localize(self, paths: Iterable[Path], *, later: bool = False) -> RemoteFiles | None:
@@ -218,30 +221,31 @@ class Store:
             each(lambda name: self._placed(self.output(stage, name)), fingerprints)
 
     def refresh(self) -> None:
-        """Forget what was seen of the store: somebody else has written to it."""
+        """Forget what is known of the store, since somebody else has written to it."""
         self.objects.refresh()
 
     def children(self, folder: Path) -> list[str]:
-        """The names in a folder, sorted; none when there is no such folder."""
+        """Returns the names in a folder, sorted; none when there is no such folder."""
         return self.objects.children("" if folder == self.root else self._key(folder))
 
     def manifest(self, folder: Path) -> Manifest | None:
-        """The valid manifest of an output or a version, whether or not its files are valid."""
+        """Returns the valid manifest of an output or a version, whether or not its files are valid."""
         placed = self._placed(folder)
         return placed[0] if placed else None
 
     def _files(self, folder: Path) -> str:
-        """The key of a folder's files; a serving copy, which has no manifest, has them in the folder."""
+        """Returns the key of a folder's files; those of a serving copy, which has no manifest, lie in the folder."""
         placed = self._placed(folder)
         return placed[1] if placed else self._key(folder)
 
     def sizes_problem(self, folder: Path, manifest: Manifest) -> str | None:
-        """The first file of an output or a version that is missing or has the wrong size; None when there is none."""
+        """Returns the first file of an output or a version that is missing or has the wrong size; None when there is
+        none."""
         base = self._files(folder)
         return manifests.sizes_problem(manifest, lambda name: self.objects.size(f"{base}/{name}"))
 
     def checksum_problems(self, folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
-        """(file, problem) for each file unlike its manifest. Reads every byte."""
+        """Yields (file, problem) for each file that differs from its manifest; reads every byte."""
         base = self._files(folder)
         states = self.objects.checksums([f"{base}/{entry.path}" for entry in manifest.files])
         return manifests.checksum_problems(manifest, states)
@@ -265,11 +269,11 @@ class Store:
             self._copy.swap(temporary, target)
 
     def placed(self, target: Path) -> bool:
-        """Whether `place` finished for this target."""
+        """Returns whether `place` finished for this target."""
         return self.objects.placed(self._key(target))
 
     def read(self, path: Path) -> bytes:
-        """Read a small file that changes.
+        """Read a small file that may change at any time.
 
         Raises:
             FileNotFoundError: there is none.
@@ -285,30 +289,31 @@ class Store:
         self.refresh()
 
     def size(self, path: Path) -> int:
-        """The bytes that discarding a file or a folder frees."""
+        """Returns the bytes that discarding a file or a folder frees."""
         return self.objects.freed(self._key(path))
 
     def changed(self, folder: Path) -> float:
-        """The time of the last write in a folder, in seconds since 1970; now, where it was removed meanwhile."""
+        """Returns the time of the last write in a folder, in seconds since 1970; now, where it was removed
+        meanwhile."""
         return self.objects.changed(self._key(folder))
 
     def discard(self, path: Path) -> None:
-        """Remove a file or a folder: at once, so that a removal cut off leaves nothing that looks damaged."""
+        """Remove a file or a folder; a removal that is cut off leaves nothing that looks damaged."""
         self.objects.remove(self._key(path))
         if self.objects.remote:
             remove(path)
 
     def clock(self) -> float:
-        """Seconds since 1970 by the clock of whoever keeps the store: the same for every machine."""
+        """Returns seconds since 1970 by the clock of whoever keeps the store: the same for every machine."""
         return self.objects.time()
 
     def lock(self, name: str, facts: dict[str, Any] | None = None, *, once: bool = False) -> Lock:
-        """The lock of this name, not yet taken."""
+        """Returns the lock of this name, not yet taken."""
         return Lock(self.objects, f"locks/{name}.json", facts=facts, once=once, on_taken=self.refresh)
 
     @contextlib.contextmanager
     def checkpointing(self, fingerprint: str) -> Iterator[None]:
-        """The context of a training that writes to and resumes from checkpoints/<fingerprint>/."""
+        """Let a training in the block write to, and resume from, checkpoints/<fingerprint>/."""
         if self._copy is None:
             yield
         else:
@@ -317,7 +322,7 @@ class Store:
 
     @contextlib.contextmanager
     def open(self, stage: str, fingerprint: str, key: Key, *, resumes: bool = False) -> Iterator[Staging]:
-        """A temporary folder to write an output in; deleted at the end unless it was committed.
+        """Make a temporary folder to write an output in, which is deleted at the end unless it was committed.
 
         Args:
             resumes: take over that of a process which died with parts of the same output whole.
@@ -358,14 +363,14 @@ class Store:
             self._publish(staging.path, target, good)
 
     def manifests(self, stage: str) -> list[Manifest]:
-        """Every valid manifest of a stage, newest first."""
+        """Returns every valid manifest of a stage, newest first."""
         folder, names = self.stages / stage, self.children(self.stages / stage)
         self.prefetch(stage, names)
         manifests_there = [m for name in names if (m := self.manifest(folder / name)) is not None]
         return sorted(manifests_there, key=lambda m: m.created, reverse=True)
 
     def nearest(self, stage: str, key: Key, *, but: Collection[str] = ()) -> Manifest | None:
-        """The output of the stage whose key has most in common with `key`; the newest of equals.
+        """Returns the output of the stage whose key has most in common with `key`; the newest of equals.
 
         Args:
             but: parts of a key; outputs whose key has one of these and `key` has not are passed over.
@@ -375,14 +380,14 @@ class Store:
         return max(manifests, key=lambda m: shared(m.key, key), default=None)
 
     def all_outputs(self) -> Iterator[tuple[str, Path]]:
-        """(stage, folder) of every output."""
+        """Yields the stage and the folder of every output."""
         for stage in self.children(self.stages):
             if not stage.startswith("."):
                 for name in self.children(self.stages / stage):
                     yield stage, self.stages / stage / name
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """(file, problem) for every damaged output and run. Reads every byte.
+        """Yields (file, problem) for every damaged output and run; reads every byte.
 
         The models' part is `Registry.verify`.
         """
@@ -393,7 +398,7 @@ class Store:
                 yield path, "is not a run's JSON"
 
     def output_problems(self, stage: str, folder: Path) -> Iterator[tuple[Path, str]]:
-        """(file, problem) of one output. Reads every byte of it."""
+        """Yields (file, problem) of one output; reads every byte of it."""
         manifest = self.manifest(folder)
         if manifest is None:
             yield folder / manifests.NAME, "is gone or damaged"
@@ -428,7 +433,7 @@ class Store:
         return path
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """All runs, newest first; of a folder each is read when it is asked for."""
+        """Yields all runs, newest first; in a folder each is read when it is asked for."""
         files = self._run_files()[::-1]
         return (run for run in (each if self.objects.remote else map)(self._run, files) if run is not None)
 
@@ -446,7 +451,8 @@ class Store:
 
 
 def _resumable(path: Path) -> bool:
-    """Whether a dead process's folder has parts that are whole, which the next run of the same takes over within a day."""
+    """Returns whether the folder of a dead process has finished parts, which the next run of the same step takes over
+    within a day."""
     try:
         return time.time() - (path / RANGES).stat().st_mtime < ORPHAN_SECONDS
     except OSError:
@@ -463,8 +469,7 @@ class Staging:
 
     @property
     def place(self) -> str | None:
-        """The folder of the bucket for what workers on any machine write, without a way through `path`; None: the store is
-        a folder."""
+        """The folder of the bucket into which workers on any machine write; None: the store is a folder."""
         if isinstance(self._store.objects, Bucket):
             self._attempt = self._attempt or new_attempt()
             return self._store.objects.name(self._folder)
@@ -475,7 +480,7 @@ class Staging:
         return f"stages/{self._stage}/{self._fingerprint}/{self._attempt}"
 
     def leave(self) -> None:
-        """Remove what was written to `place` and not committed; what cannot be removed now goes with a sweep."""
+        """Remove what was written to `place` and not committed; the next sweep removes what cannot be removed now."""
         if self._attempt is not None and isinstance(self._store.objects, Bucket):
             with contextlib.suppress(StoreError):
                 self._store.objects.delete_folder(self._folder)
@@ -518,11 +523,11 @@ class Staging:
 
 
 CHECKPOINT_SECONDS = 60.0
-"""How often a training's new checkpoints are put."""
+"""The seconds between two uploads of a training's new checkpoints."""
 
 
 class WorkingCopy:
-    """The working copy of a store in a bucket: a folder on this machine's disk, and what goes between the two.
+    """The working copy of a store in a bucket: a folder on this machine's disk, with its downloads and uploads.
 
     Args:
         placed: the manifest of an output or a version, and the key of its files; None when there is none.
@@ -559,7 +564,8 @@ class WorkingCopy:
         return RemoteFiles(url=self.bucket.url, root=self.root, folders=tuple(folders))
 
     def _entries(self, folder: Path, paths: set[str] | None) -> tuple[str, list[FileEntry], Manifest]:
-        """(key, entries, manifest) of an output's or a version's files: those at or below `paths`, or all (None)."""
+        """Returns the key, the entries and the manifest of an output's or a version's files: those at or below `paths`,
+        or all (None)."""
         placed = self._placed(folder)
         if placed is None:
             where = self.bucket.name(self._key(folder))

@@ -44,7 +44,7 @@ _NOUN = {"abbreviated": "a number such as 1.2M", "duration": "a duration such as
 _ROUNDED = "is a key, and float32, its type in the schema, rounds it: say 'type: int' or 'type: string' for the column"
 _Mask = NDArray[np.bool_] | None
 _Fault = tuple[_Mask, str]
-"""Where a value does not fit, and why."""
+"""A mask of the values that do not fit, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Coerced:
 
 
 def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[str] = ()) -> Coerced:
-    """The named columns of `batch` in their stored types.
+    """Returns the named columns of `batch` in their stored types.
 
     Args:
         keys: columns whose values are compared: a number beyond 2^24 that float32 would make equal to another does not fit.
@@ -95,7 +95,7 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
 
 
 def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
-    """Text with the words that mean a missing value as nulls."""
+    """Returns text with the words that mean a missing value as nulls."""
     if not words or not is_text(value_type(raw.type)):
         return raw
     texts = raw.dictionary if pa.types.is_dictionary(raw.type) else raw
@@ -109,14 +109,15 @@ def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
 
 
 def _rounded(raw: pa.Array, array: pa.Array, column: Column) -> _Mask:
-    """Where float32 is not the number, among those beyond which it does not hold every integer."""
+    """Returns where float32 changes a number, among those beyond which it does not hold every integer."""
     doubles = converted(raw, column.exact)
     changed = pc.and_(pc.greater(pc.abs(doubles), 2.0**24), pc.not_equal(doubles, array.cast(_DOUBLE)))
     return pc.fill_null(changed, False).to_numpy(zero_copy_only=False)
 
 
 def _values(raw: pa.Array) -> list[Any]:
-    """The values for people; times that Python has no form for, such as those after the year 9999, as what they count."""
+    """Returns the values for people; times that Python has no form for, such as those after the year 9999, as what they
+    count."""
     try:
         return list(raw.to_pylist())
     except (OverflowError, ValueError, KeyError):
@@ -124,14 +125,14 @@ def _values(raw: pa.Array) -> list[Any]:
 
 
 def _is_stored(raw: pa.Array, column: Column) -> bool:
-    """Whether a column of numbers already has its stored form."""
+    """Returns whether a column of numbers already has its stored form."""
     if column.shape or column.parse is not None or _STORED.get(column.type) != raw.type.id:
         return False
     return column.nullable or not raw.null_count
 
 
 def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
-    """The stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
+    """Returns the stored array of one column, and a mask of the values that do not fit, whose contents are undefined.
 
     Values of a type that can never be stored so do not fit, all of them.
     """
@@ -143,8 +144,8 @@ def fitting(raw: pa.Array, column: Column) -> tuple[pa.Array, _Mask]:
 
 
 def raw_type(column: Column) -> pa.DataType:
-    """The type that a reader should aim for: a dictionary for text that repeats, and doubles for numbers, since a
-    float32 reader turns 1e99 into infinity where coercion would quarantine it. For a list, by its elements."""
+    """Returns the type that a reader should aim for: a dictionary for text that repeats, and doubles for numbers, since
+    a float32 reader turns 1e99 into infinity where coercion would quarantine it. For a list, by its elements."""
     if column.separator is not None or column.parse is not None:
         return pa.binary()
     if column.shape:
@@ -155,13 +156,13 @@ def raw_type(column: Column) -> pa.DataType:
 
 
 def raw_types(columns: Sequence[Column]) -> dict[str, pa.DataType]:
-    """The `raw_type` of each column without a parse rule: where one applies, text and numbers may both come, and the
-    reader leaves them as they are."""
+    """Returns the `raw_type` of each column without a parse rule: where one applies, text and numbers may both come,
+    and the reader leaves them as they are."""
     return {column.name: raw_type(column) for column in columns if column.parse is None}
 
 
 def converted(raw: pa.Array, column: Column) -> pa.Array:
-    """The stored array, null where a value does not fit; for samples."""
+    """Returns the stored array of a sample, null where a value does not fit."""
     return (_coerce_list(raw, column) if column.shape else _coerce_one(raw, column))[0]
 
 
@@ -239,7 +240,7 @@ def _coerce_list(raw: pa.Array, column: Column) -> tuple[pa.Array, list[_Fault]]
 
 
 def _coerce(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """(the stored array, a mask of the values that do not fit, null in the array, the reason)."""
+    """Returns the stored array, a mask of the values that do not fit, which are null in it, and the reason."""
     if column.parse is not None and is_text(value_type(raw.type)):
         return _parsed(raw, column, column.parse)
     if column.type == "bytes":
@@ -344,7 +345,8 @@ def _from_text(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool
 
 
 def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Text of a column whose first files hold dates or times: what they count, or ISO 8601."""
+    """Convert the text of a column whose first files hold dates or times: numbers count as those do, other text is ISO
+    8601."""
     array, wrong, _ = _from_text(raw, column)
     why = f"is no whole number of {UNITS[unit]} since 1970-01-01 and no ISO {'date' if unit == 'date' else 'time'}"
     if wrong is None:
@@ -355,7 +357,7 @@ def _time_from_text(raw: pa.Array, column: Column, unit: Temporal) -> tuple[pa.A
 
 
 def _not(fits: pa.Array) -> NDArray[np.bool_] | None:
-    """Where `fits` is known to be false: null input stays null, and is not wrong."""
+    """Returns where `fits` is known to be false; a null does not count as false."""
     wrong = pc.invert(pc.fill_null(fits, True)).to_numpy(zero_copy_only=False)
     return wrong if wrong.any() else None
 
@@ -420,7 +422,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _time_to_int(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_] | None, str]:
-    """Dates as days; timestamps, times of day and durations as microseconds; in the unit of the column, if it has one."""
+    """Convert dates to days, and timestamps, times of day and durations to microseconds or the unit of the column."""
     kind = raw.type
     per_day = 1 if pa.types.is_date32(kind) else 86_400_000
     if not pa.types.is_date(kind):

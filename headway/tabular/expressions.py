@@ -33,7 +33,7 @@ Value = Any
 
 
 def as_written(column: str) -> str:
-    """A column's name as an expression has it: col("the name") where it is no identifier."""
+    """Returns a column's name as an expression has it: col("the name") where it is no identifier."""
     return column if column.isidentifier() else f"col({json.dumps(column, ensure_ascii=False)})"
 
 
@@ -92,7 +92,7 @@ def _floor_divide(left: Value, right: Value) -> Value:
 
 
 def _modulo(left: Value, right: Value) -> Value:
-    """The remainder, with the divisor's sign as in Python."""
+    """Returns the remainder, with the divisor's sign as in Python."""
     if not _integers(left, right):
         if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
             left, right = _double(left), _double(right)
@@ -156,19 +156,19 @@ class Expression:
 
     @property
     def plain(self) -> str:
-        """The text in Python's own way of writing it: the same of any blanks and quotes."""
+        """The text in one spelling, whatever blanks and quotes the user wrote."""
         return ast.unparse(self._tree)
 
     @property
     def decides(self) -> bool:
-        """Whether its values are truths by its form, whatever the columns are."""
+        """Whether the form of the expression alone says that its values are true or false."""
         match self._tree:
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="is_nan")):
                 return True
         return False
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """The value of the expression for each row of `batch`.
+        """Returns the value of the expression for each row of `batch`.
 
         Raises:
             ConfigError: a column that the batch does not have.
@@ -189,7 +189,7 @@ class Expression:
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
 
     def keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """A mask of the rows for which the expression is true; null counts as false.
+        """Returns a mask of the rows for which the expression is true; null counts as false.
 
         Raises:
             ConfigError: the expression yields no truth value.
@@ -229,7 +229,7 @@ def _parses(text: str) -> str:
 
 
 ExpressionText = Annotated[str, AfterValidator(_parses)]
-"""An expression, as configs hold it."""
+"""The type of an expression in configs."""
 
 
 def _refuse(node: ast.AST, text: str, what: str) -> ConfigError:
@@ -288,7 +288,7 @@ def _check_comparison(op: ast.cmpop, right: ast.expr, text: str, names: set[str]
 
 
 def _items(node: ast.expr) -> list[Any] | None:
-    """The constants in a list; None when it is something else."""
+    """Returns the constants of a list in an expression; None when it is something else."""
     if not isinstance(node, ast.List | ast.Tuple):
         return None
     try:
@@ -328,7 +328,7 @@ def _evaluate(node: ast.expr, batch: pa.RecordBatch) -> Value:
 
 
 def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
-    """The smallest part of an expression that cannot be evaluated."""
+    """Returns the smallest part of an expression that cannot be evaluated."""
     for child in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and not isinstance(child, ast.List | ast.Tuple):
             try:
@@ -339,7 +339,7 @@ def _failing(node: ast.expr, batch: pa.RecordBatch) -> ast.expr:
 
 
 def _failing_row(node: ast.expr, batch: pa.RecordBatch) -> int | None:
-    """The first row in which a part of an expression cannot be evaluated; None: it fails without any row."""
+    """Returns the first row in which a part of an expression cannot be evaluated; None: it fails without any row."""
 
     def fails(start: int, rows: int) -> bool:
         try:
@@ -375,7 +375,7 @@ def _compare(op: ast.cmpop, left: ast.expr, right: ast.expr, batch: pa.RecordBat
 
 
 def _among(value: Value, items: list[Any]) -> Value:
-    """Which values are among constants of one kind."""
+    """Returns which values are among constants of one kind."""
     kind = value.type
     if not items or pa.types.is_null(kind):
         return pc.and_(pc.is_valid(value), False)
@@ -391,7 +391,7 @@ def _among(value: Value, items: list[Any]) -> Value:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Value:
-    """A column as expressions read it: bytes, dictionaries and large strings as text."""
+    """Returns a column in the form that expressions read: bytes, dictionaries and large strings as text."""
     value = decoded(batch.column(name))
     kind = value.type
     if pa.types.is_integer(kind) and kind.bit_width < 64:
@@ -408,20 +408,20 @@ _OF_TYPES = re.compile(r"no kernel|match type of value|Unsupported cast|Failed t
 
 
 class Overflow(DataError):
-    """An integer result does not fit int64."""
+    """Raised when an integer result does not fit int64."""
 
     row: int | None = None
-    """Of the batch, from 0; None: it is a result of constants."""
+    """The row in the batch, from 0; None: the result is one of constants."""
 
 
 def _is_overflow(error: Exception) -> bool:
-    """Whether an Arrow error is the refusal of a result by its checked arithmetic."""
+    """Returns whether an Arrow error is the refusal of a result by its checked arithmetic."""
     messages = ("overflow", "not in range")  # the second of uint64 values that meet int64
     return isinstance(error, pa.ArrowInvalid) and any(words in str(error) for words in messages)
 
 
 def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) -> Overflow:
-    """The error for the part `node` of an expression whose result in row `row` does not fit int64."""
+    """Returns the error for the part `node` of an expression whose result in row `row` does not fit int64."""
     names = [name for name in _names(node) if name in batch.schema.names]
     assigned = [f"{name} = {batch.column(name)[row].as_py()}" for name in names] if row is not None else []
     values = f" ({', '.join(assigned)})" if assigned else ""
@@ -436,7 +436,7 @@ def overflow(text: str, node: ast.expr, batch: pa.RecordBatch, row: int | None) 
 
 
 def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> DataError:
-    """The error for the part `node` of an expression, which Arrow refused with `error`."""
+    """Returns the error for the part `node` of an expression, which Arrow refused with `error`."""
     names = [name for name in _names(node) if name in schema.names]
     kinds = {name: kind_of(schema.field(name).type) for name in names}
     if (condition := _not_a_condition(node, kinds)) is not None:
@@ -452,7 +452,7 @@ def misfit(text: str, node: ast.expr, schema: pa.Schema, error: Exception) -> Da
 
 
 def no_condition(text: str, node: ast.expr, kind: pa.DataType) -> ConfigError:
-    """The error for an expression that gives values where a condition is wanted."""
+    """Returns the error for an expression that gives values where a condition is wanted."""
     expression = ast.unparse(node)
     name = expression if isinstance(node, ast.Name | ast.Call) else f"({expression})"
     like = {"text": f"{name} == 'a'", "true or false": expression}.get(kind_of(kind), f"{name} > 0")
@@ -476,18 +476,18 @@ _OPERATORS = {
     **{word.upper(): word for word in ("and", "or", "not", "in", "is")},
     **dict.fromkeys(("NULL", "null"), "None"),
 }
-"""Operators and words of other languages, and the ones of these expressions."""
+"""The operators and words of other languages, with those of these expressions."""
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|(===|&&|\|\||<>|=>|=<|[=!<>]=|[=!&|~]|\b(?:AND|OR|NOT|IN|IS|NULL|null)\b)")
 
 
 def foreign_operator(text: str) -> str | None:
-    """The replacement of another language's first operator; None when there is none."""
+    """Returns the replacement of another language's first operator; None when there is none."""
     operator = next((match[1] for match in _OPERATOR.finditer(text) if match[1] in _OPERATORS), None)
     return operator and f"write {_OPERATORS[operator]!r} in place of {operator!r}"
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """The plain words for the content of a column of this type."""
+    """Returns the words for the content of a column of this type."""
     kind = value_type(kind)
     if is_list(kind):
         return "lists"
@@ -522,8 +522,8 @@ def _fix(node: ast.expr, kinds: dict[str, str]) -> str:
 
 
 def _not_a_condition(node: ast.expr, kinds: dict[str, str]) -> tuple[str, str] | None:
-    """(problem, fix) for an operand of `not`, `and`, `or` that is a column without true and false; None if there is
-    none."""
+    """Returns the problem and the fix for an operand of `not`, `and`, `or` that is a column without true and false;
+    None if there is none."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             operator, operands = "not", [operand]
@@ -559,7 +559,7 @@ def _names(node: ast.expr) -> list[str]:
 
 
 def _constants(node: ast.expr) -> list[object]:
-    """The numbers and texts in a part of an expression, except names of columns."""
+    """Returns the numbers and texts in a part of an expression, except names of columns."""
     named = {id(call.args[0]) for call in ast.walk(node) if isinstance(call, ast.Call) and call.args and _is_col(call)}
     return [
         part.value

@@ -1,4 +1,4 @@
-"""What each key did before: for every row the last items of its key, from rows of an earlier time alone.
+"""Histories of keys: for each row the last items of its key, from rows of an earlier time only.
 
     histories(users, times, movies, last=50)                       # list array [rows], oldest first
     histories(users, times, movies, last=50, counted=ratings >= 4)  # only of the rows that count
@@ -24,7 +24,7 @@ def histories(
     last: int,
     counted: NDArray[np.bool_] | None = None,
 ) -> pa.ListArray:
-    """The last items of each row's key strictly before its time, oldest first; in the order of the rows.
+    """Returns the last items of each row's key strictly before its time, oldest first; in the order of the rows.
 
     Args:
         keys, times, items: [rows], in any order. Of rows of one time the order of the rows decides.

@@ -51,12 +51,12 @@ class LabelConfig(Frozen):
         return self
 
     def columns(self) -> frozenset[str]:
-        """The raw columns that the label is computed from; they are not features by themselves."""
+        """Returns the raw columns that the label is computed from; they are not features by themselves."""
         return frozenset({self.column}) if self.column is not None else self._parsed().columns
 
     @property
     def meaning(self) -> str:
-        """The column, or the expression in one way of writing: what a model of this label predicts."""
+        """What a model of this label predicts: the column, or the expression in one spelling."""
         return self.column if self.column is not None else self._parsed().plain
 
     def _parsed(self) -> Expression:
@@ -64,7 +64,7 @@ class LabelConfig(Frozen):
         return parse(self.expression)
 
     def compute(self, batch: pa.RecordBatch) -> pa.Array:
-        """The label of each row of a coerced batch: int64, float32 or binary; null where it is missing."""
+        """Compute the label of each row of a coerced batch: int64, float32 or binary; null where it is missing."""
         value = batch.column(self.column) if self.column is not None else self._parsed().evaluate(batch)
         if is_list(value.type):
             name = self.column or self.expression
@@ -82,7 +82,7 @@ class LabelConfig(Frozen):
         return decoded(value).cast(pa.binary())
 
     def stored(self, columns: tuple[Column, ...]) -> Column:
-        """The label as a stored column, given the coerced columns it is computed from."""
+        """Returns the label as a stored column, given the coerced columns it is computed from."""
         names = self.columns()
         read = [column for column in columns if column.name in names]
         empty = pa.RecordBatch.from_arrays([pa.nulls(0, c.arrow) for c in read], names=[c.name for c in read])

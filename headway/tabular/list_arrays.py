@@ -27,50 +27,50 @@ class Flat:
     lengths: NDArray[np.int64]
     present: NDArray[np.bool_]
     nulls: int = 0
-    """How many values the lists have that are null."""
+    """The number of null values in the lists."""
 
     def rows(self) -> NDArray[np.int64]:
-        """The row of each value."""
+        """Returns the row of each value."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
+    """Returns whether an Arrow type holds text or bytes, large or not; views and fixed sizes are others."""
     return kind.id in _TEXTS
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds whole or real numbers."""
+    """Returns whether an Arrow type holds whole or real numbers."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def has_bytes(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds text or bytes, views included."""
+    """Returns whether an Arrow type holds text or bytes, views included."""
     return is_text(kind) or pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column's values, whether or not a dictionary holds them."""
+    """Returns the type of a column's values, whether or not a dictionary holds them."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def decoded(array: Any) -> Any:
-    """An array, or a chunked one, without a dictionary."""
+    """Returns an array, or a chunked one, without a dictionary."""
     if not pa.types.is_dictionary(array.type):
         return array
     return array.cast(array.type.value_type) if isinstance(array, pa.ChunkedArray) else array.dictionary_decode()
 
 
 def escaped(array: pa.Array) -> pa.Array:
-    """Bytes as text, those that are not UTF-8 escaped; null as null."""
+    """Returns bytes as text, with those that are not UTF-8 escaped; a null stays null."""
     encoded = array.dictionary_encode()
     words = [value.decode("utf-8", "backslashreplace") for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(words, pa.string()), encoded.indices)
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """An array in the types that columns are read from: without views, bytes of a fixed size, encoded runs and types of
-    extensions; a dictionary without null among its words."""
+    """Returns an array in the types that columns are read from: without views, bytes of a fixed size, encoded runs and
+    types of extensions; a dictionary without null among its words."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(array.storage)
@@ -91,12 +91,12 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def whole(column: pa.ChunkedArray) -> Any:
-    """A column as one array, by reference where it is one chunk, which Arrow would copy."""
+    """Returns a column as one array, without a copy where it is one chunk."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The memory of an array of numbers, by reference; nulls hold any number."""
+    """Returns the memory of an array of numbers, without a copy; a null holds any number."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -104,14 +104,15 @@ def slots(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a value differs from the one before it; true for the first."""
+    """Returns a mask of the values that differ from the one before; the first one does."""
     starts = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return starts
 
 
 def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
-    """The stable order of values, none of them NaN; of many numbers by radix, in half the time of NumPy's sort."""
+    """Returns the stable order of values, none of them NaN; many numbers are sorted by radix, in half the time of
+    NumPy's sort."""
     if len(values) < _FEW or values.dtype.kind not in "if":
         return np.argsort(values, kind="stable")
     if values.dtype.kind == "f":
@@ -129,7 +130,8 @@ def order_of(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def value_numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """(which distinct value each of these is, the least first, which may be the values themselves; how many there are)"""
+    """Returns the number of the distinct value that each value is, rising from the least, and how many distinct values
+    there are. The numbers may be the values themselves."""
     if not len(values):
         return np.zeros(0, np.int64), 0
     if values.dtype.kind in "iu" and values.min() >= 0 and values.max() < 16 * len(values):  # nothing to sort
@@ -147,14 +149,14 @@ def value_numbers(values: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds several values per row."""
+    """Returns whether an Arrow type holds several values per row."""
     return isinstance(
         kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType
     )
 
 
 def cell_bytes(array: pa.Array, extra: int = 0) -> int | NDArray[np.int64]:
-    """The bytes of each value, 0 for a null; one number where all have the same.
+    """Returns the bytes of each value, 0 for a null; one number where all have the same.
 
     Args:
         extra: added to each value of varying size, and to each list.
@@ -184,8 +186,8 @@ def as_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def flatten(array: pa.Array, *, with_nulls: bool = False) -> Flat:
-    """The flat form of a list array of any kind; the values behind a null row are left out, and so is a null within a
-    list unless it is asked for."""
+    """Returns the flat form of a list array of any kind, without the values behind a null row, and without nulls in
+    lists unless they are asked for."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(array.type):
         lengths = np.where(present, array.type.list_size, 0).astype(np.int64)
@@ -201,7 +203,8 @@ def flatten(array: pa.Array, *, with_nulls: bool = False) -> Flat:
 
 
 def join(values: pa.Array, lengths: NDArray[np.int64], present: NDArray[np.bool_], column: Column) -> pa.Array:
-    """The stored array of a list or vector column from its flat form; a row that is not `present` must have length 0."""
+    """Returns the stored array of a list or vector column from its flat form; a row that is not `present` must have
+    length 0."""
     mask = None if present.all() else pa.array(~present)
     if column.length is not None:
         values = with_null_slots(values, present, column.length)  # Arrow's fixed lists have them as well

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from headway.errors import DataError
 
 CUT = 200
-"""Values are kept up to this many characters."""
+"""The number of characters to which a value is cut."""
 PLACE = r",( in the line)? at byte \d+$"
-"""The end of a reason that says where in its file a line is."""
+"""A pattern for the end of a reason that says where in its file a line is."""
 FILE_NAME = "quarantine.parquet"
 SCHEMA = pa.schema(
     [
@@ -29,13 +29,14 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""`row` counts the file's data rows from 1; `column` is null when the line as a whole is malformed."""
+"""The columns of the table: `row` counts the file's data rows from 1; `column` is null when the line as a whole is
+malformed."""
 
 
 def rejected(
     rows: Sequence[int], column: str | None, values: Sequence[object], reason: str | Sequence[str], file: str = ""
 ) -> pa.Table:
-    """A table of rejected rows; `rows` may be positions within a batch or range, made absolute later."""
+    """Returns a table of rejected rows; `rows` may be positions within a batch or range, made absolute later."""
     texts = [None if value is None else text_of(value)[:CUT] for value in values]
     n = len(texts)
     reasons = [reason] * n if isinstance(reason, str) else list(reason)
@@ -50,7 +51,7 @@ def rejected(
 
 
 def text_of(value: object) -> str:
-    """The text of a value for people: text as it is, lists and objects as JSON."""
+    """Returns the text of a value for people: text as it is, lists and objects as JSON."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return json.dumps(value, ensure_ascii=False, default=text_of) if isinstance(value, list | dict) else str(value)
@@ -81,7 +82,7 @@ def read(folder: Path) -> pa.Table:
 
 
 def reasons(table: pa.Table) -> list[dict[str, str | int]]:
-    """How many rows were rejected for which reason: {column, reason, rows}, the most frequent first."""
+    """Returns how many rows were rejected for each reason, as {column, reason, rows}, the most frequent first."""
     # the same fault at another byte is the same reason
     reason = pc.replace_substring_regex(table.column("reason"), PLACE, "")
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)

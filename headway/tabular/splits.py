@@ -38,7 +38,7 @@ _SALT = 0x73706C6974  # "split": keeps split hashes apart from those of features
 
 
 class SplitConfig(Frozen):
-    """The config of the split. `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
+    """The config of the split: `eval` and `test` are shares for mode hash; *_spans are counts for mode time."""
 
     mode: Literal["hash", "time", "column", "path"] = Field(
         default="hash",
@@ -79,7 +79,7 @@ class SplitConfig(Frozen):
     @field_validator("eval_from", "test_from", mode="before")
     @classmethod
     def _as_written(cls, value: Any) -> Any:
-        """YAML makes a date of 2013-10-01."""
+        """Write a date back as text, since YAML makes a date of 2013-10-01."""
         return str(value) if isinstance(value, int | float | datetime.date) and not isinstance(value, bool) else value
 
     @field_validator("key", "unique", mode="before")
@@ -118,7 +118,7 @@ class SplitConfig(Frozen):
         return self
 
     def unique_columns(self) -> tuple[str, ...]:
-        """The columns whose values no two rows may share; none: that is not required."""
+        """Returns the columns whose values no two rows may share; none: that is not required."""
         return self.key if self.unique is True else self.unique or ()
 
     @property
@@ -127,7 +127,7 @@ class SplitConfig(Frozen):
         return self.mode == "hash" and not self.key
 
     def at_ingest(self) -> dict[str, Any]:
-        """The part of the config that decides each row's split."""
+        """Returns the part of the config that decides each row's split."""
         if self.mode == "time":
             return {"mode": "time"}
         if self.mode == "path":  # what it makes of each file stands beside the file
@@ -138,21 +138,21 @@ class SplitConfig(Frozen):
         return {"mode": "hash", "key": list(self.key), "eval": self.eval, "test": self.test}
 
     def noted(self) -> dict[str, Any]:
-        """The part of the config that decides what ingest indexes of each row for the proof."""
+        """Returns the part of the config that decides what ingest indexes of each row for the proof."""
         noted = {"key": list(self.key), "unique": list(self.unique_columns())}
         return {name: columns for name, columns in noted.items() if columns}
 
     def columns(self) -> frozenset[str]:
-        """The raw columns that splitting and its proof need beyond the stored ones."""
+        """Returns the raw columns that splitting and its proof need beyond the stored ones."""
         return frozenset({self.column} if self.column else ()) | set(self.key) | set(self.unique_columns())
 
     def named_by(self, column: str) -> str:
-        """The setting that names a column."""
+        """Returns the setting that names a column."""
         named = {"split.column": (self.column,), "split.key": self.key}
         return next((setting for setting, columns in named.items() if column in columns), "split.unique")
 
     def names(self) -> tuple[str, ...]:
-        """The splits that ingest writes."""
+        """Returns the splits that ingest writes."""
         return (ALL,) if self.mode == "time" else SPLITS
 
 
@@ -161,11 +161,11 @@ class Assigned:
     """The splits of a batch's rows, and the hashes that decided them."""
 
     codes: NDArray[np.int8]
-    """For each row the index of its split in `config.names()`."""
+    """The index of each row's split in `config.names()`."""
     hashes: NDArray[np.uint64] | None = None
-    """mode hash: the less, the further from train; else None."""
+    """The hash of each row with mode hash, which is the lower, the further the row is from train; else None."""
     columns: dict[str, NDArray[np.uint64]] = field(default_factory=dict)
-    """mode hash: `column_hash` of each column of the key."""
+    """The `column_hash` of each column of the key, with mode hash."""
 
 
 def assigned(
@@ -176,7 +176,7 @@ def assigned(
     begins: Sequence[Any] = (),
     places: Hashes | None = None,
 ) -> Assigned:
-    """Assign each row of a coerced batch to a split; also returns the hashes.
+    """Assign each row of a coerced batch to a split.
 
     Args:
         begins: mode column with eval_from: where eval and test begin, as `stored_value` of the column.
@@ -217,7 +217,7 @@ def _by_column(config: SplitConfig, batch: pa.RecordBatch) -> NDArray[np.int8]:
 
 
 def split_code(config: SplitConfig, name: str, *, where: str) -> int:
-    """The place in `SPLITS` of what a column, or a path, calls a split.
+    """Returns the place in `SPLITS` of what a column or a path calls a split.
 
     Raises:
         DataError: it is none.
@@ -242,7 +242,7 @@ def _refuse_nulls(config: SplitConfig, values: pa.Array) -> None:
 
 
 def stored_value(text: str, column: Column, *, where: str) -> Any:
-    """A value of the config in the form that a column is stored in: days, microseconds, a number, or bytes.
+    """Returns a value of the config in the form that a column is stored in: days, microseconds, a number, or bytes.
 
     Raises:
         ConfigError: it is none of the column's.
@@ -267,7 +267,7 @@ def stored_value(text: str, column: Column, *, where: str) -> Any:
 
 
 def _from_value(config: SplitConfig, batch: pa.RecordBatch, begins: Sequence[Any]) -> NDArray[np.int8]:
-    """eval from the first of `begins` on, test from the second."""
+    """Assign rows to eval from the first of `begins` on, and to test from the second."""
     assert config.column is not None
     values = decoded(batch.column(config.column))
     _refuse_nulls(config, values)
@@ -340,17 +340,17 @@ def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def gathered(hashes: NDArray[np.uint64], indices: pa.Array) -> NDArray[np.uint64]:
-    """Each row's hash from those of a dictionary's words; NULL for a null."""
+    """Returns each row's hash from those of a dictionary's words, and NULL for a null."""
     table = np.append(hashes, NULL)
     return table[pc.fill_null(indices.cast(pa.int64()), len(hashes)).to_numpy(zero_copy_only=False)]
 
 
 Part = tuple[str, str]
-"""(span, the split that ingest wrote of it)."""
+"""A span, and a split that ingest wrote of it."""
 
 
 def window_splits(config: SplitConfig, spans: Sequence[str]) -> dict[str, list[Part]]:
-    """The parts of spans that are train, eval and test.
+    """Returns the parts of the window's spans that are train, eval and test.
 
     Raises:
         ConfigError: mode time, and a window too short to leave anything to train on.
@@ -400,7 +400,7 @@ class RowSplit:
         """The columns that are read for the split only."""
 
     def types(self, names: Collection[str] | None, types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """The types to read, `types` and those of the columns that are read for the split only.
+        """Returns the types to read: `types` and those of the columns that are read for the split only.
 
         Args:
             names: of the file's columns; None: whatever is asked for can be read.
@@ -420,7 +420,7 @@ class RowSplit:
         rows: NDArray[np.int64] | None,
         places: Hashes | None = None,
     ) -> Assigned:
-        """The splits of a coerced batch.
+        """Assign the rows of a coerced batch to splits.
 
         Args:
             raw: the batch as it was read.
@@ -443,11 +443,11 @@ class RowSplit:
 
 
 _SAME = frozenset({"name", "nullable", "role", "encoding", "shape", "meaning", "temporal", "feature", "null"})
-"""What of a column changes no stored value, as it is hashed; a vector is hashed as the list that it is."""
+"""The facts of a column that change no stored value as it is hashed; a vector is hashed like a list."""
 
 
 def _differ(read: Column, hashed: Column) -> bool:
-    """Whether the stored values differ from those to hash."""
+    """Returns whether the stored values of a column differ from those to hash."""
     read_as, hashed_as = (column.model_dump(exclude=set(_SAME)) for column in (read, hashed))
     return read_as != hashed_as or bool(read.shape) != bool(hashed.shape)
 

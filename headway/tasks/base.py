@@ -18,18 +18,18 @@ from headway.metrics.base import Floats, Metric, Rows
 from headway.metrics.tables import Table
 
 ROUNDING = 1e-6
-"""So far beyond [0, 1] a probability may be: float32 sums of a softmax are."""
+"""The distance by which a probability may lie beyond [0, 1]: float32 sums of a softmax do."""
 
 
 class LabelFacts(Frozen):
-    """The labels of the train rows."""
+    """The facts of the train rows' labels."""
 
     counts: tuple[int, ...] = ()
-    """Rows of each class, in the order of the classes; binary: negative, positive."""
+    """The rows of each class, in the order of the classes; for a binary label negative, positive."""
     mean: float | None = None
     median: float | None = None
     quantiles: tuple[float, ...] = ()
-    """Of a task that predicts quantiles: those of the labels, at its levels."""
+    """The quantiles of the labels at the levels of a task that predicts quantiles."""
 
 
 class Output(NamedTuple):
@@ -53,25 +53,25 @@ class Task:
 
     name: str
     has_classes: bool = False
-    """The label is one of classes, and stored as its index; else it is a number."""
+    """Whether the label is one of classes, and stored as its index; else it is a number."""
     per_class: bool = False
-    """A prediction has one probability for each class."""
+    """Whether a prediction has one probability for each class."""
     wide: bool = False
-    """A prediction is several numbers, [rows, width]; else one, [rows]."""
+    """Whether a prediction is several numbers, [rows, width]; else it is one, [rows]."""
     metrics: tuple[Metric, ...]
-    """What is reported, in this order."""
+    """The metrics that are reported, in this order."""
     tables: tuple[Table, ...] = ()
-    """What is reported beside the metrics."""
+    """The tables that are reported beside the metrics."""
     primary: str
-    """The metric that a better model is better on."""
+    """The metric by which a model is better than another."""
     tolerances: Mapping[str, float | str]
-    """How much worse than the champion is accepted, where the config names no tolerance."""
+    """How much worse than the champion each metric may be, where the config names no tolerance."""
     probabilities: bool = False
-    """Predictions lie between 0 and 1."""
+    """Whether predictions lie between 0 and 1."""
     output: Literal["probability", "probabilities", "prediction", "quantiles"] = "prediction"
     """The output of an exported model that holds the prediction."""
     linear: Literal["ridge", "logistic"] | None = None
-    """How the linear baseline is fitted; None: there is none."""
+    """The way in which the linear baseline is fitted; None: there is none."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -88,11 +88,11 @@ class Task:
         return self.metrics[0]
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Return the tables that fit these rows' predictions."""
+        """Returns the tables that fit these rows' predictions."""
         return self.tables
 
     def metric(self, name: str) -> Metric:
-        """Return the task's metric of that name; KeyError where there is none."""
+        """Returns the task's metric of that name; KeyError where there is none."""
         for metric in self.metrics:
             if metric.name == name:
                 return metric
@@ -108,8 +108,8 @@ class Task:
         columns: Mapping[str, NDArray[Any]] | None = None,
         units: NDArray[np.int64] | None = None,
     ) -> Rows:
-        """The arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN; what a row of
-        weight 0 holds does not matter.
+        """Returns the arrays as float64 of agreeing shapes. A prediction that is not a finite number becomes NaN; what
+        a row of weight 0 holds does not matter.
 
         Raises:
             DataError: they do not agree, or break the task's rules.
@@ -138,23 +138,23 @@ class Task:
         return Rows(label, prediction, weight, groups, columns, units)
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
-        """DataError for a label that the task does not have."""
+        """Raise DataError for a label that the task does not have."""
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> Floats | None:
-        """Return the predictions of the best constant by `metric` for `rows` rows; None if the labels' facts do not
+        """Returns the predictions of the best constant by `metric` for `rows` rows; None if the labels' facts do not
         give one."""
         return None
 
     def from_output(self, output: Floats) -> Floats:
-        """Return float64 predictions from a model's raw outputs [rows, outputs]."""
+        """Returns float64 predictions from a model's raw outputs [rows, outputs]."""
         return output[:, 0]
 
     def outputs(self, classes: Sequence[str | int] = ()) -> tuple[Output, ...]:
-        """Return the outputs of an exported model for each row."""
+        """Returns the outputs of an exported model for each row."""
         return (Output("prediction", "float32"),)
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify | None:
-        """Return the signature `classify`, which decides by an argument of the request; None if the task has none."""
+        """Returns the signature `classify`, which decides by an argument of the request; None if the task has none."""
         return None
 
     def __repr__(self) -> str:
@@ -162,12 +162,12 @@ class Task:
 
 
 def shares_of(counts: Sequence[int]) -> Floats | None:
-    """The share of each class; None where no rows were counted."""
+    """Returns the share of each class; None where no rows were counted."""
     return np.asarray(counts, np.float64) / sum(counts) if sum(counts) else None
 
 
 def refuse(wrong: NDArray[np.bool_], values: Floats, column: str, rule: str) -> None:
-    """DataError that names the first row that breaks the rule."""
+    """Raise a DataError that names the first row that breaks the rule."""
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(f"{rule}, but row {row} is {values[row]:.6g}", where=f"column {column!r}")

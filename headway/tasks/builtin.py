@@ -12,11 +12,11 @@ from headway.metrics.base import Floats, Metric
 from headway.tasks.base import Classify, LabelFacts, Output, Task, refuse, shares_of
 
 SHARE, AUC_SHARE = "5% of gain", "2% of gain"
-"""How much worse than the champion is accepted: of a loss and of an AUC (docs/gate.md says why)."""
+"""The share of its gain that a loss, and an AUC, may be worse than the champion's (docs/gate.md says why)."""
 
 
 class Binary(Task):
-    """Two classes; a prediction is the probability of the second."""
+    """The task with two classes: a prediction is the probability of the second."""
 
     name, has_classes, probabilities, output, linear = "binary", True, True, "probability", "logistic"
     metrics = (
@@ -51,13 +51,14 @@ class Binary(Task):
         return (Output("probability", "float32"), Output("logit", "float32"))
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify:
-        """Whether each row's probability reaches a threshold, and which."""
+        """Returns the signature that says whether each row's probability reaches a threshold, and which threshold that
+        is."""
         decided = (Output("decision", "bool"), Output("probability", "float32"), Output("threshold", "float32"))
         return Classify(Output("threshold", "float32"), 0.5, decided)
 
 
 class Multiclass(Task):
-    """Several classes; a prediction is the probability of each."""
+    """The task with several classes: a prediction is the probability of each."""
 
     name, has_classes, per_class, wide, probabilities = "multiclass", True, True, True, True
     output, linear = "probabilities", "logistic"
@@ -83,13 +84,13 @@ class Multiclass(Task):
         return (Output("probabilities", "float32", (len(classes),)), Output("class", _class_type(classes)))
 
     def classify(self, classes: Sequence[str | int] = ()) -> Classify:
-        """So many classes for each row, the likeliest first."""
+        """Returns the signature that lists the likeliest classes of each row, as many as a request asks for."""
         likeliest = (Output("classes", _class_type(classes), (None,)), Output("probabilities", "float32", (None,)))
         return Classify(Output("top_k", "int32"), 1, likeliest)
 
 
 class Regression(Task):
-    """A number, predicted as its mean: the loss is the squared error."""
+    """The task of a number, predicted as its mean: the loss is the squared error."""
 
     name = "regression"
     linear: Literal["ridge", "logistic"] | None = "ridge"
@@ -112,7 +113,7 @@ class Regression(Task):
 
 
 class Count(Regression):
-    """A count, predicted as the mean of a Poisson distribution."""
+    """The task of a count, predicted as the mean of a Poisson distribution."""
 
     name, linear = "count", None
     metrics = (
@@ -140,7 +141,7 @@ class Count(Regression):
 
 
 class Quantiles(Task):
-    """A number, predicted as quantiles of its distribution at some levels, each row's in order."""
+    """The task of a number that is predicted as quantiles of its distribution, in rising order."""
 
     wide, output = True, "quantiles"
     primary, tolerances = (
@@ -151,7 +152,7 @@ class Quantiles(Task):
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels
         self.middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
-        """The place of the level nearest the median, which stands for the whole where one number is wanted."""
+        """The place of the level nearest the median, whose quantile is the prediction where one number is wanted."""
         self.name = f"quantiles({', '.join(f'{level:g}' for level in levels)})"
         self.metrics = numbers.quantile_metrics(levels)
         self.tables = tables.level_tables(levels, self.middle)

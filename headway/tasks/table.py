@@ -16,7 +16,7 @@ from headway.tasks.base import Task
 from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
 
 LEVELS = (0.1, 0.5, 0.9)
-"""What `quantiles` predicts where no levels are named."""
+"""The levels that `quantiles` predicts where none are named."""
 _QUANTILES = "quantiles"
 _BY_NAME: dict[str, Task] = {task.name: task for task in (Binary(), Multiclass(), Regression(), Count())}
 BUILT_IN = (*_BY_NAME, _QUANTILES)
@@ -24,7 +24,7 @@ _MADE: dict[str, Task] = dict(_BY_NAME)
 
 
 def task_of(task: str | Task) -> Task:
-    """Return the task of that name; a task is returned unchanged.
+    """Returns the task of that name; a task is returned unchanged.
 
     Raises:
         ValueError: no task has that name.
@@ -43,7 +43,7 @@ def register(task: Task) -> Task:
 
 
 def _quantiles(name: str) -> Quantiles:
-    """`quantiles` alone, or with its levels: `quantiles(0.1, 0.5, 0.9)`."""
+    """Returns the task for `quantiles` alone, or with its levels: `quantiles(0.1, 0.5, 0.9)`."""
     word, _, inside = name.strip().partition("(")
     if word.strip() != _QUANTILES or (inside and not inside.endswith(")")):
         raise ValueError(f"{name!r} is not a task; {suggest(name, [*BUILT_IN])}")
@@ -62,7 +62,7 @@ def _known(name: str) -> str:
 
 
 TaskName = Annotated[str, AfterValidator(_known)]
-"""The name of a task, as requests hold it."""
+"""The type of a task's name in requests."""
 TaskOrAuto = Annotated[
     str,
     AfterValidator(lambda name: name if name == "auto" else _known(name)),
@@ -73,7 +73,7 @@ TaskOrAuto = Annotated[
         }
     ),
 ]
-"""As configs hold it: `auto` leaves it to the label."""
+"""The type of a task's name in configs, where `auto` leaves it to the label."""
 
 _TASKS = (*_BY_NAME.values(), task_of(_QUANTILES))
 ALL_METRICS: tuple[str, ...] = (
@@ -82,17 +82,17 @@ ALL_METRICS: tuple[str, ...] = (
     COVERAGE,
     *RETRIEVAL,
 )
-"""Every metric that some task reports."""
+"""The metrics that any task reports."""
 ALL_COMPARED: tuple[str, ...] = (*dict.fromkeys(name for task in _TASKS for name in task.compared), *RANKED, COVERAGE)
-"""Every metric that models can be compared by."""
+"""The metrics by which models can be compared."""
 HIGHER_IS_BETTER = frozenset(
     {*RANKED, COVERAGE} | {metric.name for task in _TASKS for metric in task.metrics if metric.higher_is_better}
 )
-"""Of every other compared metric of Headway's less is better."""
+"""The metrics that are better when higher; of the other compared ones less is better."""
 
 
 def direction(metric: str | None, better: str | None = None) -> int:
-    """1 where more of a metric is better, -1 where less is.
+    """Returns 1 for a metric that is better when higher, and -1 for one that is better when lower.
 
     Args:
         better: as a verdict says it of its primary metric, and a comparison of its own; a metric of the user's own may be

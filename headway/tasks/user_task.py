@@ -36,7 +36,7 @@ _LOADED: dict[tuple[str, str, str], UserTask] = {}
 
 
 class UserTask(Task):
-    """An object of the user's as a task.
+    """A task that calls an object of the user's.
 
     Raises:
         ConfigError: it lacks a loss or metrics, or one of its attributes is not what it should be.
@@ -58,10 +58,10 @@ class UserTask(Task):
         self.has_classes = label == "classes"
         self.per_class = False
         self.count: int = getattr(definition, "outputs", 0)
-        """Columns of the model's output; 0: one for each class, or one."""
+        """The columns of the model's output; 0: one for each class, or one."""
         own = callable(getattr(definition, "predictions", None))
         self.width: int = getattr(definition, "width", 1 if own else self.count)
-        """Numbers in one row's prediction."""
+        """The number of values in one row's prediction."""
         for attribute, number in (("outputs", self.count), ("width", self.width)):
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise self._refused(f"{attribute} is {number!r}", f"write {attribute} = 3, say")
@@ -77,12 +77,12 @@ class UserTask(Task):
         return ConfigError(f"the task {self.name}: {problem}", where=str(self.file), fix=fix)
 
     def constant(self, facts: LabelFacts, rows: int, metric: str = "loss") -> None:
-        """Return None: the values of the user's predictions are not known to Headway."""
+        """Returns None, since Headway does not know what the user's predictions mean."""
 
     def tables_for(self, rows: Rows) -> tuple[Table, ...]:
-        """Return the tables that the values of labels and predictions allow: those of a binary task where labels are 0 or 1 and
-        predictions probabilities (of other scores, those that need their order alone), those of classes where a row's
-        predictions are one probability for each, residuals where both are numbers."""
+        """Returns the tables that the values of labels and predictions allow: those of a binary task for labels 0 or 1
+        and probabilities (for other scores, those that need only their order), those of classes for one probability for
+        each class, residuals where both are numbers."""
         label, prediction = rows.label, rows.prediction
         probable = bool(((prediction >= -ROUNDING) & (prediction <= 1 + ROUNDING)).all())
         if self.wide:
@@ -97,7 +97,7 @@ class UserTask(Task):
 
 
 def load_task(name: str, file: Path) -> UserTask:
-    """The task `module:Class` of a file, known by its name in this process from now on.
+    """Load the task `module:Class` of a file, and make it known by its name in this process.
 
     Raises:
         ConfigError: the file or the class is missing or does not run, or it is not a task.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def imported_files(file: Path) -> list[Path]:
-    """The file, then the files of its folder that it imports, directly or through others; sorted."""
+    """Returns the file, then the files of its folder that it imports, directly or through others, sorted."""
     folder, files, todo = file.parent, {file}, [file]
     while todo:
         for name in _imports(todo.pop(), folder):
@@ -26,7 +26,7 @@ def imported_files(file: Path) -> list[Path]:
 
 
 def digest(file: Path) -> str:
-    """The SHA-256 of a file and of those beside it that it imports."""
+    """Returns the SHA-256 of a file and of those beside it that it imports."""
     first, *others = imported_files(file)
     checksum = hashlib.sha256(first.read_bytes())
     for path in others:
@@ -37,12 +37,12 @@ def digest(file: Path) -> str:
 
 
 def is_local(folder: Path, name: str) -> bool:
-    """Whether the top-level module `name` is a Python file or a package in `folder`."""
+    """Returns whether the top-level module `name` is a Python file or a package in `folder`."""
     return name.isidentifier() and _place(folder / name) is not None
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
-    """The files that importing the dotted name runs, packages first; none for a name that is not in `folder`."""
+    """Yields the files that importing the dotted name runs, packages first; none for a name that is not in `folder`."""
     at = folder
     for part in name.split("."):
         place = _place(at / part) if part.isidentifier() else None
@@ -54,7 +54,7 @@ def _files(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _place(path: Path) -> Path | None:
-    """The file of a module, or the folder of a package without an __init__.py; None when there is neither."""
+    """Returns the file of a module, or the folder of a package without an __init__.py; None when there is neither."""
     if (package := path / "__init__.py").is_file():
         return package
     if (module := path.with_name(path.name + ".py")).is_file():
@@ -63,7 +63,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Return dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
+    """Returns dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""A function of the user's own Python file, loaded by path, with the files beside it that it imports.
+"""Loads a function of the user's own Python file by path, with the files beside it that it imports.
 
     function = load_function(Path("my_models.py"), "two_towers")
 
@@ -42,8 +42,8 @@ def load_function(file: Path, name: str) -> Callable[..., Any]:
 
 
 def load_object(file: Path, name: str) -> Any:
-    """Load the object `name` of the Python file, of a class an instance made without arguments; ConfigError when it is missing,
-    or the file or the class does not run."""
+    """Load the object `name` of the Python file, or an instance of the class `name`, made without arguments;
+    ConfigError when it is missing, or the file or the class does not run."""
     module = _load(file)
     if (found := getattr(module, name, None)) is None:
         raise _missing("class", name, module, file, inspect.isclass)
@@ -136,7 +136,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _importing(package: str, folder: Path) -> Callable[..., Any]:
-    """The `import` function of the modules of a private package."""
+    """Returns the `import` function of the modules of a private package."""
 
     def local(
         name: str,
@@ -157,7 +157,7 @@ def _importing(package: str, folder: Path) -> Callable[..., Any]:
 
 
 def line_of(error: BaseException, file: Path) -> str:
-    """The last line of the user's file in the error's traceback: "file.py, line 12"."""
+    """Returns the last line of the user's file in the error's traceback: "file.py, line 12"."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{file.name}, line {error.lineno}"
     lines = [
@@ -167,6 +167,6 @@ def line_of(error: BaseException, file: Path) -> str:
 
 
 def line_of_definition(function: Callable[..., Any], file: Path) -> str:
-    """The line of the user's file where a function begins: "file.py, line 12"."""
+    """Returns the line of the user's file where a function begins: "file.py, line 12"."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return file.name if code is None else f"{file.name}, line {code.co_firstlineno}"

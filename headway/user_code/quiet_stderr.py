@@ -15,17 +15,19 @@ from collections.abc import Iterator
 _LINES = r"^(([0-9-]+ [0-9:. ]+: )?[IWEF][0-9]{4} [0-9:. ]+|[0-9-]+ [0-9:. ]+: [IWEF] ).*\.cc:[0-9]+\]"
 _OTHERS = "^(WARNING: All log messages before absl|To enable the following instructions: )"
 _AT_ONCE = "-u" if sys.platform == "linux" else "-l"
-"""Else `sed` keeps what it has for a pipe until there are kilobytes of it. GNU's option and BSD's."""
+"""The options of GNU's and of BSD's `sed` that pass on each line at once."""
 _SECONDS = 2.0
-"""A process that a module left behind may hold the pipe: it is not waited for."""
+"""The longest wait for the filter, since a process that a module left behind may hold the pipe."""
 _REDIRECTED = threading.RLock()
-"""File descriptor 2 is the process's: two threads that redirect it would give it back in the wrong order."""
+"""A lock, since file descriptor 2 belongs to the process: two threads that redirect it would give it back in the wrong
+order."""
 
 
 @contextlib.contextmanager
 def without_tensorflows_lines() -> Iterator[None]:
-    """Pass file descriptor 2 through a filter for the block. The filter is a process of its own, so that the last words of a
-    process that dies in the block are passed on, and each line comes at once; without `sed` nothing is left out."""
+    """Pass file descriptor 2 through a filter while the block runs. The filter is a process of its own, so that the
+    last words of a process that dies in the block are passed on, and each line comes at once; without `sed` nothing is
+    left out."""
     if (sed := shutil.which("sed")) is None:
         yield
         return

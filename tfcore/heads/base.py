@@ -37,13 +37,13 @@ class Head:
     """
 
     outputs = 1
-    """Columns of the model's output."""
+    """The columns of the model's output."""
     meaning = "one number"
-    """What a row's outputs are, for messages."""
+    """The words of messages for a row's outputs."""
     degree = 0
-    """The loss grows with this power of the label's unit."""
+    """The power of the label's unit with which the loss grows."""
     train_step: Callable[..., Any] | None = None
-    """Of a user's own task: from (model, batch) to the loss and the gradients."""
+    """The user's own training step: from (model, batch) to the loss and the gradients; None for other tasks."""
 
     def __init__(self, task: Task, classes: Sequence[str | int] = ()):
         self.task, self.classes = task, tuple(classes)
@@ -53,7 +53,7 @@ class Head:
         return tf.int32 if self.task.per_class else tf.float32
 
     def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
-        """The loss of each row. float32 [rows]
+        """Returns the loss of each row, float32 [rows].
 
         Args:
             batch: "label" [rows], for several classes also float32 [rows, classes], a probability for each, as mixup gives.
@@ -63,36 +63,36 @@ class Head:
         raise NotImplementedError
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return the prediction for each row."""
+        """Returns the prediction for each row."""
         return outputs[:, 0]
 
     def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """The predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
+        """Returns the predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
         return self.task.from_output(outputs)
 
     def served(self, outputs: tf.Tensor) -> Tensors:
-        """The outputs of an exported model, as `task.outputs` describes them."""
+        """Returns the outputs of an exported model, as `task.outputs` describes them."""
         return {"prediction": self.predictions(outputs)}
 
     def described(self) -> tuple[Output, ...]:
-        """The names, dtypes and shapes of the `served` outputs."""
+        """Returns the names, dtypes and shapes of the `served` outputs."""
         return self.task.outputs(self.classes)
 
     def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
-        """Return the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
+        """Returns the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
         raise NotImplementedError
 
     def units(self, label: Any) -> tuple[float, float]:
-        """Return (scale, centre) of the last layer's units: outputs are scale * layer + centre."""
+        """Returns (scale, centre) of the last layer's units: outputs are scale * layer + centre."""
         return 1.0, 0.0
 
     def start(self, label: Any) -> NDArray[np.float32] | None:
-        """The bias of the last layer that predicts the train labels' distribution; None where it is zero."""
+        """Returns the bias of the last layer that predicts the train labels' distribution; None where it is zero."""
         return None
 
 
 def label_scale(label: Any) -> tuple[float, float]:
-    """Return (standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
+    """Returns (standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
     std, mean = getattr(label, "std", None), getattr(label, "mean", None)
     if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
         return 1.0, 0.0
@@ -100,14 +100,14 @@ def label_scale(label: Any) -> tuple[float, float]:
 
 
 def class_shares(label: Any) -> NDArray[np.float64] | None:
-    """The share of each class in the train split, at least 1e-4; None where the classes were not counted."""
+    """Returns the share of each class in the train split, at least 1e-4; None where the classes were not counted."""
     counts = getattr(label, "counts", None)
     return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
 
 
 @contextlib.contextmanager
 def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
-    """Raise what a function of the user's raises while it is traced as a ConfigError with its line and the fix.
+    """Raise an error of the user's function as a ConfigError with its line and the fix.
 
     Args:
         what: "the loss my_losses:focal".
@@ -129,7 +129,7 @@ def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
 
 
 def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
-    """ConfigError unless `losses` is one floating-point number per row of `outputs`."""
+    """Raise ConfigError unless `losses` is one floating-point number per row of `outputs`."""
     if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
         what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
         fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"

@@ -14,7 +14,7 @@ from tfcore.heads.base import Batch, Head, Tensors, class_shares, label_scale
 
 
 class BinaryHead(Head):
-    """One logit; the loss is the natural log loss."""
+    """The head of a binary task: one logit; the loss is the natural log loss."""
 
     meaning = "one logit"
 
@@ -44,7 +44,7 @@ class BinaryHead(Head):
 
 
 class MulticlassHead(Head):
-    """One logit for each class; the loss is the natural log loss."""
+    """The head of a multiclass task: one logit for each class; the loss is the natural log loss."""
 
     meaning = "one logit for each class"
 
@@ -87,7 +87,7 @@ class MulticlassHead(Head):
 
 
 class RegressionHead(Head):
-    """The number in the label's own units; the loss is the squared error."""
+    """The head of a regression: the number in the label's own units; the loss is the squared error."""
 
     degree = 2
 
@@ -99,8 +99,8 @@ class RegressionHead(Head):
 
 
 class CountHead(Head):
-    """The logarithm of the expected count; the loss is the negative log likelihood of a Poisson distribution, without the
-    part that no prediction changes."""
+    """The head of counts: the logarithm of the expected count; the loss is the negative log likelihood of a Poisson
+    distribution, without the part that no prediction changes."""
 
     meaning = "the logarithm of the expected count"
 
@@ -116,7 +116,8 @@ class CountHead(Head):
 
 
 class QuantilesHead(Head):
-    """One number for each level, in the label's own units; the loss is the mean quantile loss over the levels."""
+    """The head of quantiles: one number for each level, in the label's own units; the loss is the mean quantile loss
+    over the levels."""
 
     degree = 1
     meaning = "one number for each level"
@@ -131,8 +132,8 @@ class QuantilesHead(Head):
         return tf.reduce_mean(tf.maximum(self._levels * above, (self._levels - 1.0) * above), axis=1)
 
     def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
-        """In rising order: levels that are learned apart can cross (Chernozhukov et al., "Quantile and probability curves
-        without crossing", 2010: sorted they are never worse)."""
+        """Returns the quantiles in rising order, since levels that are learned apart can cross (Chernozhukov et al.,
+        "Quantile and probability curves without crossing", 2010: sorted they are never worse)."""
         return tf.sort(outputs, axis=1)
 
     def served(self, outputs: tf.Tensor) -> Tensors:

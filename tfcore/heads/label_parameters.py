@@ -23,26 +23,28 @@ AUTO_MOST_CLASSES = 100
 
 
 class LabelParameters(Frozen):
-    """What is predicted. `classes` are the label's values in the order of their indices; None: the value itself."""
+    """The parameters of a label: `classes` are its values in the order of their indices; None: the value itself is
+    predicted."""
 
     task: TaskName
     type: Literal["int64", "float32", "bytes"]
     classes: tuple[str, ...] | tuple[int, ...] | None = None
     counts: tuple[int, ...] | None = None
-    """Train rows of each class (binary: negative, positive); where rows have weights, by weight, and as many in all."""
+    """The train rows of each class (binary: negative, positive); by their weights, if rows have some, scaled to as many
+    rows."""
     base_rate: float | None = None
     mean: float | None = None
     std: float | None = None
     quantiles: tuple[float, ...] = ()
-    """Of a task that predicts quantiles: the train labels' at its levels."""
+    """The quantiles of the train labels at the levels of a task that predicts quantiles."""
     median: float | None = None
-    """Of the train labels where rows have weights; else the statistics have it."""
+    """The median of the train labels where rows have weights; else the statistics have it."""
     file: Path | None = None
-    """The Python file of a task of the user's own; a request's to say, not stored."""
+    """The Python file of a task of the user's own; requests say it, and it is not stored."""
 
 
 def fit_label(stats: ColumnStatistics, task: str, weighted: WeightedLabel | None = None) -> LabelParameters:
-    """What a label's task needs of its train statistics.
+    """Fit what a label's task needs of its train statistics.
 
     Args:
         weighted: the labels of the rows that count, where rows have weights.

@@ -1,4 +1,4 @@
-"""Losses by name, and losses of the user's own, in place of a task's.
+"""Losses in place of a task's own: built-in ones by name, and functions of the user's.
 
 head = with_loss(head, "huber")
 head = with_loss(head, "my_losses:focal", Path("my_losses.py"))      # def focal(batch, outputs): float32 [rows]
@@ -20,7 +20,7 @@ FOCUS = 2.0
 
 
 def with_loss(head: Head, name: str, file: Path | None = None) -> Head:
-    """The head with another loss.
+    """Returns the head with another loss.
 
     Args:
         name: of `NAMED`, or module:function of `file`.
@@ -64,8 +64,8 @@ def _error(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
 
 
 def _huber(batch: Batch, outputs: tf.Tensor) -> tf.Tensor:
-    """Quadratic up to an error of 1 in the label's unit, then linear (Huber, "Robust estimation of a location parameter",
-    1964)."""
+    """Returns the Huber loss: quadratic up to an error of 1 in the label's unit, then linear (Huber, "Robust estimation
+    of a location parameter", 1964)."""
     size = tf.abs(_error(batch, outputs))
     return tf.where(size <= 1.0, 0.5 * tf.square(size), size - 0.5)
 

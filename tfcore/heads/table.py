@@ -22,7 +22,7 @@ _HEADS: tuple[tuple[type[Task], Any], ...] = (
 
 
 def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None) -> Head:
-    """Return the head of a task; a head is returned unchanged.
+    """Returns the head of a task; a head is returned unchanged.
 
     Args:
         classes: the label's, in the order of the model's outputs.
@@ -35,11 +35,11 @@ def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None)
 
 
 def label_head(label: Any) -> Head:
-    """The head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
+    """Returns the head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
     return head_of(label_task(label), label.classes)
 
 
 def label_task(label: Any) -> Task:
-    """The task of a label's parameters; one of the user's own is loaded from `label.file`."""
+    """Returns the task of a label's parameters; one of the user's own is loaded from `label.file`."""
     file = getattr(label, "file", None)
     return task_of(label.task) if file is None else load_task(label.task, file)

@@ -42,10 +42,10 @@ class UserHead(Head):
         return values
 
     def exact(self, outputs: Any) -> None:
-        """Return None: the user's predictions are computed in TensorFlow alone."""
+        """Returns None, since only TensorFlow computes the user's predictions."""
 
     def _stepped(self, own: Callable[..., Any], model: Any, batch: Batch) -> tuple[tf.Tensor, Sequence[Any]]:
-        """The loss and the gradients that the user's train_step gives."""
+        """Returns the loss and the gradients that the user's train_step gives."""
         answer, trained = self._called("train_step", own, model, batch), model.trainable_variables
         where, fix = (
             line_of_definition(own, self._task.file),

@@ -1,4 +1,4 @@
-"""The train labels where rows have weights: what a task needs to know of them, each row counted by its weight; TensorFlow-free.
+"""Facts of the train labels where rows have weights, each row counted by its weight; TensorFlow-free.
 
     labels = WeightedLabel(Column(name="label", type="float32", nullable=False))
     labels.add(pa.array([3.0, 1e5], pa.float32()), pa.array([2.0, 0.0]))
@@ -26,11 +26,11 @@ from headway.statistics.column_statistics import ColumnStatistics
 
 
 class WeightedLabel:
-    """One label of the rows whose weight is above 0; a weight that is missing or not finite is 0."""
+    """The facts of a label, from rows whose weight is above 0; a weight that is missing or not finite is 0."""
 
     def __init__(self, column: Column):
         self.statistics = ColumnStatistics(column.name, column.type)
-        """Of the rows that count, each as one."""
+        """The statistics of the rows that count, each as one row."""
         self._parts: list[tuple[NDArray[Any], NDArray[np.float32]]] = []
         self._texts: Counter[bytes] = Counter()
 
@@ -70,7 +70,7 @@ class WeightedLabel:
         return sum(sums) / total if (total := self.total) else 0.0
 
     def quantile(self, levels: Sequence[float]) -> list[float]:
-        """The smallest labels that this share of the weight does not exceed; float [levels]."""
+        """Returns the smallest labels that this share of the weight does not exceed; float [levels]."""
         values, weight = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         if not len(values):
             return []
@@ -80,7 +80,7 @@ class WeightedLabel:
         return [float(value) for value in values[order[np.minimum(at, len(order) - 1)]]]
 
     def sums(self, classes: Sequence[Any]) -> NDArray[np.float64]:
-        """The summed weight of the rows of each class, scaled so that all together are as many as the rows; [classes]"""
+        """Returns the summed weight of each class, [classes], scaled so that all together are as many as the rows."""
         if self.statistics.type == "bytes":
             sums = np.array([self._texts[value] for value in classes], np.float64)
         else:
@@ -91,7 +91,7 @@ class WeightedLabel:
 
 
 def read_label(parts: Sequence[Examples]) -> WeightedLabel | None:
-    """The label of the rows; None without rows, or where no column is their weight.
+    """Read the label of the rows; None without rows, or where no column is their weight.
 
     Raises:
         DataError: a shard is damaged.

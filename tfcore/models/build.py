@@ -47,7 +47,7 @@ def build(
     module: Path | None = None,
     precision: str = "float32",
 ) -> keras.Model:
-    """The untrained model of `config`.
+    """Returns the untrained model of `config`.
 
     Args:
         layout: `numeric` names, `categorical` entries (name, size) and `label` (task, classes, base rate, mean, std).
@@ -68,7 +68,7 @@ def build(
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Keras, NumPy and Python draw from `seed` inside; a user's model is then a pure function of it too."""
+    """Let Keras, NumPy and Python draw from `seed` in the block, so that a user's model is a function of it too."""
     states = random.getstate(), np.random.get_state()
     with contextlib.nullcontext() if owned() else seeds_kept():
         keras.utils.set_random_seed(seed)
@@ -80,7 +80,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Hidden layers, with `linear` or as wide_deep added to a linear part over every input."""
+    """Returns the hidden layers, with `linear` or as wide_deep added to a linear part over every input."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
         total = Shift(initializer=_bias(config, layout), dtype="float32", name="output")(
@@ -102,7 +102,7 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
 def _hidden(
     features: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """The hidden layers and the output. [rows, outputs], of `stacked` [rows, members, outputs]"""
+    """Returns what the hidden layers put out: [rows, outputs], or of `stacked` [rows, members, outputs]."""
     x, penalty = features, l2(config.l2)
     stacked = config.name == "stacked"
     if stacked:
@@ -140,7 +140,7 @@ def _hidden(
 
 
 def _of_members(x: Any, units: int, **keywords: Any) -> keras.KerasTensor:
-    """A layer of all members; the training step has its kernel decay at each member's rate."""
+    """Returns a layer of all members, whose kernel decays in training at each member's rate."""
     layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
     layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
@@ -148,7 +148,7 @@ def _of_members(x: Any, units: int, **keywords: Any) -> keras.KerasTensor:
 
 
 def _bias(config: ModelConfig, layout: Layout) -> Any:
-    """Where the output starts: at the distribution of the train labels, so that no step is spent on that."""
+    """Returns the first bias of the output, which predicts the distribution of the train labels."""
     start = label_head(layout.label).start(layout.label) if config.base_rate_bias else None
     return "zeros" if start is None else keras.initializers.Constant(start[0] if len(start) == 1 else start)
 
@@ -181,7 +181,7 @@ class Trained:
             self._call = lambda inputs: traced({name: inputs[name] for name in specs})
 
     def __call__(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
-        """The outputs, float32 [rows, outputs]."""
+        """Returns the outputs, float32 [rows, outputs]."""
         return self._call(inputs)
 
     def _outputs(self, inputs: Inputs) -> tf.Tensor:
@@ -189,11 +189,11 @@ class Trained:
 
 
 _LAST: list[Trained] = []
-"""The built-in model that was asked for last: the stages of a run want the same one, one after the other."""
+"""The built-in model that was asked for last, since the stages of a run want the same one."""
 
 
 def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | None, weights: Path) -> Trained:
-    """The model of `config` with its weights, as they are in the file now.
+    """Returns the model of `config` with the weights that the file has now.
 
     Raises:
         StoreError: as of `load_weights`.
@@ -207,7 +207,7 @@ def trained(config: ModelConfig, layout: Layout, *, seed: int, module: Path | No
 
 
 def save_weights(model: keras.Model, prefix: Path) -> None:
-    """Every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
+    """Write every variable of `model` as a TensorFlow checkpoint at `prefix` (prefix.index, prefix.data-...)."""
     tf.train.Checkpoint(model=[variable.value for variable in model.variables]).write(str(prefix))
 
 

@@ -15,13 +15,14 @@ from headway.config import Frozen
 BUILT_IN = ("mlp", "wide_deep", "stacked", "two_towers")
 STACKED_BINS = 48
 DECAYS = (0.3, 1.0, 3.0, 30.0)
-"""Of `stacked`: what a weight loses in a step, times the learning rate. The last leaves little but the linear part."""
+"""The decays of `stacked`: what a weight loses in a step, times the learning rate. The last one leaves little but the
+linear part."""
 FOLDS = 2
-"""Members of each decay, which leave out different rows."""
+"""The members of `stacked` with one decay, which leave out different rows."""
 STACKED = FOLDS * len(DECAYS)
 VALUE_L1 = {False: 2.4, True: 0.6}
-"""`value_l1` as it is chosen, times the square root of the rows: 1.2 times the slope that a category of pure noise has, however
-many ids it has; of classes or not."""
+"""The automatic `value_l1` times the square root of the rows, without classes and with them: 1.2 times the slope that a
+category of pure noise has."""
 Penalty = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
@@ -132,14 +133,15 @@ class ModelConfig(Frozen):
 
     @property
     def quantile_bins(self) -> int:
-        """Bins of the numbers' embeddings; 0: hidden layers see the numbers."""
+        """The number of bins of the numbers' embeddings; 0: hidden layers see the numbers."""
         if self.bins is not None:
             return self.bins
         return STACKED_BINS if self.name == "stacked" else 0
 
     @property
     def recurring_numbers(self) -> bool:
-        """Whether numbers whose values recur are categories too: of a linear part alone, as hidden layers learn their noise."""
+        """Whether numbers whose values recur are categories of the linear part too; hidden layers would learn their
+        noise."""
         wanted = self.name == "stacked" if self.recurring is None else self.recurring
         return wanted and (self.linear or "linear" not in self.model_fields_set)
 
@@ -149,5 +151,5 @@ class ModelConfig(Frozen):
 
 
 def default_of(field: str) -> Any:
-    """The default of one of the config's fields."""
+    """Returns the default of one of the config's fields."""
     return ModelConfig.model_fields[field].default

@@ -13,13 +13,13 @@ import keras
 
 Kind = Literal["conv", "resnet"]
 FILTERS = (32, 64, 128)
-"""Of each block; small images have fewer of them."""
+"""The filters of each block; small images have fewer blocks."""
 LARGEST = 32
 """The smaller side at which the blocks begin."""
 
 
 def image_features(image: keras.KerasTensor, name: str, *, kind: Kind, seed: int) -> keras.KerasTensor:
-    """The features of an image input.
+    """Returns the features of an image input.
 
     Args:
         name: the beginning of the layers' names.
@@ -46,7 +46,7 @@ def image_features(image: keras.KerasTensor, name: str, *, kind: Kind, seed: int
 
 
 class _Layers:
-    """Convolutions with names and seeds of their own."""
+    """Makes convolutions with names and seeds of their own."""
 
     def __init__(self, name: str, seed: int):
         self._name, self._seed, self._count = name, seed, 0
@@ -74,8 +74,8 @@ class _Layers:
         )(x)
 
     def residual(self, x: keras.KerasTensor, filters: int, *, strides: int) -> keras.KerasTensor:
-        """Two blocks that add to what goes in (He et al., "Identity mappings in deep residual networks", 2016); their last
-        convolution begins at zero (Zhang et al., "Fixup initialization", 2019), which spares batch normalization."""
+        """Apply two residual blocks (He et al., "Identity mappings in deep residual networks", 2016), whose last
+        convolution begins at zero (Zhang et al., "Fixup initialization", 2019) in place of batch normalization."""
         for step in (strides, 1):
             number = self._count
             hidden = keras.layers.ReLU(name=f"{self._name}_relu_{number}")(x)

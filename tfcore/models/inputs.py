@@ -11,16 +11,17 @@ from tfcore.models.layers import ListEmbedding, OffsetEmbedding, SoftClip
 from tfcore.models.numeric import PiecewiseLinear
 
 Layout = Any
-"""tfcore.transform's TransformParameters."""
+"""The layout of a model's inputs: the TransformParameters of tfcore.transform."""
 
 
 def inputs_of(layout: Layout) -> dict[str, keras.KerasTensor]:
-    """The model's inputs by name."""
+    """Returns the model's inputs by name."""
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
 def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
-    """Embeddings of categories and lists, numbers or their embeddings, and what is seen of images. [rows, width]
+    """Returns the features of the hidden layers, [rows, width]: embeddings of categories and lists, numbers or their
+    embeddings, and the features of images.
 
     Raises:
         ConfigError: the layout has no inputs.
@@ -50,7 +51,7 @@ def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: 
 
 
 def seen_columns(config: ModelConfig, layout: Layout) -> list[int]:
-    """The categorical columns that the hidden layers see; all, where there would be no input at all."""
+    """Returns the categorical columns that the hidden layers see; all of them where there would be no input at all."""
     most, hidden = config.most_ids, layout.value_categories if config.value_l1 else ()
     seen = [
         column
@@ -62,12 +63,12 @@ def seen_columns(config: ModelConfig, layout: Layout) -> list[int]:
 
 
 def l2(penalty: float) -> keras.regularizers.Regularizer | None:
-    """penalty / 2 * the squared weights; None for none."""
+    """Returns the regularizer penalty / 2 * the squared weights; None for no penalty."""
     return keras.regularizers.L2(penalty / 2) if penalty else None
 
 
 def list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:
-    """The embeddings of the lists' ids, in one table."""
+    """Returns the layer for the embeddings of the lists' ids, in one table."""
     sizes, slots = [entry.size for entry in layout.lists], [entry.width for entry in layout.lists]
     return ListEmbedding(sizes, slots, width, seed=seed + 7919, **keywords)
 

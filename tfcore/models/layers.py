@@ -21,22 +21,22 @@ from tfcore.graph.scheduled import scheduled
 from tfcore.graph.xla import compiling_for_gpu
 
 MOST_ONE_HOT = 2**22
-"""Numbers in the matrix that stands in for an embedding's scatter on a GPU; beyond it sums over sorted ids take less time."""
+"""The largest matrix that replaces an embedding's scatter on a GPU; beyond it sums over sorted ids take less time."""
 
 _ROUNDED = 1e-4
-"""Lengths of a column's weights below it count as 0."""
+"""The length below which a column's weights count as 0."""
 
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 UNITS: ContextVar[Any] = ContextVar("units", default=None)
-"""What the split keeps together: int64 [rows] of the batch, negative for none; None: rows have no units."""
+"""The unit of each row of the batch, int64 [rows], negative for a row without one; None: rows have no units."""
 _NOISE: ContextVar[Any] = ContextVar("noise", default=1.0)
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
 @contextmanager
 def rows_from(first: Any, units: Any = None) -> Iterator[None]:
-    """What is called inside gets the rows of a batch from `first` on, an int or int32 scalar; None: all of them. With
-    int32 [rows] it is the place in the batch of each row. `units`: see `UNITS`."""
+    """Tell layers in the block which rows of the batch they get: those from `first` on, an int or int32 scalar, or all
+    (None). An int32 [rows] is the place in the batch of each row. `units` are those of `UNITS`."""
     tokens = _FIRST_ROW.set(first), UNITS.set(units)
     try:
         yield
@@ -47,7 +47,7 @@ def rows_from(first: Any, units: Any = None) -> Iterator[None]:
 
 @contextmanager
 def noise_of(share: Any) -> Iterator[None]:
-    """Inside, penalties with bends count times `share`."""
+    """Multiply penalties that have a bend by `share` in the block."""
     token = _NOISE.set(share)
     try:
         yield
@@ -57,8 +57,8 @@ def noise_of(share: Any) -> Iterator[None]:
 
 @keras.saving.register_keras_serializable("headway")
 class ColumnLasso(keras.regularizers.Regularizer):
-    """l1 * the sum over columns of the length of the weights of all their ids, + l2 * the squared weights: what columns of
-    noise say becomes 0, all their ids together.
+    """A group lasso over columns: l1 * the sum of the lengths of each column's weights + l2 * the squared weights. The
+    weights of a column of noise become 0 together.
 
     M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped variables", 2006.
 
@@ -99,7 +99,8 @@ class ColumnLasso(keras.regularizers.Regularizer):
 
     @tf.custom_gradient
     def _split_sums(self, squares: tf.Tensor) -> Any:
-        """The same sums without a scatter: neighbours of one size are the rows of one matrix. float32 [columns]"""
+        """Returns the sums of each column's values, float32 [columns], without a scatter: neighbours of one size are
+        the rows of one matrix."""
         runs = [(size, len(list(run))) for size, run in itertools.groupby(self.sizes)]
         parts = tf.split(squares, [size * columns for size, columns in runs])
         sums = [
@@ -114,7 +115,7 @@ class ColumnLasso(keras.regularizers.Regularizer):
 
 
 class Configured(keras.layers.Layer):
-    """The base of layers that give what they are given: its arguments are its config, and its shape is its inputs'.
+    """The base of layers whose arguments are their config, and whose output has the shape of the input.
 
     Args:
         made_of: the arguments; numbers, lists of them, regularizers and initializers.
@@ -168,7 +169,7 @@ class HashDropout(Configured):
 
 
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
-    """Numbers in [0, 1) of `shape`, float32: a hash of (seed, step, salt, index), with and without XLA the same.
+    """Returns float32 numbers in [0, 1) of `shape`: a hash of (seed, step, salt, index), the same with and without XLA.
 
     With `first`, those of the rows from there on in a longer batch, or at those places in it.
     """
@@ -196,7 +197,7 @@ def _hash_bits(index: tf.Tensor, step: tf.Tensor, seed: tf.Tensor, salt: tf.Tens
 
 
 def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A hash of each row of float32 and int32 matrices, at least 0; int32 [rows]."""
+    """Returns a hash of each row of float32 and int32 matrices, at least 0; int32 [rows]."""
     total = tf.constant(0, tf.uint32)
     for matrix in inputs:
         places = _mix(tf.constant(np.arange(matrix.shape[1], dtype=np.uint32)) + _u32(0x9E3779B9))
@@ -206,7 +207,7 @@ def row_hash(inputs: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _mix(x: tf.Tensor) -> tf.Tensor:
-    """A full-avalanche mixer of 32 bits: xorshift and two odd multipliers."""
+    """Mix 32 bits with full avalanche, by xorshift and two odd multipliers."""
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16))) * _u32(0x7FEB352D)
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(15))) * _u32(0x846CA68B)
     return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _u32(16)))
@@ -238,7 +239,7 @@ class Shift(Configured):
 
 @keras.saving.register_keras_serializable("headway")
 class SoftClip(Configured):
-    """x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
+    """Bounds numbers by x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
 
     def __init__(self, limit: float, **keywords: Any):
         super().__init__({"limit": float(limit)}, **keywords)
@@ -249,7 +250,7 @@ class SoftClip(Configured):
 
 
 def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
-    """See SoftClip."""
+    """Returns x / sqrt(1 + (x / limit)^2), as SoftClip does."""
     share = tf.clip_by_value(x / limit, -100.0, 100.0)  # its square is finite in float16 too
     return limit * share * tf.math.rsqrt(1.0 + tf.square(share))
 
@@ -299,7 +300,7 @@ class _Embeddings(Configured):
 
 
 def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """The rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
+    """Returns the rows of `table` ([rows, width]) that `ids` name: [*ids' shape, width].
 
     Deterministic XLA adds the gradients of a GPU's rows up one after the other, which takes sixty times as long as the
     whole step. There the gradient is a matrix product with the ids as one-hot rows, up to `MOST_ONE_HOT`, and beyond that
@@ -324,7 +325,8 @@ def looked_up(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def summed_by_id(terms: tf.Tensor, ids: tf.Tensor, rows: int) -> tf.Tensor:
-    """The sums of the terms of each id in [0, rows), without a scatter and always in the same order: [rows, width].
+    """Returns the sums of the terms of each id in [0, rows), without a scatter and always in the same order: [rows,
+    width].
 
     Args:
         terms: [count, width]; the count is known when this is traced.
@@ -359,7 +361,7 @@ class OffsetEmbedding(_Embeddings):
     """
 
     def call(self, inputs: Any) -> Any:
-        """int32 ids [rows, columns] -> [rows, columns, width]."""
+        """Returns the embeddings [rows, columns, width] of int32 ids [rows, columns]."""
         return tf.cast(looked_up(tf.convert_to_tensor(self.table), inputs + self.starts), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -382,7 +384,7 @@ class ListEmbedding(_Embeddings):
         self.offsets, self.lengths, self.power = np.repeat(self.starts, lengths), tuple(lengths), power
 
     def call(self, inputs: Any) -> Any:
-        """int32 ids [rows, slots] -> [rows, columns, width]."""
+        """Returns the mean embeddings [rows, columns, width] of int32 ids [rows, slots]."""
         held = inputs >= 0
         vectors = looked_up(tf.convert_to_tensor(self.table), tf.where(held, inputs + self.offsets, 0))
         weight = tf.cast(held, vectors.dtype)[:, :, None]

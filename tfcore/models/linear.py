@@ -25,20 +25,21 @@ from headway.tasks.table import task_of
 FILE = "linear.npz"
 NAME = "linear"
 MOST_ROWS, MOST_COLUMNS, MOST_WORK = 100_000, 1_000, 2_000_000_000
-"""Beyond these rows, columns and rows * columns^2 it is not cheap, and there is no linear baseline."""
+"""The rows, the columns and the rows * columns^2 beyond which no linear baseline is fitted."""
 PENALTY = 1.0
 _STEPS, _CLOSE = 500, 1e-6
 Floats = NDArray[np.float64]
 
 
 def cheap(rows: int, columns: int) -> bool:
-    """Whether a linear baseline of so many rows and columns (one per number and per category) is fitted at all."""
+    """Returns whether a linear baseline of so many rows and columns (one per number and per category) is fitted at
+    all."""
     return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS and rows * columns**2 <= MOST_WORK
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A fitted linear baseline; see the module. `weights` is [columns, outputs]."""
+    """A fitted linear baseline; `weights` is [columns, outputs]."""
 
     task: str
     sizes: tuple[int, ...]
@@ -81,7 +82,7 @@ class LinearModel:
         return LinearModel(task, tuple(sizes), centre, scale, weights, bias)
 
     def predict(self, numeric: NDArray[Any], categorical: NDArray[Any]) -> Floats:
-        """Probability of class 1 [rows], probabilities [rows, classes], or the number [rows]."""
+        """Predict the probability of class 1 [rows], the probabilities [rows, classes], or the number [rows]."""
         output = _columns(numeric, categorical, self.sizes, self.centre, self.scale) @ self.weights + self.bias
         return task_of(self.task).from_output(output)
 
@@ -100,7 +101,8 @@ class LinearModel:
 def _columns(
     numeric: NDArray[Any], categorical: NDArray[Any], sizes: Sequence[int], centre: Floats, scale: Floats
 ) -> Floats:
-    """float64 [rows, numbers + categories]: standardized numbers, then one column per category."""
+    """Returns the columns of the model, float64 [rows, numbers + categories]: standardized numbers, then one column per
+    category."""
     rows, width = numeric.shape
     columns = np.zeros((rows, width + sum(sizes)))
     columns[:, :width] = (np.asarray(numeric, np.float64) - centre) / scale

@@ -10,13 +10,14 @@ from tfcore.models.inputs import Layout, l2, list_embedding
 from tfcore.models.layers import ColumnLasso, OffsetEmbedding
 
 LINEAR_SPEED = 10.0
-"""How much faster the linear part of a model learns than its hidden layers, up to 32 inputs."""
+"""The factor by which the linear part of a model learns faster than its hidden layers, up to 32 inputs."""
 NOISE = {False: 1 / VALUE_L1[False], True: 2 / VALUE_L1[True]}
-"""The length of the weights of a category of pure noise, by its ids and the `value_l1` that is chosen; of classes or not."""
+"""The length of the weights of a category of pure noise, without classes and with them, from which its penalty
+follows."""
 
 
 def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
-    """The terms of the linear part, over every input.
+    """Returns the terms of the linear part, over every input.
 
     With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
     by about the learning rate, so that the linear part is there first and the hidden layers learn what it leaves.
@@ -62,7 +63,7 @@ def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, se
 
 
 def linear_speed(config: ModelConfig, layout: Layout) -> float:
-    """The number by which the linear part is multiplied."""
+    """Returns the number by which the linear part is multiplied."""
     if not config.linear:
         return 1.0
     return LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)

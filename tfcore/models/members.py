@@ -18,13 +18,14 @@ from tfcore.models.config import FOLDS
 from tfcore.models.layers import UNITS, Configured, row_hash
 
 LEFT_OUT = 5
-"""A member leaves out one of so many parts of the rows."""
+"""The number of parts of the rows, of which a member leaves out one."""
 _SPEED = 10.0
-"""How much faster the shares of the decays move than the weights."""
+"""The factor by which the shares of the decays learn faster than the weights."""
 
 
 def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: Any) -> keras.layers.EinsumDense:
-    """A dense layer for what has `shape`, [rows, members, width], of which each member has a matrix and a bias of its own."""
+    """Returns a dense layer for inputs [rows, members, width], in which each member has a matrix and a bias of its
+    own."""
     _, members, width = shape
     limit = (6.0 / (width + units)) ** 0.5  # of one member's matrix, as Glorot's
     start = {"kernel_initializer": keras.initializers.RandomUniform(-limit, limit, seed=seed)}
@@ -33,7 +34,7 @@ def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: A
 
 @keras.saving.register_keras_serializable("headway")
 class Stack(Configured):
-    """The members' outputs by the share of their decay, which it learns from rows that they have not seen.
+    """Weights the members' outputs by the share of their decay, which it learns from rows that they have not seen.
 
     A member leaves out whole units of the split, or else equal rows together: which ones follows from a hash.
 
@@ -50,8 +51,9 @@ class Stack(Configured):
         self.built = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """[rows, members, outputs], float32 [rows, n], int32 [rows, m] -> [rows, outputs]; in training the members' outputs
-        and then what they say of rows that they leave out, [rows, members + 1, outputs]."""
+        """Returns [rows, outputs] of the members' outputs [rows, members, outputs] and the inputs, float32 [rows, n]
+        and int32 [rows, m]; in training [rows, members + 1, outputs]: the members' outputs, and then the prediction for
+        rows that they leave out."""
         members, *seen = inputs
         shares = tf.repeat(tf.nn.softmax(_SPEED * self.shares), FOLDS)
         if not training:

@@ -1,4 +1,4 @@
-"""Embeddings of numbers: what the hidden layers see of each one in place of the bare number.
+"""Embeddings of numbers, which the hidden layers see in place of the numbers.
 
     embedded = PiecewiseLinear(edges=[[-1.5, 0.0, 2.0], []], width=8, seed=3)(numbers)  # float32 [rows, 2] -> [rows, 2, 8]
 
@@ -18,7 +18,7 @@ from tfcore.models.layers import Configured, soft_clip
 
 @keras.saving.register_keras_serializable("headway")
 class PiecewiseLinear(Configured):
-    """Each number's place within bins, times weights of its own: a piecewise linear function of it for each unit.
+    """Embeds each number by its place within bins: a piecewise linear function of it for each unit.
 
     A bin that lies below the number counts 1, the number's own bin how far the number is into it, and bins above 0. The
     weights of bins begin at zero, beside a linear function that begins at random: at first the embedding is linear.
@@ -65,7 +65,7 @@ class PiecewiseLinear(Configured):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """[rows, numbers] -> [rows, numbers, width]."""
+        """Returns the embeddings [rows, numbers, width] of numbers [rows, numbers]."""
         dtype = self.compute_dtype
         # float32 whatever the layer computes in: edges may lie close together
         numbers = tf.cast(inputs, tf.float32)[:, :, None]

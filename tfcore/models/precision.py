@@ -18,13 +18,13 @@ import tensorflow as tf
 
 FIRST, MOST = 2.0**15, 2.0**24
 GOOD_STEPS = 2000
-"""After so many steps in a row that were applied, the scale is doubled."""
+"""The number of applied steps in a row after which the scale is doubled."""
 
 
 @contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Layers that are made inside compute in "float32", "bfloat16" or "float16"; their variables are float32. "tf32" are
-    float32 whose products a GPU rounds: see `tfcore.runtime.devices.relaxed`."""
+    """Let layers that are made in the block compute in "float32", "bfloat16" or "float16"; their variables are float32.
+    "tf32" is float32 whose products a GPU rounds: see `tfcore.runtime.devices.relaxed`."""
     if precision in ("float32", "tf32"):
         yield
         return
@@ -37,7 +37,7 @@ def computing_in(precision: str) -> Iterator[None]:
 
 
 class LossScale(tf.Module):
-    """The loss scale of a float16 model; see the module. Both variables belong in a checkpoint.
+    """The loss scale of a float16 model; both variables belong in a checkpoint.
 
     Args:
         good_steps: applied steps in a row before the scale is doubled.

@@ -32,19 +32,19 @@ METHODS = {
     "compute_metrics": "the metrics",
     "make_train_function": "the training loop",
 }
-"""What a subclass of keras.Model may override, and what that changes in Keras' own training."""
+"""The methods of keras.Model that a subclass may override, and what each changes in Keras' own training."""
 _TABLES = (tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable)
 _ROWS = 2
-"""Of the batch that a model is tried with."""
+"""The rows of the batch with which a model is tried."""
 _SEQUENCES = (list, tuple, set, frozenset)
 _SELF = "_self_"
-"""How TensorFlow's own lists of what an object holds begin."""
+"""The prefix of TensorFlow's own lists of what an object holds."""
 _KNOWN = ("keras", "tfcore")
-"""Layers of these packages know what they hold."""
+"""The packages whose layers know all of their variables."""
 
 
 def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head) -> keras.Model:
-    """The model that a function of the user's file makes; it gives `head.outputs` numbers per row.
+    """Returns the model that a function of the user's file makes, which gives `head.outputs` numbers per row.
 
     Raises:
         ConfigError: the function fails, or Headway could not train, keep or export what it returns.
@@ -67,7 +67,7 @@ def user_model(config: ModelConfig, layout: Any, module: Path | None, head: Head
 
 
 def _check(model: keras.Model, name: str, layout: Any, head: Head) -> keras.Model:
-    """The checked model, which gives one tensor."""
+    """Check the model, and return it with one tensor as its output."""
     _check_own_training(model, name)
     example = {name: tf.zeros([_ROWS, *row], dtype) for name, (row, dtype) in layout.inputs().items()}
     inputs = model.input if getattr(model, "inputs", None) else None
@@ -102,7 +102,7 @@ def _check_output(result: Any, head: Head, where: str) -> None:
 
 
 def _check_own_training(model: keras.Model, where: str) -> None:
-    """ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
+    """Raise ConfigError when `model` is compiled or overrides how Keras trains it, with what to write instead."""
     for method, what in METHODS.items():
         owner = _owner(model, method)
         if owner is not None:
@@ -124,7 +124,7 @@ def _check_own_training(model: keras.Model, where: str) -> None:
 
 
 def _owner(model: keras.Model, method: str) -> str | None:
-    """The class, not one of Keras', that `method` is defined in; None when it is Keras' own."""
+    """Returns the class, not one of Keras', that `method` is defined in; None when it is Keras' own."""
     if method in vars(model):
         return f"the model {model.name!r}"
     for kind in type(model).__mro__:
@@ -146,7 +146,7 @@ def _compiled(model: keras.Model) -> str:
 
 
 def _check_raw_variables(model: keras.Model, where: str) -> None:
-    """ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
+    """Raise ConfigError when a layer of `model`, which has been called once, holds state that Keras does not count."""
     counted = {id(variable.value) for variable in model.variables}
     for layer in flat_layers(model):
         for attribute, member in _state(layer):
@@ -169,7 +169,7 @@ def _check_raw_variables(model: keras.Model, where: str) -> None:
 
 
 def _state(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name of its holder, variable or table) for the state a layer holds itself, not through other layers."""
+    """Yields (name of its holder, variable or table) for the state a layer holds itself, not through other layers."""
     own = type(layer).__module__.split(".")[0] not in _KNOWN
     seen: set[int] = set()
     for name, value in list(vars(layer).items()):

@@ -18,14 +18,14 @@ from tfcore.transform.config import OPS, ColumnTransform
 
 STORED_ROLES = frozenset({"feature", "weight", "group", "passthrough"})
 _WITH_FEATURE = frozenset({"weight", "group", "key", "time"})
-"""Roles besides which a column may be learned from: a transform says that it is."""
+"""The roles besides which a column may be a feature: a transform says that it is."""
 
 
 class ColumnConfig(ColumnTransform, columns.ColumnConfig):
     """One column: its type, role and nullability, and its transform and other settings of the model's inputs."""
 
     def column_transform(self) -> ColumnTransform:
-        """Return the part that configures the model's inputs."""
+        """Returns the part that configures the model's inputs."""
         return ColumnTransform(**{key: getattr(self, key) for key in ColumnTransform.model_fields})
 
     @model_validator(mode="after")
@@ -43,15 +43,15 @@ class ColumnConfig(ColumnTransform, columns.ColumnConfig):
 
 
 def spelled_out(value: Any) -> Any:
-    """Expand the shorthands `carrier: vocabulary`, `delay: [clip, standardize]`, `fare: ignore` and a bare name, which means
-    auto."""
+    """Expand the short forms `carrier: vocabulary`, `delay: [clip, standardize]`, `fare: ignore`, and a bare name,
+    which means auto."""
     if isinstance(value, list):
         value = dict.fromkeys(value)
     return {name: _column(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
 
 def configured(column: Column, config: ColumnConfig | None, role: Role) -> Column:
-    """The inferred column with its role and what its config says."""
+    """Returns the inferred column with its role and the settings of its config."""
     config = config or ColumnConfig()
     changes: dict[str, object] = {"role": role}
     if config.feature or (role in _WITH_FEATURE and config.transform != "auto"):
@@ -74,7 +74,7 @@ def configured(column: Column, config: ColumnConfig | None, role: Role) -> Colum
 
 
 def is_stored(column: Column) -> bool:
-    """Whether records hold the column."""
+    """Returns whether records hold the column."""
     return column.role in STORED_ROLES or column.feature
 
 
@@ -137,7 +137,8 @@ def _column(entry: Any) -> Any:
 
 
 def _nearly(word: Any, words: Iterable[str]) -> bool:
-    """Whether a word is closer to one of these than to an operation, so that the error names the likely intent."""
+    """Returns whether a word is closer to one of these than to an operation, so that the error names the likely
+    intent."""
     if not isinstance(word, str) or word in ("auto", *OPS):
         return False
     close = difflib.get_close_matches(word, [*words, *OPS], 1, 0.7)

@@ -36,7 +36,7 @@ from headway.schema.columns import Column
 
 
 class Standardize(Frozen):
-    """(x - mean) / standard deviation, of the finite train values."""
+    """Standardizes a number: (x - mean) / standard deviation, of the finite train values."""
 
     op: Literal["standardize"] = Field(
         default="standardize", description="(x - mean) / standard deviation, of the finite train values"
@@ -44,7 +44,7 @@ class Standardize(Frozen):
 
 
 class MinMax(Frozen):
-    """Train minimum to `low`, train maximum to `high`; later values may lie outside."""
+    """Scales the train minimum to `low` and the train maximum to `high`; later values may lie outside."""
 
     op: Literal["min_max"] = Field(
         default="min_max", description="a linear scale on which the train values go from low to high"
@@ -60,13 +60,13 @@ class MinMax(Frozen):
 
 
 class Log(Frozen):
-    """sign(x) * ln(1 + |x|): defined everywhere, 0 stays 0."""
+    """Takes the logarithm sign(x) * ln(1 + |x|), which is defined everywhere; 0 stays 0."""
 
     op: Literal["log"] = Field(default="log", description="sign(x) * ln(1 + |x|)")
 
 
 class Clip(Frozen):
-    """Clips to [min, max], or to the train values at two quantiles."""
+    """Clips a number to [min, max], or to the train values at two quantiles."""
 
     op: Literal["clip"] = Field(default="clip", description="values beyond the bounds become the bounds")
     min: float | None = Field(default=None, description="the lower bound; none: values may be as low as they are")
@@ -87,7 +87,8 @@ class Clip(Frozen):
 
 
 class Bucketize(Frozen):
-    """The number of a value's bucket: one of `buckets` equally full train buckets, or between the given boundaries."""
+    """Replaces a number by its bucket: one of `buckets` equally full train buckets, or one between the given
+    boundaries."""
 
     op: Literal["bucketize"] = Field(
         default="bucketize", description="the number of the bucket that a value falls into, as a category"
@@ -115,7 +116,8 @@ class Bucketize(Frozen):
 
 
 class Vocabulary(Frozen):
-    """A value's rank among the most frequent train values; others share the out-of-vocabulary buckets by hash."""
+    """Replaces a value by its rank among the most frequent train values; others share the out-of-vocabulary buckets by
+    hash."""
 
     op: Literal["vocabulary"] = Field(
         default="vocabulary", description="a value's rank among the most frequent train values, as a category"
@@ -132,15 +134,15 @@ class Vocabulary(Frozen):
 
 
 class Hash(Frozen):
-    """A hash of the value modulo `buckets`; needs no train values."""
+    """Replaces a value by its hash modulo `buckets`; needs no train values."""
 
     op: Literal["hash"] = Field(default="hash", description="a hash of the value modulo buckets, as a category")
     buckets: int = Field(ge=2, description="how many categories; values whose hashes agree share one")
 
 
 class Image(Frozen):
-    """A JPEG, PNG, GIF or BMP file as pixels of one size: decoded, resized (antialiased bilinear), uint8. Or the pixels
-    themselves, one byte each, row by row."""
+    """Decodes and resizes a JPEG, PNG, GIF or BMP file to uint8 pixels of one size (antialiased bilinear), or takes the
+    pixels themselves, one byte each, row by row."""
 
     op: Literal["image"] = Field(
         default="image", description="the pixels of a JPEG, PNG, GIF or BMP file, or of raw bytes"
@@ -155,7 +157,8 @@ class Image(Frozen):
 
 
 class DateParts(Frozen):
-    """Parts of a date or time: weekday, month, hour, ... as categories; year, day_of_year, elapsed as standardized numbers."""
+    """Takes parts of a date or time: weekday, month, hour, ... as categories; year, day_of_year, elapsed as
+    standardized numbers."""
 
     op: Literal["date_parts"] = Field(
         default="date_parts", description="parts of a date or time, each an input of its own"
@@ -174,7 +177,7 @@ class DateParts(Frozen):
 
 
 class Identity(Frozen):
-    """The number, unchanged."""
+    """Leaves a number unchanged."""
 
     op: Literal["identity"] = Field(default="identity", description="the number as it is")
 
@@ -232,11 +235,11 @@ def _chain(value: Any) -> Any:
 
 
 TransformConfig = Annotated[Literal["auto"] | tuple[Op, ...], BeforeValidator(_chain)]
-"""What becomes of a column: "auto", or operations in order."""
+"""The transform of a column: "auto", or operations in order."""
 
 
 class ImputeConfig(Frozen):
-    """The replacement of a missing number. Categories need none: null has its own id."""
+    """The replacement of a missing number; a category needs none, since null has its own id."""
 
     strategy: Literal["mean", "median", "zero", "value"] = Field(
         default="mean",
@@ -268,7 +271,7 @@ class ImputeConfig(Frozen):
 
 
 PoolConfig = tuple[Literal["mean", "min", "max", "sum", "length"], ...]
-"""Lists of numbers: which figures of a row's values the model sees."""
+"""The figures of a row's list of numbers that the model sees."""
 
 
 class ColumnTransform(Frozen):
@@ -342,7 +345,7 @@ class DerivedParameters(Frozen):
     """The columns that the preprocess function reads and returns, as its analysis found them."""
 
     function: str
-    """module:function"""
+    """The user's function, as module:function."""
     reads: tuple[Column, ...]
     columns: tuple[Column, ...]
 
@@ -435,7 +438,7 @@ def _check_parts(column: Column, op: DateParts, where: str) -> None:
 
 
 def fitting(column: Column) -> list[str]:
-    """The operations that a column of this type may use."""
+    """Returns the operations that a column of this type may use."""
     if column.type == "bytes":
         return [*_WORDS] if column.shape else [*_WORDS, "image"]
     numeric = [name for name in OPS if name not in (*CATEGORICAL, "image", "date_parts")] + ["bucketize"]

@@ -1,4 +1,5 @@
-"""Operations with the numbers that were fitted on train, the numeric ones in NumPy, and numbers whose values are categories."""
+"""Operations with the numbers that were fitted on train rows; applies the numeric ones in NumPy, and finds numbers
+whose values are categories."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 
 MOST_RECURRING = 32
-"""For models that ask for it, numbers of so many rows per value and so few values are categories too, if they are few."""
+"""The most numbers whose values become categories too, for models that ask for it."""
 
 
 class FittedOp(Frozen):
@@ -29,23 +30,24 @@ class FittedOp(Frozen):
     high: float | None = None
     boundaries: tuple[float, ...] | None = None
     words: tuple[str, ...] | None = None
-    """By `word_text`; `values` has them as they are stored."""
+    """The values of a vocabulary as `word_text` writes them; `values` has them as they are stored."""
     integers: tuple[int, ...] | None = None
     oov_buckets: int | None = None
     buckets: int | None = None
     pixels: tuple[int, int, int] | None = None
-    """image: height, width, channels"""
+    """The height, width and channels of an image."""
     raw: bool = False
-    """image: a value is its pixels, one byte each, rather than a file"""
+    """Whether an image's value is its pixels, one byte each, rather than a file."""
 
     @cached_property
     def values(self) -> tuple[Any, ...]:
-        """The values of a vocabulary as columns store them."""
+        """Returns the values of a vocabulary as columns store them."""
         return self.integers or () if self.words is None else tuple(map(word_bytes, self.words))
 
 
 def word_text(word: bytes) -> str:
-    """A stored word as text: what is not UTF-8, or begins with NUL, is NUL and a letter for each of its bytes."""
+    """Returns a stored word as text; one that is not UTF-8, or begins with NUL, becomes NUL and a letter for each of
+    its bytes."""
     try:
         text = word.decode()
     except UnicodeDecodeError:
@@ -54,7 +56,7 @@ def word_text(word: bytes) -> str:
 
 
 def word_bytes(text: str) -> bytes:
-    """The stored word of a text."""
+    """Returns the stored word of a text that `word_text` made."""
     return text[1:].encode("latin-1") if text.startswith("\0") else text.encode()
 
 
@@ -64,25 +66,27 @@ class Fitted(Frozen):
     column: Column
     ops: tuple[FittedOp, ...]
     fill: float | None = None
-    """Numeric outputs: what stands in for null, NaN and infinities."""
+    """The number that replaces null, NaN and infinities in numeric outputs."""
     missing_indicator: bool = False
     nan_indicator: bool = False
     size: int | None = None
-    """Categories: ids are 0 .. size - 1; None for a numeric output."""
+    """The number of ids of a category, 0 .. size - 1; None for a numeric output."""
     width: int | None = None
-    """Categories of lists and vectors: how many of a row's ids the model sees."""
+    """The number of ids of a row that the model sees, for lists and vectors of categories."""
     pool: tuple[str, ...] = ()
-    """Lists of numbers: the figures of a row's values that the model sees."""
+    """The figures of a row's values that the model sees, for lists of numbers."""
     longest: int | None = None
-    """Lists of numbers: the longest of the train rows, of which `length` is a share; None: it is the count."""
+    """The longest list of the train rows, of which `length` is a share, for lists of numbers; None: `length` is the
+    count."""
 
     edges: tuple[float, ...] = ()
-    """Numeric outputs: equally full bins of the train values lie between them; none unless a model asks for them."""
+    """The edges of equally full bins of the train values, for numeric outputs; none unless a model asks for them."""
     counts: tuple[int, ...] = ()
-    """A vocabulary: the train rows of each value, then of all others; none unless a training asks for them."""
+    """The train rows of each value of a vocabulary, then of all others; none unless a training asks for them."""
 
     def with_counts(self, rows: Mapping[Any, int], total: int) -> Self:
-        """The column with the train rows of each value of its vocabulary, given those of each stored value and of all."""
+        """Returns the column with the train rows of each value of its vocabulary, given those of each stored value and
+        of all."""
         known = [rows[value] for value in self.ops[0].values]
         return self.model_copy(update={"counts": (*known, total - sum(known))})
 
@@ -110,7 +114,7 @@ class Fitted(Frozen):
         return [*values, *self._indicators()]
 
     def numeric_edges(self) -> list[tuple[float, ...]]:
-        """The bins' edges of each numeric input: none of an indicator, and of what a list's sum and length are."""
+        """Returns the edges of the bins of each numeric input; an indicator and the figures of a list have none."""
         none: tuple[float, ...] = ()
         if self.size is not None or self.pixels is not None:
             return [none] * len(self.numeric_names())
@@ -139,8 +143,8 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
 
 
 def recurring_numbers(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
-    """The numbers whose values may name something, such as a school or a day, or have an order, such as an age in years; none
-    of many, such as pixels."""
+    """Returns the numbers whose values may name something, such as a school or a day, or have an order, such as an age
+    in years; none where there are many, such as pixels."""
     names, found = {column.name for column in columns}, list[str]()
     for column in columns:
         number = column.is_feature and column.type != "bytes" and not column.shape
@@ -150,8 +154,8 @@ def recurring_numbers(columns: Sequence[Column], statistics: SplitStatistics) ->
 
 
 def value_category(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:
-    """The category of a number's frequent values, each of which has an id, as has each range between two of them; None
-    where there is none, or a value is not one number.
+    """Returns the category of a number's frequent values, in which each value has an id, and each range between two of
+    them; None where there is none, or a value is not one number.
 
     A value that stands for something (0: none, 999: unknown, 70: the usual) is a step and a spike in what a model would
     have to learn of the number.
@@ -175,7 +179,7 @@ def value_category(number: Fitted, share: float, stats: ColumnStatistics) -> Fit
 
 
 def size_of(last: FittedOp, column: Column) -> int | None:
-    """The number of ids of a column whose last operation this is; None where it is a number."""
+    """Returns the number of ids of a column whose last operation this is; None for a number."""
     if last.op == "vocabulary":
         words = len(last.words if last.words is not None else last.integers or ())
         size = words + (last.oov_buckets or 0)

@@ -1,4 +1,4 @@
-"""Encoded images to pixels, in the graph.
+"""Decodes images to pixels, in the graph.
 
     decode_images(files, present, (96, 96, 3))       # uint8 [rows, 96, 96, 3]
 
@@ -23,7 +23,7 @@ from tfcore.graph.python_op import numpy_op
 
 Pixels = tuple[int, int, int]
 MOST_REFUSED = 0.01
-"""The share of the images that may be refused: fewer do not bend a metric, more are a fault of whoever wrote them."""
+"""The largest share of images that TensorFlow may refuse before a training or an evaluation ends."""
 
 
 def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
@@ -47,7 +47,7 @@ def decode_one(file: tf.Tensor, pixels: Pixels) -> tf.Tensor:
 
 
 def _orientation(file: tf.Tensor) -> tf.Tensor:
-    """The EXIF orientation of a JPEG or PNG, 1 to 8, int64; 1 where it has none."""
+    """Returns the EXIF orientation of a JPEG or PNG, 1 to 8, int64; 1 where it has none."""
     is_png = tf.equal(tf.strings.substr(file, 0, 4), b"\x89PNG")
     parts = tf.strings.split(file, tf.where(is_png, b"eXIf", b"Exif\0\0"), 1)
 
@@ -72,7 +72,7 @@ def _orientation(file: tf.Tensor) -> tf.Tensor:
 
 
 def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """An image turned and mirrored so that it is upright."""
+    """Turn and mirror an image so that it is upright."""
 
     def where(orientations: list[int], change: Callable[[tf.Tensor], tf.Tensor], image: tf.Tensor) -> tf.Tensor:
         return tf.cond(tf.reduce_any(orientation == orientations), lambda: change(image), lambda: image)
@@ -134,7 +134,7 @@ class Tolerant:
     def __call__(
         self, files: tf.Tensor, present: tf.Tensor | None, pixels: Pixels, *, raw: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """(pixels as of `decode_images`, whether each row can be used: bool [rows])."""
+        """Returns pixels as `decode_images` does, and whether each row can be used, bool [rows]."""
         rows = (files,) if present is None else (files, present)
 
         def decode(files: tf.Tensor, present: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -172,7 +172,7 @@ class Tolerant:
 
 
 def _reason(file: bytes) -> str:
-    """Why TensorFlow refuses a file."""
+    """Returns why TensorFlow refuses a file."""
     try:
         with tf.device("/CPU:0"):
             tf.io.decode_image(file, expand_animations=False)
@@ -189,7 +189,7 @@ def _not_raw(size: int, pixels: Pixels) -> str:
 def _unless_refused(
     decode: Callable[..., tuple[tf.Tensor, tf.Tensor]], rows: tuple[tf.Tensor, ...], pixels: Pixels
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images and flags of `decode`; both of no rows where it fails. A dataset is what can go on after an error."""
+    """Returns the images and flags of `decode`, of no rows where it fails: only a dataset can go on after an error."""
     decoded = tf.data.Dataset.from_tensors(rows).map(decode).ignore_errors()
     none = tf.data.Dataset.from_tensors((tf.zeros([0, *pixels], tf.uint8), tf.zeros([0], tf.bool)))
     options = tf.data.Options()

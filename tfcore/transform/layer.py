@@ -29,13 +29,13 @@ from tfcore.transform.raw_column import RawColumn, pad
 from tfcore.transform.vocabularies import Vocabularies
 
 MOST_TRACED = 500
-"""Of more columns no function is made: each tensor of a column would be an argument of it."""
+"""The number of columns beyond which no function is made, since each tensor of a column would be an argument of it."""
 _MOST_BOUNDARIES = 1024
-"""Boundaries of columns that go together are padded to one length."""
+"""The most boundaries of a column that is transformed with others, whose boundaries are padded to one length."""
 
 
 class Block(NamedTuple):
-    """Some numeric inputs: `values` float32 [names, rows]."""
+    """A block of numeric inputs: `values` is float32 [names, rows]."""
 
     names: tuple[str, ...]
     values: tf.Tensor
@@ -69,10 +69,10 @@ class Transform(tf.Module):
         self._traced = lambda columns: traced(columns)
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """The model inputs {"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the
+        """Returns the model inputs {"numeric": float32 [rows, n], "categorical": int32 [rows, m]}, in the order of the
         parameters; "lists" too where there are some: int32 [rows, width of all], -1 behind the end of a list; an
-        image's pixels under `image_input` of its column. With `tolerant` and an image, "usable" bool [rows]: false for
-        one that was refused."""
+        image's pixels under `image_input` of its column. With `tolerant` and an image, "usable" is bool [rows]: false
+        for one that was refused."""
         blocks, named, usable = self._computed(columns)
         rows = next(iter(columns.values())).rows()
         parameters = self.parameters
@@ -90,14 +90,15 @@ class Transform(tf.Module):
         return inputs | {"usable": tf.reduce_all(tf.stack(usable), 0)} if usable else inputs
 
     def named(self, columns: Mapping[str, RawColumn]) -> dict[str, tf.Tensor]:
-        """Each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of categories."""
+        """Returns each model input by name: float32 or int32, [rows]; [rows, n] of vectors and of lists of
+        categories."""
         blocks, named, _ = self._computed(columns)
         for block in blocks:
             named |= zip(block.names, tf.unstack(block.values, len(block.names)), strict=True)
         return {name: named[name] for fitted in self.parameters.fitted for name in _outputs(fitted)}
 
     def _computed(self, columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor], list[tf.Tensor]]:
-        """(numeric inputs that were computed together, the other inputs by name, which rows are usable)
+        """Returns the numeric inputs that were computed together, the other inputs by name, and which rows are usable.
 
         Traced once for columns of one form, whatever graphs ask for them.
         """
@@ -130,7 +131,7 @@ class Transform(tf.Module):
         return {(place, *names): values for place, (names, values) in enumerate(blocks)}, outputs, usable
 
     def _numeric(self, blocks: Sequence[Block], named: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """All numeric inputs, vectors included; float32 [rows, n]."""
+        """Returns all numeric inputs, also vectors, as float32 [rows, n]."""
         together = {name for block in blocks for name in block.names}
         parts: list[list[str] | tf.Tensor] = []
         for fitted in self.parameters.fitted:
@@ -156,7 +157,8 @@ class Transform(tf.Module):
         return tf.concat(columns, 1)
 
     def _image(self, fitted: Fitted, column: RawColumn) -> tuple[dict[str, tf.Tensor], tf.Tensor | None]:
-        """The pixels, uint8 [rows, height, width, channels], zeros for null; and, if asked, which rows are usable."""
+        """Returns the pixels, uint8 [rows, height, width, channels], zeros for null, and, if asked, which rows are
+        usable."""
         assert fitted.pixels is not None
         name, present, raw = fitted.column.name, column.present, fitted.ops[-1].raw
         usable = None
@@ -171,7 +173,8 @@ class Transform(tf.Module):
 
 
 def _outputs(fitted: Fitted) -> list[str]:
-    """The names of a column's outputs, in the order of the model's inputs; a vector's numbers are one output."""
+    """Returns the names of a column's outputs, in the order of the model's inputs; a vector's numbers are one
+    output."""
     name = fitted.column.name
     if fitted.size is not None:
         return [name]
@@ -184,7 +187,7 @@ def _outputs(fitted: Fitted) -> list[str]:
 
 
 def sources(parameters: TransformParameters) -> dict[str, list[str]]:
-    """{model input: the outputs of `Transform.named` that stand side by side in it}, in their order."""
+    """Returns for each model input the outputs of `Transform.named` that stand side by side in it, in their order."""
     numeric = [
         name
         for fitted in parameters.fitted
@@ -202,7 +205,7 @@ def sources(parameters: TransformParameters) -> dict[str, list[str]]:
 
 
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
-    """The numeric inputs except images: those of one number per row, and vectors."""
+    """Returns the numeric inputs of one number per row, and the vectors."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None and entry.pixels is None:
@@ -215,7 +218,7 @@ def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple
 
 
 def _kind(op: FittedOp) -> tuple[Any, ...]:
-    """The key that columns share to be transformed by one op: a clip of one side is another op than of both."""
+    """Returns the key that columns share if one op transforms them; a clip of one side is another op than of both."""
     return (op.op, op.minimum is None, op.maximum is None)
 
 
@@ -255,25 +258,25 @@ def _numbers(
 
 
 def absent(raw: Sequence[RawColumn]) -> tf.Tensor:
-    """Where values are missing; bool [columns, rows], for columns that either all can be null, or none."""
+    """Returns where values are missing, bool [columns, rows], for columns that either all can be null, or none."""
     present = _present(raw)
     return tf.zeros([len(raw), raw[0].rows()], tf.bool) if present is None else ~present
 
 
 def _indicator(group: Sequence[Fitted], places: Sequence[int], what: str, where: tf.Tensor) -> Block:
-    """The inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
+    """Returns the inputs that are 1 `where` [columns, rows] is true, for the columns at `places`."""
     # TensorFlow's own look at the shape would gather all where all are wanted
     chosen = where if len(places) == len(group) else tf.gather(where, tf.constant(places, tf.int32))
     return Block(tuple(f"{group[i].column.name}__{what}" for i in places), tf.cast(chosen, tf.float32))
 
 
 def each(numbers: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
-    """One number per column, shaped for use with [columns, rows]."""
+    """Returns one number per column, shaped for use with [columns, rows]."""
     return tf.constant(numbers[0], dtype) if len(numbers) == 1 else tf.constant([[n] for n in numbers], dtype)
 
 
 def in_order(blocks: Sequence[Block], names: Sequence[str]) -> tf.Tensor:
-    """The numeric inputs `names`, in their order; float32 [rows, names]."""
+    """Returns the numeric inputs `names`, in their order; float32 [rows, names]."""
     places = {name: place for place, name in enumerate(name for block in blocks for name in block.names)}
     values = blocks[0].values if len(blocks) == 1 else tf.concat([block.values for block in blocks], 0)
     order = [places[name] for name in names]
@@ -291,7 +294,7 @@ def _row_of_each(lengths: tf.Tensor) -> tf.Tensor:
 
 
 def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | None) -> tf.Tensor:
-    """One figure of each row's values, float32 [rows]; 0 for a row without values."""
+    """Returns one figure of each row's values, float32 [rows]; 0 for a row without values."""
     if figure == "length":
         count = tf.cast(lengths, tf.float32)
         return count / float(longest) if longest else count
@@ -306,7 +309,7 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
-    """Apply operations like fitted.apply_numeric: one op on any shape, or several of a kind, one per row of `x`."""
+    """Apply operations as fitted.apply_numeric does: one op on any shape, or several of a kind, one per row of `x`."""
     op = ops[0]
 
     def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
@@ -333,7 +336,8 @@ def _span(low: float | None, high: float | None) -> float:
 def categories(
     fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies
 ) -> dict[str, tf.Tensor]:
-    """The categorical inputs: int32 [rows] for a column of one category per row, int32 [rows, width] for others."""
+    """Returns the categorical inputs: int32 [rows] for a column of one category per row, int32 [rows, width] for
+    others."""
     groups: dict[Any, list[Fitted]] = {}
     for entry in fitted:
         if entry.size is None:
@@ -396,7 +400,7 @@ def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
-    """The ids of each row, then -1; int32 [rows, width]. Null has only its own id, an empty list none."""
+    """Returns the ids of each row, then -1, as int32 [rows, width]. Null has only its own id, an empty list none."""
     width = fitted.width
     assert width is not None
     if column.lengths is None:
@@ -424,13 +428,14 @@ def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> 
 
 
 def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The number of values of each tensor; int32 [tensors]. In parts: TensorFlow's optimizer takes quadratic time."""
+    """Returns the number of values of each tensor, int32 [tensors], in parts, since TensorFlow's optimizer takes
+    quadratic time."""
     shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
     return tf.concat([shape for several in shapes for shape in several], 0)
 
 
 def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """The id of each row, from the concatenated ids of all columns' distinct values."""
+    """Returns the id of each row, from the concatenated ids of all columns' distinct values."""
     codes = tf.cast(codes, tf.int32)
     # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
     wrong = (codes < 0) | (codes >= tf.maximum(sizes, 1)[:, None])
@@ -441,7 +446,7 @@ def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
 
 
 def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.Tensor:
-    """The number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
+    """Returns the number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
     longest = max(len(bounds) for bounds in boundaries)
     if not longest:
         return tf.zeros_like(values, tf.int32)
@@ -452,5 +457,5 @@ def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.T
 
 
 def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
-    """Where values are present, bool [columns, rows]; all columns of a group can be null, or none (then None)."""
+    """Returns where values are present, bool [columns, rows]; None where no column can be null."""
     return None if raw[0].present is None else tf.stack([column.present for column in raw])

@@ -66,20 +66,22 @@ from tfcore.transform.fitted import (
 VERSION = 4
 FILE = "transform.json"
 AUTO_TOP_K = 10_000
-"""auto: values in the vocabulary of a text, and buckets of integers that are too many to count."""
+"""The values in the automatic vocabulary of a text, and the buckets of integers that are too many to count."""
 LEAST_COUNT = 2
-"""Train rows that a value of a vocabulary needs, unless min_count says otherwise."""
+"""The train rows that a value of a vocabulary needs, unless min_count says otherwise."""
 AUTO_MOST_WIDTH = 64
-"""Lists of categories are cut to this many values, unless max_length says otherwise."""
+"""The number of values to which lists of categories are cut, unless max_length says otherwise."""
 LEAST_BIN = 0.001
-"""Bins are wider than this share of the standard deviation: a rounding error in a narrower one would be seen in predictions."""
+"""The least width of a bin, as a share of the standard deviation: a rounding error in a narrower one would be seen in
+predictions."""
 _LOOKED_AT = 1000
 _LEAST_PIXELS = 100
-"""Shorter values are rather digests and keys."""
+"""The bytes below which values are rather digests and keys than images."""
 _WIDEST = 8e37
-"""A larger standard deviation has a reciprocal below 2^-126, the least normal float32: compiled code makes that 0."""
+"""The largest standard deviation: the reciprocal of a larger one is below 2^-126, the least normal float32, which
+compiled code makes 0."""
 _NARROWEST = float(np.finfo(np.float32).tiny)
-"""TensorFlow takes a smaller number for 0, and a division by it gives no number."""
+"""The smallest standard deviation: TensorFlow takes a smaller number for 0, and a division by it gives no number."""
 
 
 class Category(Frozen):
@@ -96,8 +98,8 @@ class ListCategory(Frozen):
 
 
 class ColumnPart(Frozen):
-    """What else is made of a raw column, as a column of its own: a part of a date, computed in the graph; or the value of a
-    number once more, for the category of its frequent values."""
+    """A column that is made of a raw column: a part of a date, computed in the graph, or the value of a number once
+    more, for the category of its frequent values."""
 
     name: str
     source: Column
@@ -111,9 +113,9 @@ class TransformParameters(Frozen):
     fitted: tuple[Fitted, ...]
     label: LabelParameters
     derived: DerivedParameters | None = None
-    """The user's columns, when there is a preprocess function."""
+    """The columns that the user's preprocess function returns; None without one."""
     parts: tuple[ColumnPart, ...] = ()
-    """Columns that are parts of others."""
+    """The columns that are made of others."""
 
     @property
     def raw(self) -> tuple[Column, ...]:
@@ -128,12 +130,12 @@ class TransformParameters(Frozen):
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """Names of the numeric inputs, in their order."""
+        """The names of the numeric inputs, in their order."""
         return tuple(name for fitted in self.fitted for name in fitted.numeric_names())
 
     @property
     def edges(self) -> tuple[tuple[float, ...], ...]:
-        """Edges of each numeric input: those of equally full bins of the train values, where they were asked for."""
+        """The edges of equally full bins of each numeric input's train values, where they were asked for."""
         return tuple(edges for fitted in self.fitted for edges in fitted.numeric_edges())
 
     @property
@@ -145,7 +147,7 @@ class TransformParameters(Frozen):
 
     @property
     def value_categories(self) -> frozenset[str]:
-        """Names of the categories that are a number's values."""
+        """The names of the categories that are a number's values."""
         return frozenset(part.name for part in self.parts if part.part == "value")
 
     @property
@@ -158,8 +160,8 @@ class TransformParameters(Frozen):
         )
 
     def inputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """What the model takes: {name: (shape of a row, dtype)}. `lists` is there only where a column needs it, and an
-        image has an input of its own, `image_<column>`: uint8 [height, width, channels]."""
+        """Returns the model's inputs as {name: (shape of a row, dtype)}. `lists` is there only where a column needs it,
+        and an image has an input of its own, `image_<column>`: uint8 [height, width, channels]."""
         inputs: dict[str, tuple[tuple[int, ...], str]] = {
             "numeric": ((len(self.numeric),), "float32"),
             "categorical": ((len(self.categorical),), "int32"),
@@ -173,7 +175,7 @@ class TransformParameters(Frozen):
 
 
 def image_input(column: str) -> str:
-    """The name of an image's input: one that Keras takes."""
+    """Returns the name of an image's input, which Keras accepts."""
     return "image_" + tensor_name(column)
 
 
@@ -185,7 +187,7 @@ class Transformed(Result):
 
 
 class OfTransform(Stage[Answer], Generic[Answer]):
-    """A stage that looks at rows through a fitted transform, and runs code of the user's."""
+    """The base of stages that read rows through a fitted transform, and run code of the user's."""
 
     model_config = ConfigDict(populate_by_name=True)
     code: Annotated[dict[str, str], Key(spread=True)] = Field(default={}, description="digests of the user's files")
@@ -198,22 +200,22 @@ class OfTransform(Stage[Answer], Generic[Answer]):
 
 
 class TransformRequest(Stage[Transformed]):
-    """What the stage reads: the stored columns, what the pipeline says of them, where the train statistics are."""
+    """The transform stage, with the stored columns, their config, and the train statistics."""
 
     name, version, runs = "transform", VERSION, "tfcore.transform.parameters:fit"
     transforms: Annotated[dict[str, ColumnTransform], Key("config")]
     columns: Annotated[tuple[Column, ...], Key()]
     task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
     task_file: Annotated[Path | None, Key(of=digest)] = None
-    """The user's, of a task of their own."""
+    """The user's file of a task of their own."""
     statistics: Annotated[Ref[WindowStatistics], Key("inputs", "statistics")]
-    """Of the train split."""
+    """The statistics of the train split."""
     weighted: Annotated[tuple[Examples, ...], Key("inputs", "weighted")] = ()
-    """The train rows, where they have weights: each label counts by them."""
+    """The train rows where they have weights, by which each label counts."""
     bins: Annotated[int, Key()] = 0
-    """Equally full bins of each number, for models that embed numbers by them."""
+    """The number of equally full bins of each number, for models that embed numbers."""
     recurring: Annotated[bool, Key(of=lambda asked: 2)] = False  # 2: integers of few values are numbers too
-    """Numbers whose values recur are categories too."""
+    """Whether numbers whose values recur are categories too."""
     counted: Annotated[str | None, Key()] = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
     item: Annotated[str | None, Key()] = None
@@ -224,7 +226,7 @@ class TransformRequest(Stage[Transformed]):
 
 
 def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: write out/transform.json; returns {"parameters": ..., "notes": [a `Note` each]}."""
+    """Run the stage: write out/transform.json; return {"parameters": ..., "notes": [a `Note` each]}."""
     statistics, columns, transforms = SplitStatistics.load(request.statistics.file), request.columns, request.transforms
     if request.derived is not None and request.derived_statistics is not None:
         statistics.columns |= SplitStatistics.load(request.derived_statistics.file).columns
@@ -269,7 +271,7 @@ def fit_parameters(
     item: str | None = None,
     weighted: WeightedLabel | None = None,
 ) -> tuple[TransformParameters, list[Note]]:
-    """Parameters, and notes about what was left out or stands out.
+    """Fit the parameters; returns also notes about what was left out or stands out.
 
     Args:
         bins: equally full bins of each number whose edges the parameters are to have; 0: none.
@@ -337,7 +339,7 @@ def fit_parameters(
 def _fit_column(
     column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int, *, recurs: bool
 ) -> tuple[Fitted | None, Note | None]:
-    """A column's transform; a note where it is left out, or cut."""
+    """Fit a column's transform; returns a note where the column is left out, or cut."""
     chain = config.transform
 
     def left_out(why: str) -> tuple[None, Note]:
@@ -400,13 +402,14 @@ def _fit_column(
 
 
 def _use(column: Column) -> str:
-    """The config line that makes an identifier a feature."""
+    """Returns the config line that makes an identifier a feature."""
     transform = "{hash: {buckets: 1000}}" if column.type == "bytes" else "standardize"
     return column_yaml(column.name, transform)
 
 
 def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
-    """The config line that `headway init` would write of images or of lists of few words; None of any other."""
+    """Returns the config line that `headway init` would write for images or for lists of few words; None for other
+    columns."""
     if column.type != "bytes" or not stats.complete:
         return None
     from headway.first_pipeline.image_size import image_size  # Pillow
@@ -423,7 +426,7 @@ def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
-    """The parts that the model sees of a date; None: the column goes another way."""
+    """Returns the parts of a date that the model sees; None for a column that is no date for it."""
     if config.transform != "auto":
         op = config.transform[-1]
         if not isinstance(op, DateParts):
@@ -442,7 +445,8 @@ def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics
 def _fit_part(
     column: Column, part: Part, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[ColumnPart, Fitted]:
-    """Parts that come round again are categories of all values that they can have; the others are standardized."""
+    """Fit a part of a date: one that comes round again is a category of all values that it can have, another is
+    standardized."""
     name = f"{column.name}__{part}"
     own = Column(name=name, type="int64", nullable=column.nullable)
     date_part = ColumnPart(name=name, source=column, part=part)
@@ -480,7 +484,8 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 
 
 def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> ColumnTransform:
-    """The config whose vocabulary, if that is what the column gets, leaves out no value that it does not name a limit for."""
+    """Returns the config with a vocabulary, if the column gets one, of every value, except by limits that the config
+    names."""
     chain = (_automatic(column, stats, False),) if config.transform == "auto" else config.transform
     last = chain[-1]
     if not isinstance(last, Vocabulary) or last.min_count is not None:
@@ -504,7 +509,7 @@ def _automatic(column: Column, stats: ColumnStatistics, recurs: bool) -> Op:
 
 _QUANTILES = 1001
 _WIDE = 0.1
-"""Were all points equal, a thousandth of the values at most would be others, and the deviation a 30th of the range."""
+"""The share of the range from which a deviation shows that the points are not all equal."""
 _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
@@ -574,7 +579,7 @@ class TrainSample:
         return mean, float(np.sqrt(np.average((self.values - mean) ** 2, weights=self.weights)))
 
     def begins(self, parts: int) -> list[float]:
-        """The values at which a new part begins, of `parts` with about as many rows each.
+        """Returns the values at which a new part begins, of `parts` with about as many rows each.
 
         No part is empty: a value is never cut, so a frequent one has a part of its own and the others share the rest, and
         each value has one where there are at most `parts`.
@@ -655,8 +660,8 @@ def _vocabulary(op: Vocabulary, column: Column, stats: ColumnStatistics, where: 
 
 
 def _edges(sample: TrainSample | None, bins: int) -> tuple[float, ...]:
-    """Edges of `bins` equally full bins of what the operations give for the train values; fewer where values recur or
-    lie close together, and none where all are the same."""
+    """Returns the edges of `bins` equally full bins of the train values after the operations: fewer where values recur
+    or lie close together, none where all are the same."""
     if not bins or sample is None or sample.empty:
         return ()
     least = max(LEAST_BIN * sample.moments()[1], _NARROWEST)

@@ -1,4 +1,4 @@
-"""The user's `preprocess(columns) -> columns` in the graph: the same function when analysed, trained with and served.
+"""Runs the user's `preprocess(columns) -> columns` in the graph: the same function for analysis, training and serving.
 
     columns = derive(load_preprocess(file, "features:preprocess"), raw, stored)
 
@@ -30,7 +30,8 @@ SCOPE = "preprocess"
 
 
 def load_preprocess(file: Path, function: str) -> Preprocess:
-    """Load the function "module:function" of the user's file, converted by AutoGraph; a tf.Module's call as it is.
+    """Load the function "module:function" of the user's file, converted by AutoGraph; the call of a tf.Module is not
+    converted.
 
     Raises:
         ConfigError: the file or the function does not exist.
@@ -64,7 +65,8 @@ def load_preprocess(file: Path, function: str) -> Preprocess:
 
 
 def _place(error: BaseException, converted: Any, file: Path) -> str:
-    """The line of the user's file that failed; AutoGraph runs converted code from another file and maps lines back."""
+    """Returns the line of the user's file that failed; AutoGraph runs converted code from another file and maps lines
+    back."""
     origins = {
         (place.filename, place.lineno): origin.loc.lineno
         for place, origin in getattr(converted, "ag_source_map", {}).items()
@@ -75,7 +77,7 @@ def _place(error: BaseException, converted: Any, file: Path) -> str:
 
 
 class Reading(dict[str, Any]):
-    """The tensors given to the function; records the ones that it reads."""
+    """The tensors that the function gets; it records which of them the function reads."""
 
     def __init__(self, tensors: Mapping[str, Any]):
         super().__init__(tensors)
@@ -105,7 +107,7 @@ class Reading(dict[str, Any]):
 def derive(
     function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
 ) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    """Run the preprocess function: (the new columns, their specs, which of `stored` it read).
+    """Run the preprocess function; returns the new columns, their specs, and which of `stored` it read.
 
     Raises:
         ConfigError: it fails, or gives what no column can be; with the column's name.
@@ -190,12 +192,12 @@ def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
 
 
 _plain = functools.lru_cache(maxsize=1)(Transform)
-"""A transform without code of the user's and images: the stages of a run want the same one, one after the other, and it is
-traced once."""
+"""The transform that was asked for last, if it has no user's code and no images: the stages of a run want the same one,
+and it is traced once."""
 
 
 def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
-    """The transform of fitted parameters, with the user's function in it when they have derived columns.
+    """Returns the transform of fitted parameters, with the user's function in it when they have derived columns.
 
     Args:
         file: the user's Python file with the function.

@@ -8,7 +8,7 @@ import tensorflow as tf
 from headway.schema.columns import Column
 
 DTYPES: dict[str, tf.DType] = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
-"""TensorFlow's, by a column's type."""
+"""The TensorFlow dtypes by the type of a column."""
 
 
 class RawColumn(NamedTuple):
@@ -20,12 +20,12 @@ class RawColumn(NamedTuple):
 
     values: tf.Tensor
     present: tf.Tensor | None
-    """bool [rows]; None: no row is null."""
+    """Whether each row has a value, bool [rows]; None: no row is null."""
     codes: tf.Tensor | None = None
     lengths: tf.Tensor | None = None
 
     def plain(self) -> tf.Tensor:
-        """The value of each row, or the values of all lists; "" or 0 for null."""
+        """Returns the value of each row, or the values of all lists; "" or 0 for null."""
         return self.values if self.codes is None else gather(self.values, self.codes)
 
     def rows(self) -> tf.Tensor:
@@ -33,12 +33,13 @@ class RawColumn(NamedTuple):
         return tf.shape(each if self.lengths is None else self.lengths)[0]
 
     def padded(self, width: Any, filler: Any) -> tf.Tensor:
-        """A list column as [rows, width]: `filler` behind shorter lists, longer ones cut."""
+        """Returns a list column as [rows, width]: shorter lists are filled up with `filler`, longer ones cut."""
         return pad(self.plain(), self.lengths, width, filler)
 
 
 class PackedColumns:
-    """Columns of a batch in few tensors, so that a dataset of a thousand columns is built in seconds, not in minutes.
+    """Packs the columns of a batch into few tensors, so that a dataset of a thousand columns is built in seconds, not
+    in minutes.
 
         packed = PackedColumns(columns, ["x", "s"])
         dataset = dataset.map(lambda columns: packed.pack(columns, {}))    # packed/float32 [rows, 1], packed/present [rows, 2]
@@ -62,7 +63,8 @@ class PackedColumns:
                 self._together.setdefault(DTYPES[column.type].name, []).append(column.name)
 
     def pack(self, columns: Mapping[str, RawColumn], longest: Mapping[str, int]) -> dict[str, tf.Tensor]:
-        """The columns' values, a null's being "" or 0; lists are padded to `longest` of their column."""
+        """Returns the packed values of the columns, "" or 0 for a null; lists are padded to `longest` of their
+        column."""
         packed = {}
         for dtype, names in self._together.items():
             packed[f"packed/{dtype}"] = tf.stack([columns[name].plain() for name in names], 1)
@@ -80,7 +82,7 @@ class PackedColumns:
         return packed
 
     def unpack(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The batch with raw/<name> and raw/<name>/present of each packed column in place of packed/..."""
+        """Returns the batch with raw/<name> and raw/<name>/present of each packed column in place of packed/..."""
         found = {name: value for name, value in batch.items() if not name.startswith("packed/")}
         with tf.device("CPU"):  # where the dataset left them: a GPU would take each column and give it back
             for dtype, names in self._together.items():

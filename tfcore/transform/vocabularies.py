@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from tfcore.transform.fitted import Fitted, FittedOp
 
 DENSE = 1 << 16
-"""Integers lie close together if their range is no longer than this."""
+"""The longest range of integers that lie close together."""
 MOST_DENSE = 1 << 22
-"""The ranges of all columns in one array; wider ones have tables."""
+"""The length of an array with the ranges of all columns; integers beyond it have hash tables."""
 SHARED_FROM = 16
-"""So many tables and more become one. Fewer are faster apart: looking up in a shared one joins strings."""
+"""The number of tables from which they become one; fewer are faster apart, since a look-up in a shared one joins
+strings."""
 
 
 class Vocabularies(tf.Module):
     """Maps values of one or several columns to ids: known values by falling train count, then the out-of-vocabulary
-    buckets, by hash. Exports without files."""
+    buckets, by hash. It is exported without files."""
 
     def __init__(self, fitted: Sequence[Fitted]):
         super().__init__(name="vocabularies")
@@ -60,13 +61,13 @@ class Vocabularies(tf.Module):
         self._shared = _table(keys, np.concatenate(ids)) if keys else None
 
     def kind(self, name: str) -> tuple[Any, ...]:
-        """The key that columns must share to be looked up in one call."""
+        """Returns the key that columns must share to be looked up in one call."""
         if name in self._places:
             return ("array", self._places[name][0], self._ops[name].oov_buckets or 1)
         return ("shared", self._ops[name].oov_buckets or 1) if name in self._prefixes else (name,)
 
     def __call__(self, names: Sequence[str], values: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
-        """The ids, int64, shape as `values`.
+        """Returns the ids, int64, of the shape of `values`.
 
         Args:
             names: columns of one kind.
@@ -93,7 +94,7 @@ class Vocabularies(tf.Module):
 
 
 def is_dense(op: FittedOp) -> bool:
-    """Whether a vocabulary holds integers close together: an array takes a tenth of a hash table's time."""
+    """Returns whether a vocabulary holds integers close together: an array takes a tenth of a hash table's time."""
     return op.words is None and bool(op.integers) and len(_range(op)) <= DENSE
 
 
@@ -103,7 +104,7 @@ def _range(op: FittedOp) -> range:
 
 
 def _unknown(values: tf.Tensor, size: tf.Tensor, buckets: int) -> tf.Tensor:
-    """The out-of-vocabulary id of each value, for a vocabulary of `size` values."""
+    """Returns the out-of-vocabulary id of each value, for a vocabulary of `size` values."""
     if buckets == 1:
         return tf.broadcast_to(size, tf.shape(values))
     text = values if values.dtype == tf.string else tf.strings.as_string(values)
@@ -126,7 +127,7 @@ class _Dense(tf.Module):
         self._ids = tf.constant(np.concatenate(arrays))
 
     def lookup(self, values: tf.Tensor, columns: Sequence[int], which: tf.Tensor) -> tf.Tensor:
-        """The ids, int64, -1 for unknown; `which` as in Vocabularies, among `columns`."""
+        """Returns the ids, int64, -1 for unknown; `which` is that of Vocabularies, among `columns`."""
         low, size, begin = (
             _of_column([numbers[place] for place in columns], which) for numbers in (self._low, self._size, self._begin)
         )
@@ -138,7 +139,7 @@ class _Dense(tf.Module):
 
 
 def _of_column(numbers: Sequence[int], which: tf.Tensor) -> tf.Tensor:
-    """A number per column for each value, int64."""
+    """Returns a number per column for each value, int64."""
     if len(numbers) == 1:
         return tf.constant(numbers[0], tf.int64)
     return tf.gather(tf.constant(numbers, tf.int64), which)

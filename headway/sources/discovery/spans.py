@@ -53,19 +53,20 @@ from headway.tabular.list_arrays import cell_bytes, decoded, flatten, has_bytes,
 from headway.tabular.quarantine import CUT, text_of
 
 ONE_SPAN = "all"
-"""The span of a source whose path tells none apart."""
+"""The name of the only span of a source whose path has no placeholder."""
 _FAR_BYTES, _NEAR_BYTES = 4 << 20, 512 << 10
-"""Read at a time for a checksum: a request to a bucket, or what stays in the processor's cache."""
+"""The bytes read at a time for a checksum: in a bucket as many as one request, on a disk as many as the processor's
+cache holds."""
 _PLACE = re.compile(r"\{(span|year|month|day|hour|split)\}")
 _DIGITS = {"year": r"\d{4}", "month": r"\d{1,2}", "day": r"\d{1,2}", "hour": r"\d{1,2}"}
 _SEPARATORS = ("", "-", "-", "T")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""What engines write for a null in a folder's name."""
+"""The word that engines write for a null in a folder's name."""
 _MAGIC = re.compile(r"(\*|\?|\[!?\]?[^\]/]*\])")
 
 
 def spans(config: SourceConfig) -> list[str]:
-    """The spans of the existing files, sorted; one span "all" when the path has no placeholder.
+    """Returns the spans of the existing files, sorted; one span "all" when the path has no placeholder.
 
     Raises:
         ConfigError: no file matches.
@@ -95,7 +96,7 @@ def spans(config: SourceConfig) -> list[str]:
 
 
 def _refuse_undated(pattern: str) -> None:
-    """Refuse folders in which engines write the rows without a date, where folders are named by a date: they are of no span."""
+    """Refuse a folder of rows without a date beside folders that are named by a date: its rows belong to no span."""
     parts = pattern.split("/")
     for place, part in enumerate(parts):
         name, equals, value = part.partition("=")
@@ -107,7 +108,7 @@ def _refuse_undated(pattern: str) -> None:
 
 
 def _name(match: re.Match[str]) -> str | None:
-    """The span's name; None when its digits are not a date."""
+    """Returns the span's name; None when its digits are not a date."""
     parts = match.groupdict()
     if SPAN[1:-1] in parts:
         return parts["span"]
@@ -119,8 +120,8 @@ def _name(match: re.Match[str]) -> str | None:
 
 
 def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
-    """The columns that a file's folders name, as in `test=01/part.csv`, and their value for its rows; None: null. A folder
-    that the source's path names itself is none, nor is one that a placeholder stands in."""
+    """Returns the columns that a file's folders name, as in `test=01/part.csv`, with their value for its rows; None is
+    null. A folder that the source's path names itself is no column, nor is one with a placeholder."""
     written, folders = pattern.rstrip("/").split("/"), {}
     for place, part in enumerate(path.split("/")[:-1]):
         name, equals, value = part.partition("=")
@@ -131,14 +132,14 @@ def folder_columns(pattern: str, path: str) -> dict[str, str | None]:
 
 
 def split_name(config: SourceConfig, path: str) -> str:
-    """What {split} of the source's path stands for in the path of one of its files."""
+    """Returns what {split} of the source's path stands for in the path of a file."""
     match = re.match(_regex(config.path) + r"(?:/.*)?$", path)
     assert match is not None, path
     return match["split"]
 
 
 def _regex(text: str) -> str:
-    """A regular expression for a path's pattern, with a group for each placeholder."""
+    """Returns a regular expression for a path's pattern, with a group for each placeholder."""
     parts, names = [], set[str]()
     for i, part in enumerate(_PLACE.split(text)):
         if not i % 2:
@@ -170,7 +171,7 @@ def _regex_of_glob(text: str) -> str:
 
 
 def patterns(config: SourceConfig, span: str) -> Iterator[str]:
-    """The globs of a span's files. A month may be written 1 or 01 in a path."""
+    """Yields the globs of a span's files. A month may be written 1 or 01 in a path."""
     path = config.path.replace(SPLIT, "*")
     if not config.has_spans:
         yield path
@@ -190,7 +191,7 @@ def patterns(config: SourceConfig, span: str) -> Iterator[str]:
 
 
 def paths_of(config: SourceConfig, span: str) -> list[str]:
-    """The paths of a span's files, in order, of which nothing is read.
+    """Returns the paths of a span's files, in order, without reading the files.
 
     Raises:
         ConfigError: there are none.
@@ -224,7 +225,7 @@ def paths_of(config: SourceConfig, span: str) -> list[str]:
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
-    """Whether a part of `path` begins with "." or "_" that the pattern does not write itself.
+    """Returns whether a part of `path` begins with "." or "_" that the pattern does not write itself.
 
     Engines write aside in such folders (`_temporary/0/part.csv`) and leave markers under such names (`_SUCCESS`). A folder
     that the pattern names, as in `/data/_landing/*.csv`, is what the user wants.
@@ -246,7 +247,7 @@ def _only_hidden(hidden: list[str], pattern: str) -> ConfigError:
 
 
 def files(config: SourceConfig, span: str) -> tuple[InputFile, ...]:
-    """The span's files, sorted by path, each read once for its checksum.
+    """Returns the span's files, sorted by path, each read once for its checksum.
 
     Raises:
         ConfigError: there are none.
@@ -288,13 +289,13 @@ _RESOLUTIONS = ("Y", "M", "D", "h")
 _NAMED = 5
 _LONGEST, _FIRST = 10**9, np.datetime64("0001-01-01T00")
 ALL = "all"
-"""The window of every span there is, by name, as null does not differ from a window that is not given."""
+"""The window of all spans; it has a name, since null means that no window is given."""
 Date = np.datetime64
-"""A calendar period by its name: a year, a month, a day or an hour. The next one is `date + 1`."""
+"""A calendar period: a year, a month, a day or an hour. The next one is `date + 1`."""
 
 
 def parse_date(name: str) -> Date | None:
-    """The date that a span's name means; None when it is not a date."""
+    """Returns the date that a span's name means; None when it is not a date."""
     try:
         return np.datetime64(name) if _DATE.fullmatch(name) else None
     except ValueError:
@@ -306,7 +307,7 @@ def _resolution(date: Date) -> str:
 
 
 def _before(end: Date, count: int, unit: str) -> Date:
-    """The hour that is `count` units before `end`.
+    """Returns the hour that is `count` units before `end`.
 
     Months and years follow the calendar. A day that the month does not have is the end of that month: a month before
     31 March is the end of February, which is 1 March, 0:00.
@@ -321,7 +322,7 @@ def _before(end: Date, count: int, unit: str) -> Date:
 
 
 def check_window(window: int | str | None) -> int | str | None:
-    """Return a window: of digits the number of spans, of "all" the same.
+    """Returns a window: the number of spans for digits, "all" for itself.
 
     Raises:
         ValueError: it is none.
@@ -343,7 +344,7 @@ def select_window(
     *,
     where: str = "--window",
 ) -> list[str]:
-    """The spans of a window, in order.
+    """Returns the spans of a window, in order.
 
     Args:
         spans: all the spans there are, sorted.
@@ -388,7 +389,7 @@ def _selected(spans: Sequence[str], window: int | str | None, until: str, gaps: 
 
 
 def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
-    """(number, unit) of a window such as 30d."""
+    """Returns the number and the unit of a window such as 30d."""
     if window in (None, ALL):
         return None, None
     match = _WINDOW.fullmatch(str(window).strip())
@@ -403,14 +404,14 @@ def _parsed(window: int | str | None) -> tuple[int | None, str | None]:
 
 
 def _dates(spans: Sequence[str]) -> dict[str, Date] | None:
-    """The spans' dates, when all are dates of one unit; else None."""
+    """Returns the spans' dates, when all are dates of one unit; else None."""
     dates = {name: date for name in spans if (date := parse_date(name)) is not None}
     same = len({date.dtype for date in dates.values()}) == 1
     return dates if same and len(dates) == len(spans) else None
 
 
 def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps: Gaps) -> str:
-    """The last span of the window."""
+    """Returns the last span of the window."""
     if until == "latest":
         return spans[-1]
     if until in spans:
@@ -426,7 +427,7 @@ def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 
 
 def _coarse(date: Date, dates: dict[str, Date]) -> bool:
-    """Whether `date` is at least as long as a span."""
+    """Returns whether the period `date` is at least as long as a span."""
     span_date = next(iter(dates.values()))
     return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
 
@@ -605,7 +606,7 @@ def _cell_text(cell: pa.Array) -> str:
 
 
 def _large(array: pa.Array, max_bytes: int) -> Sizes | None:
-    """The bytes of each row, when a row may exceed the limit."""
+    """Returns the bytes of each row, when a row may exceed the limit."""
     if pa.types.is_dictionary(array.type):
         values = _large(array.dictionary, max_bytes)
         return None if values is None else values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]

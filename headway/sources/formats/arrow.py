@@ -84,7 +84,7 @@ class ArrowSource:
 def _open(
     path: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatchFileReader | pa.RecordBatchStreamReader]:
-    """The file's reader; with `columns` it reads no others."""
+    """Returns the file's reader, which reads only `columns` if they are given."""
     with _source(path) as file:
         with storage.reading(path):
             head = file.read(8)
@@ -142,6 +142,6 @@ def _batch(reader: pa.RecordBatchFileReader, number: int, path: str) -> pa.Recor
 
 
 def _rows_at_once(batch: pa.RecordBatch) -> int:
-    """The rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
+    """Returns the rows of a chunk: BATCH_ROWS, or fewer of wide ones."""
     size = batch.get_total_buffer_size()
     return max(1, min(BATCH_ROWS, BATCH_BYTES * batch.num_rows // max(1, size)))

@@ -52,11 +52,12 @@ from headway.tabular.quarantine import CUT
 
 _PARSE_BYTES = 1 << 20
 _BLOCK_BYTES = 9 << 20
-"""Of text, the most parsed at once: some hundred thousand short rows."""
+"""The most bytes of text that are parsed at once: some hundred thousand short rows."""
 _LARGE_INTEGER = r"^\s*[+-]?[0-9]{8,}\s*$"
-"""Of more digits than float32 holds: a decimal point in another row must not cost the last ones."""
+"""A pattern for integers of more digits than float32 holds: a decimal point in another row must not cost their last
+digits."""
 _CODE, _REAL = r"^\s*[0-9]+[eE][0-9]+\s*$", r"[.]|[eE][+-]"
-"""A code is 12E3; a number with an exponent has a sign or a point: 1.2e+4."""
+"""Patterns that tell a code, such as 12E3, from a number with an exponent, which has a sign or a point: 1.2e+4."""
 _ZEROS = r"^\s*0[0-9]+\s*$"
 _DOUBLE = pa.float64()
 _NOT_UTF8 = (
@@ -64,11 +65,11 @@ _NOT_UTF8 = (
     "are written in another"
 )
 _RETYPED = 6
-"""So many columns are turned to text one by one; after that every one at once."""
+"""The most columns that are turned to text one by one; beyond it all are turned at once."""
 _HEADER_LINES = 100
-"""So many a header may have, inside quotes."""
+"""The most lines of a header, whose names may have newlines inside quotes."""
 _MARK = "\x1f\x1e"
-"""Behind empty values: a line of our own."""
+"""The text that marks a line put in place of a broken record."""
 _CONTROLS = (*range(1, 9), *range(14, 30), 127)
 _AT_COLUMN = re.compile(r"In CSV column #(\d+): ")
 
@@ -87,7 +88,7 @@ class CsvSource:
         return TextFile(path, self._config.encoding)
 
     def _header(self, text: TextFile) -> tuple[list[str], int]:
-        """The column names, and the offset of the first data line."""
+        """Returns the column names, and the offset of the first data line."""
         number = self._config.skip_lines
         marks = (self._config.quote.encode(), self._config.escape.encode()) if self._config.header else ()
         start, line = text.line(number, *marks)
@@ -148,7 +149,7 @@ class CsvSource:
         )
 
     def _utf8(self, data: bytes, text: TextFile, at: int) -> bytes:
-        """Text of the configured encoding as UTF-8."""
+        """Returns text of the configured encoding as UTF-8."""
         if self._config.encoding == "utf-8" or text.decoded or data.isascii():
             return data
         try:
@@ -191,7 +192,7 @@ class CsvSource:
             before += rows
 
     def _blocks(self, text: TextFile, piece: Range) -> Iterator[tuple[int, bytes]]:
-        """Yield whole lines, one block at a time in memory."""
+        """Yields whole lines, one block at a time in memory."""
         if not piece.facts["quoted"]:
             yield from text.blocks(piece.start, piece.end, _BLOCK_BYTES, last_line_end)
             return
@@ -244,9 +245,9 @@ class CsvSource:
         return as_numbers(merged, [name for name in whole.column_names if name not in thousands])
 
     def _guessed(self, piece: bytes, names: list[str], path: str, quoted: bool) -> tuple[pa.Table, list[Malformed]]:
-        """A sample in the types that pyarrow finds, except digits that a number would change, which stay text: integers among
-        real numbers that float32 cannot hold, those that begin with 0, codes such as 12E3, and those in groups of three; and
-        except dates and times, which are judged as they are written."""
+        """Returns a sample in the types that pyarrow finds, except dates and times and digits that a number would
+        change, which stay text: integers among real numbers that float32 cannot hold, those that begin with 0, codes
+        such as 12E3, and those in groups of three."""
         if not _is_utf8(piece):  # its malformed lines could not be skipped
             piece = _decoded(piece).encode()
         around = re.escape(self._config.delimiter + self._config.quote).encode()
@@ -282,7 +283,8 @@ class CsvSource:
     def _with_words(
         self, table: pa.Table, piece: bytes, names: list[str], quoted: bool, quoted_words: dict[str, set[str]]
     ) -> pa.Table:
-        """A sample with the columns of text as they stand, words for a missing value included; adds those in quotes."""
+        """Returns a sample whose columns of text have every value as it is written, also words for a missing value;
+        notes the words in quotes."""
         words, texts = self._config.null_values, [f.name for f in table.schema if pa.types.is_string(f.type)]
         for name in texts:
             values = table.column(name)
@@ -301,8 +303,8 @@ class CsvSource:
     def _parse(
         self, data: bytes, names: list[str], columns: list[str], types: Mapping[str, pa.DataType], piece: Range, at: int
     ) -> tuple[pa.Table, list[Malformed]]:
-        """Parse the range in the wanted types. A column with a value that does not fit comes as text, so that each
-        value's result depends on its column alone and never on its neighbours."""
+        """Parse the range in the wanted types. A column with a value that does not fit comes as text, so that a value's
+        result never depends on its neighbours."""
         read_as = {name: types.get(name, pa.binary()) for name in columns}
         utf8 = _is_utf8(data)
         raw, block, latin = data, _PARSE_BYTES, False
@@ -334,7 +336,8 @@ class CsvSource:
         raise DataError(f"not readable as CSV: {reason}", where=where) from None
 
     def _marked(self, data: bytes, names: list[str], quoted: bool) -> tuple[bytes, list[Malformed]]:
-        """The data with a line that pyarrow rejects, its number behind a mark, in place of each broken record; and those."""
+        """Returns the data with a numbered line that pyarrow rejects in place of each broken record, and the broken
+        records."""
         parts, at, bad = list[bytes](), 0, list[Malformed]()
         for found in self._rules.broken(data, len(names), newlines=quoted):
             parts += [data[at : found.start], f"{self._mark(names)}{len(bad)}\n".encode()]
@@ -415,7 +418,7 @@ class CsvSource:
 
 
 def _infinite(table: pa.Table) -> list[str]:
-    """The columns of doubles that hold an infinity."""
+    """Returns the columns of doubles that hold an infinity."""
     return [
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
@@ -428,19 +431,19 @@ def _any_like(texts: pa.ChunkedArray, pattern: str) -> bool:
 
 
 def _are_codes(texts: pa.ChunkedArray) -> bool:
-    """Whether there are codes such as 12E3 among numbers of which none is a real one."""
+    """Returns whether numbers without a real one among them have codes such as 12E3."""
     return _any_like(texts, _CODE) and not _any_like(texts, _REAL)
 
 
 def _large_integers(values: pa.ChunkedArray) -> bool:
-    """Whether there are integers beyond 2^24 among doubles."""
+    """Returns whether doubles have integers beyond 2^24 among them."""
     sizes = pc.abs(values)
     large = pc.and_(pc.greater(sizes, 2.0**24), pc.is_finite(sizes))
     return bool(pc.any(pc.and_(large, pc.equal(sizes, pc.floor(sizes)))).as_py())
 
 
 def _placed(malformed: list[Malformed], data: bytes, at: int) -> list[Malformed]:
-    """The malformed lines, with the offset of each in the file in its reason."""
+    """Returns the malformed lines, with the offset of each in the file in its reason."""
     if not malformed:
         return malformed
     offsets = row_offsets(data, [line.row for line in malformed])
@@ -475,7 +478,7 @@ def _utf8_of(value: bytes) -> bytes:
 
 
 def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
-    """Every text of a table changed by itself, so that its result does not depend on its neighbours."""
+    """Returns a table with each text changed by itself."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
             continue
@@ -490,16 +493,16 @@ def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
 
 
 COMMENT = "#%/ "
-"""What may stand before the first name."""
+"""A pattern for the comment sign that may stand before the first name."""
 
 
 def unnamed(place: int) -> str:
-    """What the column without a name at a place, from 1, is called."""
+    """Returns the name of a column without one, by its place, from 1."""
     return f"column_{place}"
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Names that stand once each: column_3 for one that is empty, price_2 for the second of a name."""
+    """Returns names of which none occurs twice: column_3 for an empty one, price_2 for the second of a name."""
     made: list[str] = []
     for place, name in enumerate(names, 1):
         stem = new = name or unnamed(place)
@@ -511,7 +514,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
-    """(number of its line, values) of the rows of some lines that are not empty, as far as they can be read."""
+    """Yields (number of the line, values) of each row of some lines, except empty and unreadable ones."""
     reader = csv.reader(
         (line + "\n" for line in text.split("\n")),
         delimiter=config.delimiter,
@@ -528,8 +531,9 @@ def rows_of(text: str, config: CsvConfig) -> Iterator[tuple[int, list[str]]]:
 
 
 def moved(header: Sequence[str], names: Sequence[str]) -> tuple[str, int, int] | None:
-    """(a name, its place in the header, its place in `names`), from 1; None where no name stands in both at different
-    places. A header that is one name short lacks the first or the last one; one cell, or a shorter line, is a title."""
+    """Returns a name that has different places in the header and in `names`, with both places, from 1; None when there
+    is none. A header that is one name short lacks the first or the last one; one cell, or a shorter line, is a
+    title."""
     if sum(map(bool, header)) < 2 or len(header) < len(names) - 1:
         return None
     forms = [header] if len(header) != len(names) - 1 else [["", *header], [*header, ""]]
@@ -550,7 +554,8 @@ _LEAST, _MOSTLY = 3, 0.9
 def null_words(
     values: pa.ChunkedArray, words: Sequence[str], quoted: Collection[str]
 ) -> tuple[pa.ChunkedArray, tuple[str, ...], str | None]:
-    """(the sampled values without the words that mean a missing one, these words, a note where it is worth one).
+    """Returns the sampled values without the words that mean a missing one, these words, and a note where they are
+    worth one.
 
     Args:
         values: text as it stands in the files, or numbers, of which no word is one.
@@ -584,7 +589,8 @@ def _are_like(others: pa.Array, word: str) -> bool:
 
 
 def _forms(texts: pa.Array) -> pa.Array:
-    """Each character by its kind: A a capital, a another letter, 0 a digit."""
+    """Returns texts with a sign for the kind of each character: A for a capital, a for another letter, 0 for a
+    digit."""
     for pattern, kind in ((r"\p{Lu}", "A"), (r"\p{Ll}", "a"), (r"\d", "0")):
         texts = pc.replace_substring_regex(texts, pattern, kind)
     return texts

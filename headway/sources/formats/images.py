@@ -29,7 +29,7 @@ from headway.tabular.list_arrays import decoded, is_number
 
 _NAMES = ["image", "path", "label"]
 _SHOWN = 3
-"""Of the names that something is wrong with."""
+"""The most names that a message lists."""
 _MAGIC = {
     rb"BM": "BMP", rb"GIF8": "GIF", rb"RIFF....WEBP": "WEBP", rb"II\*\0|MM\0\*": "TIFF", rb"....ftyp(heic|mif1)": "HEIC",
     rb"....ftypavif": "AVIF",
@@ -70,7 +70,7 @@ class ImagesSource:
         return ranges
 
     def _labelled(self, files: Sequence[InputFile]) -> tuple[Sequence[InputFile], pa.Array, list[str]]:
-        """The images, the label of each, and notes about the table."""
+        """Returns the images, the label of each, and notes about the table."""
         if self._images.table is None:
             folders = [_inside(self._config, file.path).rpartition("/")[0].rpartition("/")[2] for file in files]
             return files, pa.array([folder or None for folder in folders], pa.string()), []
@@ -139,7 +139,7 @@ class ImagesSource:
                 rows, images, malformed, size, first = [], [], [], 0, row + 1
 
     def _image(self, path: str, size: int) -> tuple[bytes, str | None]:
-        """The file's bytes, and the reason why they are not an image."""
+        """Returns the file's bytes, and the reason why they are not an image."""
         if size > self._config.max_cell_bytes:
             return b"", f"{size} bytes, more than source.max_cell_bytes: {self._config.max_cell_bytes}"
         with storage.open_file(path) as file, storage.reading(path):
@@ -175,7 +175,7 @@ class ImagesSource:
         return Sample(pa.Table.from_arrays(arrays, names=_NAMES), tuple(notes))
 
     def _passed_over(self, path: str) -> list[str]:
-        """A note on the images of other formats in the folder that an image lies in or below."""
+        """Returns a note that counts the images of other formats in the folder of an image and above it."""
         parts = self._config.path.rstrip("/").split("/")
         if _depth(self._config) < len(parts) or parts[-1] == PurePosixPath(path).name:
             return []  # a glob says what is taken
@@ -187,17 +187,17 @@ class ImagesSource:
 
 
 def _kind(data: bytes) -> str | None:
-    """The name of another image format that a file's first bytes show."""
+    """Returns the name of another image format that a file's first bytes show."""
     return next((name for magic, name in _MAGIC.items() if re.match(magic, data, re.DOTALL)), None)
 
 
 def _folder(config: SourceConfig) -> str:
-    """The folder that paths are relative to, from the config."""
+    """Returns the folder that paths are relative to."""
     return "/".join(config.path.rstrip("/").split("/")[: _depth(config)])
 
 
 def undecodable(data: bytes) -> str | None:
-    """The reason why bytes are not a readable JPEG or PNG; None when they are."""
+    """Returns the reason why bytes are not a readable JPEG or PNG; None when they are."""
     from PIL import Image
 
     try:
@@ -211,7 +211,7 @@ def undecodable(data: bytes) -> str | None:
 
 
 def table_path(config: SourceConfig, span: str) -> str:
-    """The path of the table of labels."""
+    """Returns the path of the table of labels."""
     table = (config.images.table or "").replace(SPAN, span)
     if storage.is_remote(table) or table.startswith("/"):
         return table
@@ -223,7 +223,7 @@ def table_path(config: SourceConfig, span: str) -> str:
 
 
 def _depth(config: SourceConfig) -> int:
-    """The number of path parts of the folder that names are relative to: those before the first glob."""
+    """Returns the number of path parts of the folder that names are relative to: those before the first glob."""
     parts = config.path.rstrip("/").split("/")
     for i, part in enumerate(parts):
         if storage.has_magic(part):
@@ -237,7 +237,7 @@ def _inside(config: SourceConfig, path: str) -> str:
 
 
 def _table(path: str, file_column: str, label_column: str) -> pa.Table:
-    """The two columns of the table of labels: file names and labels."""
+    """Returns the two columns of the table of labels: file names and labels."""
     if storage.kind(path) != "file":
         raise ConfigError("there is no such file", where=path, fix="check source.images.table, the table of labels")
     try:

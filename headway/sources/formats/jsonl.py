@@ -46,7 +46,8 @@ _OTHERS = (
         ".",
     ),
 )
-"""JSON in other layouts than lines: (how it begins, what is said, the filter of jq that takes its objects)."""
+"""Layouts of JSON other than lines: (how a file begins, what the message says, the filter of jq that takes its
+objects)."""
 
 
 class JsonlSource:
@@ -57,7 +58,7 @@ class JsonlSource:
         """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
-        """The keys in the beginning of the file."""
+        """Returns the keys in the beginning of the file."""
         return list(_beginning(_opened(file.path)))
 
     def ranges(self, files: Sequence[InputFile]) -> list[Range]:
@@ -127,7 +128,7 @@ def _opened(path: str) -> TextFile:
 
 
 def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Parser:
-    """The parser of these columns for lines whose beginning showed these kinds."""
+    """Returns the parser of these columns for lines whose beginning showed these kinds."""
     read_types = {name: read_type(types.get(name), kinds[name][2] if name in kinds else None) for name in columns}
     elements = {name: kind.value_type if pa.types.is_list(kind) else kind for name, kind in types.items()}
     numbers = [name for name in columns if name in types and list_arrays.is_number(elements[name])]
@@ -135,7 +136,7 @@ def parser_of(kinds: Kinds, columns: Sequence[str], types: Mapping[str, pa.DataT
 
 
 def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
-    """The lines as a table; values that no column can hold become nulls of its type."""
+    """Returns the lines as a table; values that no column can hold become nulls of its type."""
     types = {name: (tuple(way), natural(kind)) for name, (way, kind, _) in kinds.items()}
     parser = Parser({name: types[name] for name, (_, kind, _) in kinds.items() if storable(kind)})
     batch = parser.parse(data, 0, 0)[0].batch
@@ -147,7 +148,7 @@ def _sample_table(data: bytes, kinds: Kinds) -> pa.Table:
 
 
 def _way(name: str, kinds: Kinds) -> tuple[str, ...]:
-    """The path of a column in a line; a guess for one that the beginning of the file does not show."""
+    """Returns the path of a column in a line, guessed where the beginning of the file does not show it."""
     if name in kinds:
         return tuple(kinds[name][0])
     parts = name.split(".")
@@ -174,7 +175,7 @@ def _refuse_wrapped(kinds: Kinds, path: str) -> None:
 
 
 def _no_rows(path: str) -> DataError:
-    """The error for a file in which no line is an object."""
+    """Returns the error for a file in which no line is an object."""
     for _, data in _opened(path).blocks(0, None, SAMPLE_BYTES, last_line_end):
         for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
             if not line.strip():
@@ -195,12 +196,12 @@ def _no_rows(path: str) -> DataError:
 
 
 Kinds = dict[str, list[Any]]
-"""By column: [the way to it, the kind of all its values but a few odd ones, the kind of most]; a kind is
-int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
+"""The kinds of each column as JSON: [its path in a line, the kind of all its values but a few odd ones, the kind of
+most]; a kind is int, float, bool, text, mixed, null, list:<kind>, or object in a list. Plain JSON."""
 _LISTS, _LARGE = "list:", "large"
-"""Large: digits beyond int64."""
+"""The prefix of the kinds of lists, and the kind of integers beyond int64."""
 _FEW_LARGE = 64
-"""So many large integers of some lines are odd ones that the whole sample judges, however few the lines are."""
+"""The most integers beyond int64 in some lines that count as odd ones until the whole sample is known."""
 _PLAIN = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "null": pa.null()}
 
 
@@ -233,7 +234,7 @@ def decode(line: bytes) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Encode what `decode` returned as JSON, numbers in their spelling; a single text without quotes."""
+    """Encode what `decode` returned as JSON, with numbers in their spelling and a single text without quotes."""
     return str(value) if isinstance(value, str) else _as_json(value)
 
 
@@ -248,7 +249,7 @@ def _as_json(value: Any) -> str:
 
 
 def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
-    """The columns of some lines, and the number of values of each form; broken lines show none.
+    """Returns the columns of some lines, and the number of values of each form; broken lines show none.
 
     Raises:
         DataError: its rows are lists, or two columns have the same name.
@@ -293,7 +294,8 @@ def _count(value: dict[str, Any], way: tuple[str, ...], counts: dict[tuple[str, 
 
 
 def _overruled(way: tuple[str, ...], counts: dict[tuple[str, ...], Counter[str]]) -> bool:
-    """Whether this path holds objects more often than values, or lies within one that holds values more often."""
+    """Returns whether objects overrule the values at this path: it holds objects more often, or lies within a path that
+    holds values more often."""
     values = counts[way].total() - counts[way]["null"]
     below = [other for other in counts if len(other) > len(way) and other[: len(way)] == way]
     above = [other for other in counts if len(other) < len(way) and way[: len(other)] == other]
@@ -318,7 +320,7 @@ def _kind(value: Any) -> str:
 
 
 def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
-    """Settle the kind of large integers: exceptional integers where they are few, else read as they are spelled."""
+    """Replace the kind of integers beyond int64: by integers where they are few, else by text."""
     values = kinds.total() - kinds["null"]
     settled: Counter[str] = Counter()
     for kind, count in kinds.items():
@@ -330,24 +332,24 @@ def _settled(kinds: Counter[str], few: int = _FEW_LARGE) -> Counter[str]:
 
 
 def _usual(kinds: Counter[str]) -> Counter[str]:
-    """The kinds without rare ones: one exceptional line decides nothing."""
+    """Returns the kinds without rare ones: one exceptional line decides nothing."""
     values = kinds.total() - kinds["null"]
     return Counter({kind: count for kind, count in kinds.items() if kind == "null" or count * ONE_IN > values})
 
 
 def is_number(kind: str) -> bool:
-    """Whether the values are numbers, true or false, or lists of them."""
+    """Returns whether the values are numbers, true or false, or lists of them."""
     return kind.removeprefix(_LISTS) in ("int", "float", "bool", _LARGE)
 
 
 def storable(kind: str) -> bool:
-    """Whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
+    """Returns whether a column can be of that kind: values and lists of them, no lists of lists or of objects."""
     inner = kind.removeprefix(_LISTS)
     return inner != "object" and not inner.startswith(_LISTS)
 
 
 def _together(kinds: Counter[str]) -> str:
-    """The one kind that covers all of these."""
+    """Returns the kind that covers all of these."""
     typed = {kind for kind in kinds if kind not in ("null", "list:null")}
     if not typed:
         return "list:null" if "list:null" in kinds else "null"
@@ -361,7 +363,7 @@ def _together(kinds: Counter[str]) -> str:
 
 
 def _most(kinds: Counter[str]) -> str:
-    """The kind of most values, so that a few exceptions do not make the others slow to read."""
+    """Returns the kind of most values, so that a few exceptions do not make the others slow to read."""
     typed = Counter({kind: count for kind, count in kinds.items() if kind not in ("null", "list:null")})
     if not typed:
         return _together(kinds)
@@ -370,7 +372,7 @@ def _most(kinds: Counter[str]) -> str:
 
 
 def _form(kind: str) -> str | None:
-    """The user's word for values of that kind; None for nulls only."""
+    """Returns what a message calls values of that kind; None when there are only nulls."""
     if kind == "null":
         return None
     if not kind.startswith(_LISTS):
@@ -382,7 +384,7 @@ def _form(kind: str) -> str | None:
 
 
 def natural(kind: str) -> pa.DataType:
-    """The type of a column without a wanted type; text is bytes."""
+    """Returns the type of a column without a wanted type; text is bytes."""
     if not storable(kind):  # one type for all, whatever lies in them
         return pa.list_(pa.struct([]) if kind == _LISTS + "object" else pa.list_(pa.null()))
     if kind.startswith(_LISTS):
@@ -391,7 +393,7 @@ def natural(kind: str) -> pa.DataType:
 
 
 def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
-    """The type to ask Arrow for: the wanted one, or the file's where coercion converts it."""
+    """Returns the type to ask Arrow for: the wanted one, or the file's where coercion converts it."""
     if chosen is None:
         inferred = natural(kind or "text")
         return pa.binary() if pa.types.is_string(inferred) or pa.types.is_null(inferred) else inferred
@@ -405,10 +407,12 @@ def read_type(chosen: pa.DataType | None, kind: str | None) -> pa.DataType:
 
 
 _FEW, _SOME = 8, 2048
-"""So few lines are read one by one rather than parted again; so many at most are searched for bad ones at a time."""
+"""The most lines that are read one by one rather than parted again, and the most that are searched for bad ones at a
+time."""
 _IN_ROW = re.compile(r" in row (\d+)$")
 _NULL_LINE = re.compile(rb"\n[ \t\r]*n")
-"""A line that begins as null does. Arrow makes a row of nulls of it; where it is the first, Arrow crashes the process."""
+"""A pattern for a line that begins as null does: Arrow makes a row of nulls of it, and crashes the process where it is
+the first."""
 _NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
 Way = tuple[str, ...]
 
@@ -442,7 +446,8 @@ class Parser:
         )
 
     def parse(self, data: bytes, at: int, first: int) -> tuple[Chunk, int]:
-        """Parse the lines at offset `at`, of which `first` is the first row: (chunk, number of lines)."""
+        """Parse the lines at offset `at`, of which `first` is the first row; returns the chunk and the number of
+        lines."""
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         table = self._fast(data)
         if isinstance(table, pa.Table) and table.num_rows == lines:
@@ -450,7 +455,7 @@ class Parser:
         return self._carefully(data, at, first)
 
     def _fast(self, data: bytes) -> pa.Table | int | None:
-        """Parse by Arrow; when a line is broken or a value is of another type, the row if Arrow tells it."""
+        """Parse lines by Arrow; when a line is broken or a value has another type, return its row if Arrow tells it."""
         if data.lstrip(b" \t\r\n").startswith(b"n"):
             return 0
         if null := _NULL_LINE.search(data):
@@ -534,7 +539,7 @@ class Parser:
         return slow
 
     def _column(self, name: str, parts: Sequence[pa.RecordBatch | _Slow]) -> pa.Array:
-        """A column of all the parts: in its type if every cell fits, else as text."""
+        """Returns a column of all parts: in its type if every cell fits, else as text."""
         kind = self._columns[name][1]
         arrays = [_typed(part.cells[name], kind) if isinstance(part, _Slow) else part.column(name) for part in parts]
         if all(array is not None for array in arrays):
@@ -570,7 +575,7 @@ def _called(value: Any) -> str:
 
 
 def _cell(value: Any, way: Way, several: bool) -> Any:
-    """The value at `way` as text or a list of texts; None when it is null or missing."""
+    """Returns the value at `way` as text or a list of texts; None when it is null or missing."""
     for part in way:
         if value is None:
             return None
@@ -585,7 +590,7 @@ def _cell(value: Any, way: Way, several: bool) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A value as text; numbers, true and false stay until the column's type is settled."""
+    """Returns a value as text, but numbers, true and false as they are until the column's type is settled."""
     if isinstance(value, (dict, list)):
         raise _Misfit(as_json(value), f"{_called(value)} where one value is wanted")
     if isinstance(value, str) and not isinstance(value, Number):
@@ -597,7 +602,7 @@ def _text(value: Any) -> Any:
 
 
 def _typed(cells: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """The column in the type; None unless every cell has it already."""
+    """Returns the column in the type; None unless every cell has it already."""
     element = kind.value_type if pa.types.is_list(kind) else kind
     value_class = bool if pa.types.is_boolean(element) else bytes if is_text(element) else Number
     flat = [item for cell in cells for item in (cell if isinstance(cell, list) else [cell])]

@@ -51,13 +51,13 @@ from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import as_batch
 
 _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
-"""Of wide rows a schema is inferred from fewer."""
+"""The fewest rows, and the most batches, from which a schema of wide rows is inferred."""
 _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 class ParquetSource:
-    """Reads Parquet files; a range is a run of row groups, given by their numbers, of up to so many rows (`FORMATS`),
-    fewer of a wide table or a short file."""
+    """Reads Parquet files; a range is a run of row groups, by their numbers, of up to as many rows as `FORMATS` says,
+    or fewer of a wide table or a short file."""
 
     def __init__(self, config: SourceConfig):
         """Make a reader; nothing of the config matters to it."""
@@ -123,7 +123,7 @@ class ParquetSource:
 def _seconds(
     metadata: pq.FileMetaData, path: str, groups: list[int], ways: Mapping[str, Way]
 ) -> Mapping[str, NDArray[np.int64]]:
-    """The times of columns in INT96 as seconds: 64 bits hold all of them, as they do not in microseconds."""
+    """Returns the times of columns in INT96 as seconds: 64 bits hold all of them, as they do not in microseconds."""
     schema, places = metadata.schema, _places(metadata, ways)
     names = [
         n for place, n in places if schema.column(place).physical_type == "INT96" and schema.column(place).path == n
@@ -137,7 +137,7 @@ def _seconds(
 
 
 def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> Chunk:
-    """The chunk; rows with a time that became another in microseconds are malformed."""
+    """Returns the chunk, in which rows whose time does not fit microseconds are malformed."""
     bad: dict[int, Malformed] = {}
     for name, whole in seconds.items():
         times = pc.fill_null(chunk.batch.column(name).cast(pa.int64()), 0).to_numpy() // 1_000_000
@@ -154,7 +154,8 @@ def _without_wrapped(chunk: Chunk, seconds: Mapping[str, NDArray[np.int64]]) -> 
 def _sampled(
     parquet: pq.ParquetFile, rows: int, path: str, conflicts: dict[str, str]
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """(the most rows to take with a file, its first batches); adds the columns that cannot be read to `conflicts`."""
+    """Returns the most rows to take with a file, and its first batches; adds the columns that cannot be read to
+    `conflicts`."""
     ways = leaves(parquet.schema_arrow, path)
     schema = parquet.metadata.schema
     places = _places(parquet.metadata, ways)
@@ -181,7 +182,7 @@ def _sampled(
 
 
 def _complete(batch: pa.RecordBatch, names: Collection[str], intervals: Collection[str]) -> pa.RecordBatch:
-    """A batch with a column of nulls for each name that it lacks."""
+    """Returns a batch with a column of nulls for each name that it lacks."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in names:
         if name not in columns:
@@ -196,7 +197,7 @@ def _sentences(unreadable: Mapping[str, str]) -> dict[str, str]:
 def _unreadable(
     parquet: pq.ParquetFile, names: Sequence[str], groups: list[int], batches: int | None = None, rows: int = BATCH_ROWS
 ) -> dict[str, str]:
-    """Why each column that cannot be read alone cannot be."""
+    """Returns the reason for each column that cannot be read even alone."""
     reasons = {}
     for name in names:
         try:
@@ -225,7 +226,7 @@ def _batches(
 def _open(
     path: str, dictionaries: Sequence[str] = (), groups: Sequence[int] = ()
 ) -> Iterator[tuple[pq.ParquetFile, Mapping[str, str]]]:
-    """(the file's reader, why each column whose metadata is encrypted cannot be read).
+    """Returns the file's reader, and why each column with encrypted metadata cannot be read.
 
     Args:
         dictionaries: columns of text to read as such, in these `groups`.
@@ -249,20 +250,22 @@ def _open(
 def _reader(
     file: pa.NativeFile, metadata: pq.FileMetaData | None = None, int96: str = "us", **options: Any
 ) -> pq.ParquetFile:
-    """A reader that verifies the checksums of pages, and keeps times in INT96 that nanoseconds of 64 bits do not hold."""
+    """Returns a reader that verifies the checksums of pages, and keeps times in INT96 that nanoseconds of 64 bits do
+    not hold."""
     return pq.ParquetFile(
         file, metadata=metadata, page_checksum_verification=True, coerce_int96_timestamp_unit=int96, **options
     )
 
 
 class _Footer:
-    """A file's metadata. It takes 1 kB of memory per column of each row group, 100 MB for a wide table."""
+    """The metadata of a file: 1 kB of memory per column of each row group, 100 MB for a wide table."""
 
     def __init__(self, path: str, file: pa.NativeFile):
         parquet = _reader(file)
         self.metadata = parquet.metadata
         self.hidden: Mapping[str, str] = {}
-        """Why each column with encrypted metadata cannot be read. To ask for that metadata ends the process."""
+        """The reason why each column with encrypted metadata cannot be read; asking for that metadata ends the
+        process."""
         file.seek(file.size() - 8)
         if int.from_bytes(file.read(4), "little") != self.metadata.serialized_size:
             # the signature of a footer that is not encrypted itself stands behind its metadata
@@ -276,7 +279,7 @@ _FOOTERS_LOCK = threading.Lock()
 
 
 def _footer(path: str, file: pa.NativeFile) -> _Footer:
-    """The file's footer, shared by all concurrent readers."""
+    """Returns the file's footer, shared by all concurrent readers."""
     written = 0 if storage.is_remote(path) else Path(path).stat().st_mtime_ns
     key = (path, file.size(), written)
     with _FOOTERS_LOCK:
@@ -287,7 +290,7 @@ def _footer(path: str, file: pa.NativeFile) -> _Footer:
 
 
 def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """The place of each of the file's columns that belongs to one of these leaves, with that leaf."""
+    """Yields the place of each of the file's columns that belongs to one of these leaves, with that leaf."""
     schema = metadata.schema
     for place in range(metadata.num_columns):
         path = schema.column(place).path
@@ -298,7 +301,7 @@ def _places(metadata: pq.FileMetaData, names: Collection[str]) -> Iterator[tuple
 
 
 def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequence[int]) -> set[str]:
-    """Which columns of text pyarrow cannot read as dictionaries."""
+    """Returns the columns of text that pyarrow cannot read as dictionaries."""
     places = list(_places(metadata, frozenset(names)))
     return {
         name
@@ -309,7 +312,8 @@ def _delta_coded(metadata: pq.FileMetaData, names: Collection[str], groups: Sequ
 
 
 def _rows_at_once(parquet: pq.ParquetFile, columns: Collection[str]) -> int:
-    """The rows of a batch: BATCH_ROWS, or fewer of wide ones. One number per file, so that reading is repeatable."""
+    """Returns the rows of a batch: BATCH_ROWS, or fewer of wide ones. One number per file, so that reading is
+    repeatable."""
     metadata = parquet.metadata
     places = [place for place, _ in _places(metadata, frozenset(columns))]
     size = 0
@@ -328,10 +332,10 @@ def _corrupt(path: str, error: Exception, at: str, columns: Collection[str] = ()
 
 
 WIDE = 256
-"""From so many columns on."""
+"""The number of columns from which a table is wide."""
 SET_BYTES, HELD_BYTES = 12 << 20, 32 << 20
 _MOST = 512
-"""Columns of a set."""
+"""The most columns of a set."""
 
 
 def by_columns(
@@ -361,7 +365,7 @@ def by_columns(
 def _sets(
     parquet: pq.ParquetFile, group: int, ways: Mapping[str, Way], columns: Sequence[str]
 ) -> tuple[list[list[str]], int]:
-    """The columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
+    """Returns the columns in sets of up to about `SET_BYTES` each, and the bytes of all of them."""
     metadata = parquet.metadata.row_group(group)
     sizes: dict[str, int] = {}
     for place, name in _places(parquet.metadata, frozenset(columns)):

@@ -35,12 +35,12 @@ from headway.tabular.quarantine import CUT, text_of
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Misfits = dict[int, str]
-"""By row: why its value cannot be the column's."""
+"""The reason, by row, why its value does not fit the column."""
 _BYTES, _FLOATS, _INTS = wire.BYTES[0], wire.FLOATS[0], wire.INTS[0]
 _ONE, _TWO = 0x0A, 0x12
 _PAD = 16
 _LONG = 256
-"""Slices longer than this on average are joined one by one: an index for each byte would cost more."""
+"""The mean length from which slices are joined one by one, since an index for each byte would cost more."""
 
 
 class ExampleBatch:
@@ -48,7 +48,7 @@ class ExampleBatch:
 
     def __init__(self, data: Bytes, rows: int, parts: list[tuple[Ints, ...]], broken: dict[int, str]):
         self.rows, self.broken = rows, broken
-        """`broken`: the rows that are no Examples, and why."""
+        """The number of rows, and the reason for each row that is no Example."""
         self._data = data
         row, key, key_size, tag, body, size = (
             (np.concatenate(part) for part in zip(*parts, strict=True)) if parts else (np.zeros(0, np.int64),) * 6
@@ -78,20 +78,21 @@ class ExampleBatch:
         return sorted(set(self._keys))
 
     def is_number(self, name: str) -> bool | None:
-        """Whether most rows hold integers or floats; None when none has the feature."""
+        """Returns whether most rows hold integers or floats; None when none has the feature."""
         tags = self._tag[self._codes == self._keys.index(name)]
         tags = tags[tags != 0]
         return bool((tags != _BYTES).mean() > 0.5) if len(tags) else None
 
     def counts(self, name: str) -> Counter[int]:
-        """The number of rows by number of values, among rows that have the feature and an intact list."""
+        """Returns the number of rows for each number of values, among rows that have the feature and an intact list."""
         array, _ = self.column(name, several=True)
         if pa.types.is_null(array.type):
             return Counter()
         return Counter(pc.list_value_length(array).drop_null().to_pylist())
 
     def column(self, name: str, *, several: bool | None) -> tuple[pa.Array, Misfits]:
-        """A column as lists, or as one value per row; null where the feature is absent, or its value does not fit.
+        """Returns a column as lists, or as one value per row; null where the feature is absent, or its value does not
+        fit.
 
         Args:
             several: None: whatever the rows hold.
@@ -131,7 +132,7 @@ class ExampleBatch:
         return values.take(pa.array(starts, mask=~(present & (lengths == 1)))), misfits
 
     def _values(self, tag: int, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """(all values, how many each feature has, the damaged features) of features with one kind of list."""
+        """Returns all values of features with one kind of list, how many each feature has, and the damaged features."""
         body, size = self._body[where], self._size[where]
         if tag == _BYTES:
             return _strings(self._data, body, size)
@@ -156,7 +157,7 @@ class ExampleBatch:
         return pa.array(ints), stops[edges] - stops[edges - length], np.flatnonzero(~fine).tolist()
 
     def _as_text(self, where: Ints) -> tuple[pa.Array, Ints, list[int]]:
-        """The values of features with different kinds of lists, as text."""
+        """Returns the values of features with different kinds of lists, as text."""
         texts: list[bytes] = []
         counts, bad = np.zeros(len(where), np.int64), list[int]()
         for i, at in enumerate(where.tolist()):
@@ -170,7 +171,7 @@ class ExampleBatch:
 
 
 def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
-    """The features of each record, and the records with an unusual layout."""
+    """Returns the features of each record, and the records with an unusual layout."""
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     unusual = np.zeros(len(ends), np.bool_)
     row = np.flatnonzero(ends > starts)
@@ -206,7 +207,7 @@ def _walk(data: Bytes, ends: Ints) -> tuple[list[tuple[Ints, ...]], Ints]:
 
 
 def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Where the content of the field at `at` begins, and whether it has the tag and ends at `stop`."""
+    """Returns where the content of the field at `at` begins, and whether it has the tag and ends at `stop`."""
     at = np.where(at < end, at, 0)
     size, inner = _varint(data, at + 1)
     fine = (size >= 0) & (inner + size == stop)
@@ -216,7 +217,7 @@ def _enter(data: Bytes, at: Ints, end: Ints, tag: int | None, stop: Ints) -> tup
 
 
 def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The length at each place, and its end; -1 for one beyond protobuf's 2 GiB."""
+    """Returns the length at each place, -1 for one beyond protobuf's 2 GiB, and where it ends."""
     at = np.minimum(at, len(data) - _PAD)
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
@@ -232,7 +233,7 @@ def _varint(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Where the numbers of each list are, their bytes, and whether the list is packed."""
+    """Returns where the numbers of each list are, their bytes, and whether the list is packed."""
     not_empty = size > 0
     inner, fine = _enter(data, np.where(not_empty, body, 0), body + size, _ONE, body + size)
     fine |= ~not_empty
@@ -240,7 +241,7 @@ def _packed(data: Bytes, body: Ints, size: Ints) -> tuple[Ints, Ints, NDArray[np
 
 
 def _strings(data: Bytes, body: Ints, size: Ints) -> tuple[pa.Array, Ints, list[int]]:
-    """The strings of each list: all lists' k-th strings are found together."""
+    """Returns the strings of each list; all lists' k-th strings are found together."""
     row, at, end = np.arange(len(body)), body, body + size
     counts, fine = np.zeros(len(body), np.int64), np.ones(len(body), np.bool_)
     places: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -283,7 +284,7 @@ def _slices(data: Bytes, starts: Ints, lengths: Ints) -> bytes:
 
 
 def _are_varints(data: Bytes, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
-    """Which slices can be parsed."""
+    """Returns which slices can be parsed."""
     fine = np.ones(len(starts), np.bool_)
     for i, (at, size) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
@@ -305,7 +306,7 @@ class ExamplesSource:
         """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
-        """The features of the first records."""
+        """Returns the features of the first records."""
         for records in _batches(file.path, 0, None):
             return ExampleBatch.of(records[:_NAMES_ROWS]).names()
         return []
@@ -387,7 +388,7 @@ class ExamplesSource:
 
 
 def _agreed(tables: list[pa.Table]) -> list[pa.Table]:
-    """Make a column a list in all files where one file shows it as lists."""
+    """Make a column a list in every file when one file has lists in it."""
     lists = {field.name for table in tables for field in table.schema if is_list(field.type)}
     for i, table in enumerate(tables):
         for place, field in enumerate(table.schema):
@@ -405,7 +406,7 @@ def _is_gzip(path: str) -> bool:
 
 
 def _hops(file: InputFile, step: int) -> list[int] | None:
-    """The ends of ranges, found by reading one record's length after another; None when one is damaged."""
+    """Returns the ends of ranges, found by reading one record's length after another; None when one is damaged."""
     cuts: list[int] = []
     at, start, base, window = 0, 0, 0, b""
     with storage.open_file(file.path) as handle, storage.reading(file.path):
@@ -428,7 +429,7 @@ def _hops(file: InputFile, step: int) -> list[int] | None:
 
 
 def _batches(path: str, start: int, end: int | None) -> Iterator[list[bytes]]:
-    """Yield the records of a range, some at a time, each checked.
+    """Yields the records of a range, some at a time, each checked.
 
     Raises:
         DataError: naming the file and the byte at which it stops being a TFRecord file.

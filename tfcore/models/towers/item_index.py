@@ -22,12 +22,12 @@ from tfcore.models.inputs import Layout
 from tfcore.models.towers.two_towers import as_vectors
 
 FILE = "items.npz"
-"""In a training's output."""
+"""The name of the file in a training's output."""
 Arrays = dict[str, NDArray[Any]]
 
 
 def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
-    """The vocabulary of the item's first column, by id; empty where it has none."""
+    """Returns the vocabulary of the item's first column, by id; empty where it has none."""
     for fitted in layout.fitted:
         if fitted.column.name == config.item[0] and not fitted.column.shape and fitted.ops[-1].op == "vocabulary":
             return fitted.ops[-1].values
@@ -35,7 +35,7 @@ def _values(config: ModelConfig, layout: Layout) -> tuple[bytes | int, ...]:
 
 
 def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, layout: Layout) -> Arrays | None:
-    """The inputs of each item from batches of the model's inputs; None where items have no vocabulary."""
+    """Collect the inputs of each item from batches of the model's inputs; None where items have no vocabulary."""
     count = len(_values(config, layout))
     if not count:
         return None
@@ -51,7 +51,7 @@ def collect(batches: Iterable[Mapping[str, NDArray[Any]]], config: ModelConfig, 
 
 
 class ItemIndex:
-    """The items' vectors and values, and a model that makes vectors of rows.
+    """The vectors and values of the items, and a model that makes vectors of rows.
 
     Args:
         model: trained; it is a `two_towers`.
@@ -71,20 +71,20 @@ class ItemIndex:
 
     @classmethod
     def load(cls, trained: Path, model: keras.Model, config: ModelConfig, layout: Layout) -> Self | None:
-        """The index of the items that a training left in its output; None where it left none."""
+        """Load the index of the items from a training's output; None where it has none."""
         if not (trained / FILE).exists():
             return None
         with np.load(trained / FILE, allow_pickle=False) as rows:
             return cls(model, config, layout, dict(rows))
 
     def embed(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The vectors of both sides: {"user", "item"}, float32 [rows, embedding + 1]."""
+        """Returns the vectors of both sides: {"user", "item"}, float32 [rows, embedding + 1]."""
         return {side: as_vectors(self._model, side, inputs) for side in ("user", "item")}
 
     def top_k(
         self, inputs: dict[str, tf.Tensor], k: tf.Tensor, excluded: tf.Tensor, there: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """The k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
+        """Returns the k items of the largest products with each row's user, best first: {"items", "scores"}, [rows, k].
 
         Args:
             excluded: items of each row that are left out, [rows, n]; those that are not in the index are passed over.
@@ -101,7 +101,7 @@ class ItemIndex:
         return {"items": tf.gather(self._values, places), "scores": scores}
 
     def places(self, items: tf.Tensor) -> tf.Tensor:
-        """The place of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
+        """Returns the place of each item in the index, int32, -1 for one that is not in it; shaped as `items`."""
         keys = self._keys(items)
         found = tf.minimum(tf.searchsorted(self._sorted, tf.reshape(keys, [-1])), len(self._sorted) - 1)
         known = tf.gather(self._sorted, found) == tf.reshape(keys, [-1])
@@ -109,11 +109,11 @@ class ItemIndex:
         return tf.reshape(places, tf.shape(keys))
 
     def _keys(self, items: tf.Tensor) -> tf.Tensor:
-        """Numbers that tell items apart, int64."""
+        """Returns int64 numbers that tell items apart."""
         return tf.strings.to_hash_bucket_fast(items, tf.int64.max) if self.texts else tf.cast(items, tf.int64)
 
     def _mask(self, places: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-        """Which items stand in each row of `places`; bool [rows, items]."""
+        """Returns which items stand in each row of `places`, bool [rows, items]."""
         rows = tf.shape(places)[0]
         at = tf.where(there & (places >= 0))
         indices = tf.stack([at[:, 0], tf.cast(tf.gather_nd(places, at), tf.int64)], 1)

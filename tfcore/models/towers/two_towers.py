@@ -36,7 +36,7 @@ class Side(NamedTuple):
 
 
 def sides(config: ModelConfig, layout: Layout) -> dict[str, Side]:
-    """Which inputs are whose.
+    """Returns the inputs of the user's tower and of the item's.
 
     Raises:
         ConfigError: `model.item` names a column that gives no input, or leaves the user none.
@@ -73,7 +73,7 @@ def _of_column(name: str, column: str) -> bool:
 
 
 def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
-    """The score of each row without the label's bias; [rows, 1]."""
+    """Returns the score of each row without the label's bias, [rows, 1]."""
     if (head := label_head(layout.label)).outputs != 1:
         raise ConfigError(
             f"two_towers gives one number per row, and a {head.task.name} task needs {head.outputs}", where="model.name"
@@ -91,7 +91,7 @@ def two_towers(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed
 
 
 def vectors(model: keras.Model) -> dict[str, keras.Model]:
-    """The towers of a model that `two_towers` is in, by side; each takes the model's inputs."""
+    """Returns the towers of a model that `two_towers` is in, by side; each takes the model's inputs."""
     return {
         side: keras.Model(model.input, model.get_layer(_OUTPUT.format(side)).output, name=_OUTPUT.format(side))
         for side in (USER, ITEM)
@@ -101,7 +101,7 @@ def vectors(model: keras.Model) -> dict[str, keras.Model]:
 def _vector(
     name: str, side: Side, inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
 ) -> keras.KerasTensor:
-    """[rows, embedding + 1]: a side's embeddings added up, and the item's bias or 1."""
+    """Returns the vector of a side, [rows, embedding + 1]: its embeddings added up, and the item's bias or 1."""
     parts = _parts(name, side, inputs, config, layout, seed, config.embedding)
     x = parts[0] if len(parts) == 1 else keras.layers.Add(name=f"{name}_sum")(parts)
     if config.hidden:
@@ -120,7 +120,7 @@ def _vector(
 def _linear(
     name: str, side: Side, inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int
 ) -> keras.KerasTensor:
-    """A number of each row that is linear in a side's inputs; it starts at 0. [rows, 1]"""
+    """Returns a number of each row, [rows, 1], that is linear in a side's inputs and starts at 0."""
     parts = _parts(name, side, inputs, config, layout, seed, 1, initial="zeros", penalty=config.linear_l2)
     return parts[0] if len(parts) == 1 else keras.layers.Add(name=f"{name}_sum")(parts)
 
@@ -137,7 +137,7 @@ def _parts(
     initial: str = "uniform",
     penalty: float | None = None,
 ) -> list[keras.KerasTensor]:
-    """A vector for a side's categories, one for its lists and one for its numbers; [rows, width] each."""
+    """Returns a vector for a side's categories, one for its lists and one for its numbers; [rows, width] each."""
     penalty = config.l2 if penalty is None else penalty
     parts = []
     if side.categorical:
@@ -183,5 +183,5 @@ def _dense(
 
 
 def as_vectors(model: keras.Model, side: str, inputs: dict[str, Any]) -> tf.Tensor:
-    """A side's vectors of some inputs, float32 [rows, embedding + 1]."""
+    """Returns a side's vectors of some inputs, float32 [rows, embedding + 1]."""
     return tf.cast(vectors(model)[side](inputs, training=False), tf.float32)
