@@ -4,7 +4,7 @@ import os
 import sys
 
 from tests.fork_server import Forked
-from tfcore.export.replay.replay_process import script
+from tfcore.export.replay import script
 
 
 def test_a_replay_is_forked_whatever_its_worker_has_set_for_itself(fork_server):

@@ -25,7 +25,7 @@ from headway.stages.step import Output, Step, Unknown
 from headway.statistics.stage import StatisticsRequest
 from headway.validation.stage import ValidateRequest
 from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
-from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.train.request import TrainRequest

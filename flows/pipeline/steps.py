@@ -36,7 +36,7 @@ from headway.validation.units import sample_of
 from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.model_card import CardFacts
-from tfcore.export.replay.replay_stage import ReplayRequest
+from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.train.request import Latest, TrainRequest
@@ -267,10 +267,7 @@ def train(context: Context) -> Steps:
 
 def evaluate(context: Context) -> Steps:
     """The predictions of the eval rows by the trained model, from which all is computed."""
-    request = _evaluate_request(context, _trained_model(context))
-    # the TensorFlow process has nothing else to do while the predictions are measured
-    ahead = context.last in (None, "export")
-    yield Step(request, runtime={"then": _unmeasured_export(context)} if ahead else {})
+    yield Step(_evaluate_request(context, _trained_model(context)))
 
 
 def take_candidate(context: Context) -> None:
@@ -477,21 +474,19 @@ def export(context: Context) -> Steps:
         threshold=measured.get("threshold"),
         verdict=_verdict(context).brief,
     )
-    yield Step(_unmeasured_export(context).model_copy(update={"card": card}))
-
-
-def _unmeasured_export(context: Context) -> ExportRequest:
-    """Return the request of the export of a model of which nothing else is known yet."""
     files = context.loaded.user_files
-    return ExportRequest(
-        formats=context.pipeline.export.formats,
-        code=context.code,
-        trained=context.output(TrainRequest.name).ref(),
-        transform=context.fitted,
-        model=context.model,
-        module=files.get("model.name"),
-        preprocess=files.get("preprocess"),
-        seed=context.chosen_seed,
+    yield Step(
+        ExportRequest(
+            formats=pipeline.export.formats,
+            card=card,
+            code=context.code,
+            trained=context.output(TrainRequest.name).ref(),
+            transform=context.fitted,
+            model=context.model,
+            module=files.get("model.name"),
+            preprocess=files.get("preprocess"),
+            seed=context.chosen_seed,
+        )
     )
 
 

@@ -54,9 +54,6 @@ class Stage(Frozen, Generic[Answer]):
     runs_many: ClassVar[str | None] = None
     """The function that runs several requests as one, as "module:function": function(requests, outs, monitor) ->
     answers."""
-    prepares: ClassVar[str | None] = None
-    """The function that does part of the work ahead in the process of the stage, as "module:function":
-    function(request)."""
     delivers: ClassVar[bool] = False
     """Whether the stage's workers write to a store in a bucket themselves: the function takes `places`, the folders
     there, and an answer has the entries of the files there under "files". In a store in a folder the stage goes on with

@@ -37,8 +37,6 @@ with startup():
     from tfcore.transform.raw_column import DTYPES
 
 BATCH = 8192
-WIDE = 500
-"""Above this many columns TensorFlow's graph optimizer takes longer than what it spares: 7 s at 5,000."""
 _EMPTY: dict[str, Any] = {"int64": 0, "float32": 0.0, "bytes": b""}
 _LOADED: dict[tuple[str, str], Predictor] = {}
 _LOCK = threading.Lock()
@@ -66,8 +64,6 @@ class Predictor:
             with contextlib.suppress(RuntimeError):  # it computed something before: its threads stay as they are
                 tf.config.set_visible_devices([], "GPU")  # which is the training's
                 tf.config.threading.set_intra_op_parallelism_threads(1)
-            if len(self._described.columns) > WIDE:
-                tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
             self._model = tf.saved_model.load(str(path))
             self._signature = self._model.signatures[NULLABLE]

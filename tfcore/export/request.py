@@ -15,7 +15,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
-VERSION = 8
+VERSION = 9
 """Raised by whoever changes what an export writes for the same request."""
 
 
@@ -32,7 +32,6 @@ class ExportRequest(OfTransform[Exported]):
     """A trained model: where its weights are and what it was built from."""
 
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
-    prepares = "tfcore.export.saved_model:prepare"
     formats: Annotated[
         tuple[Format, ...], Key("config", of=lambda names: {"formats": list(names)} if names else {}, always=True)
     ] = ()

@@ -9,7 +9,6 @@ there, so it is refused here, by name.
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,7 @@ from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
-SILENT_SECONDS = 3.0
-MOST_PREPARED = 100
-"""Columns: each takes about ten milliseconds to trace."""
-
 Tensors = dict[str, tf.Tensor]
-Progress = Callable[[str], None]
 Predict = Callable[[Tensors], Tensors]
 """Model inputs {"numeric", "categorical"} -> the named outputs of `headway.tasks.base.Task.outputs`."""
 
@@ -140,41 +134,6 @@ def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]
     return tf.function(lambda tensors: body(tensors), input_signature=[specs], autograph=False)
 
 
-class Traced:
-    """The module that is saved, and the functions of its signatures, traced.
-
-    Raises:
-        HeadwayError: the graph calls Python functions.
-    """
-
-    def __init__(self, served: Served, progress: Progress = lambda step: None):
-        progress("tracing the transform")
-        transform_function = served.transform_function()
-        transformed = transform_function.get_concrete_function().structured_outputs
-        self._outputs = [
-            Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
-            for name, tensor in sorted(transformed.items())
-        ]
-        self.served = served
-        signatures = self.signatures(None)
-        self.functions = served.functions(signatures) | {"transform": transform_function}
-        self.concrete = {}
-        for name, function in self.functions.items():
-            progress(f"tracing {name} with {counted(len(signatures[name].inputs), 'input')}")
-            self.concrete[name] = function.get_concrete_function()
-            refuse_python_nodes(self.concrete[name], where=name)
-
-    def signatures(self, threshold: float | None) -> dict[str, Signature]:
-        """Describe the signatures; `threshold` as of `save`."""
-        columns, head, index = self.served._columns, self.served._head, self.served._index
-        found = describe(columns, head.task, head.classes, self._outputs, threshold, served=head.described())
-        return found | ({} if index is None else describe_towers(columns, index.item, index.width, index.texts))
-
-
-_PREPARED: list[tuple[Any, tf.Module, Traced]] = []
-"""A model and its transform that are about to be exported, and what was traced of them."""
-
-
 def save(
     path: Path,
     *,
@@ -183,39 +142,40 @@ def save(
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
     task: Head | Task | str,
-    progress: Progress = lambda step: None,
     images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
     threshold: float | None = None,
     try_requests: bool = True,
-    traced: Traced | None = None,
 ) -> dict[str, Signature]:
     """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
 
     Args:
-        progress: told what is done next.
         images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
         index: of a model of two towers: for the signatures `embed` and `top_k`.
         threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
         try_requests: whether the graph has code that may refuse a request, and only those that it answers are written.
-        traced: of the same, where that was done before.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
     """
     head = head_of(task)
-    if traced is None:
-        served = Served(
-            transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index
-        )
-        traced = Traced(served, progress)
-    served, functions, concrete = traced.served, traced.functions, traced.concrete
-    signatures = traced.signatures(threshold)
+    served = Served(transform=transform, predict=predict, columns=columns, variables=variables, task=head, index=index)
+    transform_function = served.transform_function()
+    transformed = [
+        Tensor(name=name, dtype=tensor.dtype.name, shape=tuple(tensor.shape.as_list()))
+        for name, tensor in sorted(transform_function.get_concrete_function().structured_outputs.items())
+    ]
+    signatures = describe(columns, head.task, head.classes, transformed, threshold, served=head.described())
+    if index is not None:
+        signatures |= describe_towers(columns, index.item, index.width, index.texts)
+    functions, concrete = served.functions(signatures) | {"transform": transform_function}, {}
+    for name, function in functions.items():
+        concrete[name] = function.get_concrete_function()
+        refuse_python_nodes(concrete[name], where=name)
     # a layer may read a variable that no attribute of the model leads to
     served.captured = _in_order(concrete.values(), served.model_variables)
     for name in functions.keys() - {"transform"}:
         _check_outputs(concrete[name].structured_outputs, signatures[name].outputs)
-    progress("saving the model")
     # any other trace is of something that was not looked through
     with RetraceGuard(*functions.values(), allowed=1):
         tf.saved_model.save(served, str(path), signatures=concrete)
@@ -237,25 +197,12 @@ def save(
         classes=head.classes,
     )
     write_description(path, described)
-    progress("writing requests that warm a server up")
 
     def answers(name: str, inputs: dict[str, Any]) -> None:
         concrete[name](**{key: tf.convert_to_tensor(value) for key, value in inputs.items()})
 
     write_warm_up(path, warm_up_requests(signatures, columns, answers if try_requests else None, images))
     return signatures
-
-
-class Steps:
-    """Says what an export does next, once it takes longer than a few seconds."""
-
-    def __init__(self, monitor: Monitor):
-        self._monitor, self._began = monitor, time.monotonic()
-
-    def __call__(self, step: str) -> None:
-        self._monitor.check()
-        if (seconds := time.monotonic() - self._began) > SILENT_SECONDS:
-            self._monitor.log(f"{step} ({seconds:.0f} s so far)")
 
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -275,7 +222,6 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         request.transform,
         index=index,
         threshold=threshold,
-        progress=Steps(monitor),
         try_requests=bool(request.code) or index is not None,
     )
     predict = predictor(model.model, label_head(label))
@@ -297,28 +243,6 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
     } | ({} if formats is None else {"formats": formats.model_dump(mode="json")})
 
 
-def prepare(request: ExportRequest) -> None:
-    """Trace what an export of `request` will save; weights and card are of no matter. Not where the user's code takes part in it,
-    nor for images, whose transform is made anew, an index or a wide table, since the next call waits."""
-    parameters, weights = request.transform, request.trained.file / WEIGHTS
-    if request.code or request.module or request.preprocess or len(parameters.raw) > MOST_PREPARED:
-        return
-    if any(fitted.pixels is not None for fitted in parameters.fitted):
-        return
-    model = trained(request.model, parameters, seed=request.seed, module=None, weights=weights)
-    if ItemIndex.load(request.trained.file, model.model, request.model, parameters) is not None:
-        return
-    transform, head = transform_of(parameters, None), label_head(parameters.label)
-    served = Served(
-        transform=transform,
-        predict=predictor(model, head),
-        columns=parameters.raw,
-        variables=[variable.value for variable in model.variables],
-        task=head,
-    )
-    _PREPARED[:] = [(model, transform, Traced(served))]
-
-
 def save_model(
     path: Path,
     model: Any,
@@ -327,7 +251,6 @@ def save_model(
     *,
     index: ItemIndex | None = None,
     threshold: float | None = None,
-    progress: Progress = lambda step: None,
     try_requests: bool = True,
 ) -> dict[str, Signature]:
     """Write a Keras model, or a trained one, behind its transform as a SavedModel; see `save`.
@@ -336,8 +259,6 @@ def save_model(
         transform: of `parameters`.
     """
     head = label_head(parameters.label)
-    traced = next((each for of, by, each in _PREPARED if of is model and by is transform and index is None), None)
-    _PREPARED.clear()
     return save(
         path,
         transform=transform,
@@ -345,14 +266,12 @@ def save_model(
         variables=[variable.value for variable in model.variables],
         columns=parameters.raw,
         task=head,
-        progress=progress,
         images={
             fitted.column.name: black_image(fitted.ops[-1]) for fitted in parameters.fitted if fitted.pixels is not None
         },
         index=index,
         threshold=threshold,
         try_requests=try_requests,
-        traced=traced,
     )
 
 

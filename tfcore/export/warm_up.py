@@ -26,8 +26,6 @@ from tfcore.export.signatures import Signature, Tensor
 from tfcore.transform.fitted import FittedOp
 
 FILE = Path("assets.extra") / "tf_serving_warmup_requests"
-WIDE = 500
-"""A signature of more inputs has no request: TensorFlow takes seconds to prepare its first call, here as on the server."""
 _PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000"
     "000a4944415478da6360000000020001e527defc0000000049454e44ae426082"
@@ -51,8 +49,6 @@ def warm_up_requests(
     """
     requests: dict[str, Arrays] = {}
     for name, signature in signatures.items():
-        if len(signature.inputs) > WIDE:
-            continue
         inputs = {tensor.name: _made_up(tensor, columns, images or {}) for tensor in signature.inputs}
         try:
             if answers is not None:

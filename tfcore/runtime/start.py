@@ -4,10 +4,9 @@
 
 A replay has TensorFlow and NumPy, and nothing of Headway; importing Keras fails there. Importing TensorFlow takes seconds of a
 processor, so both processes get one import: it comes first and alone, and then the process forks, before an op has run and
-a thread of Headway has begun. The fork waits for the request of `tfcore.export.replay.replay_process`.
+a thread of Headway has begun. The fork waits for the request of `tfcore.export.replay`.
 """
 
-import contextlib
 import gc
 import os
 import runpy
@@ -42,10 +41,6 @@ def import_tensorflow() -> bool:
 def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
     """Fork the process that runs the replay's script: (its pid, the files that are its stdin, stdout and stderr)."""
     (stdin, to), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
-    files = 0
-    with contextlib.suppress(OSError, KeyError):
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        files = int(status["RssFile"].split()[0])
     with warnings.catch_warnings():
         # Python 3.12 and later warn that another thread, such as one of OpenBLAS, may hold a lock. No op has run, so that
         # none does, and the child only loads a model and predicts
@@ -59,7 +54,7 @@ def fork_replay(script: str) -> tuple[int, IO[bytes], IO[bytes], IO[bytes]]:
                 os.close(descriptor)
             os.chdir(tempfile.gettempdir())
             sys.argv = [script]
-            runpy.run_path(script, {"FORKED_WITH": files}, run_name="__main__")
+            runpy.run_path(script, run_name="__main__")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -78,7 +73,7 @@ def main() -> None:
     forked, asked = None, "--replay" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--replay"]
     if asked and "tensorflow" in sys.argv and "tensorflow" not in sys.modules and import_tensorflow():
-        forked = fork_replay(str(Path(__file__).parent.parent / "export" / "replay" / "replay_main.py"))
+        forked = fork_replay(str(Path(__file__).parent.parent / "export" / "replay_main.py"))
     from headway.process import Forked
     from tfcore.runtime import worker
 

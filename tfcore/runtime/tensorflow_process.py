@@ -119,8 +119,6 @@ class Child:
         request: BaseModel | Mapping[str, Any] | Sequence[BaseModel | Mapping[str, Any]],
         out: Path | Sequence[Path],
         monitor: Monitor | None = None,
-        *,
-        then: Stage[Any] | None = None,
         **runtime: Any,
     ) -> Any:
         """Run "module:function"(request, out, monitor, **runtime) in the child and return its result.
@@ -128,9 +126,6 @@ class Child:
         `request` crosses as JSON and is validated there into the type the function's first parameter is annotated
         with; a function of several requests and folders gets both as lists. Once `monitor` is cancelled the child is
         told to stop; the stage then raises Cancelled in its own time.
-
-        Args:
-            then: a stage that is likely called next: the child prepares it once it has answered.
         """
         monitor = monitor or Monitor()
         with self._one_call, self._own_process(request):
@@ -143,7 +138,6 @@ class Child:
             number = next(self._calls)
             outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
             message = {"id": number, "call": function, "request": value, "out": outs, "runtime": runtime}
-            message["then"] = then and {"call": then.prepares, "request": _json(then)}
             process.send(message, default=_plain)
             stopping, silent_until = False, time.monotonic() + SILENT_SECONDS
             while True:

@@ -138,25 +138,18 @@ def resolve(call: str) -> Callable[..., Any]:
 
 def run(request: dict[str, Any], monitor: Monitor) -> Any:
     """Call the stage that a request names, with its JSON validated into the function's parameter types."""
-    function, value = _called(request)
-    hints, out = typing.get_type_hints(function), request["out"]
+    function = resolve(request["call"])
+    hints, out, value = typing.get_type_hints(function), request["out"], request.get("request")
+    model = hints.get(next(iter(inspect.signature(function).parameters)))
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        value = load(model, value, where=request["call"])
+    elif isinstance(value, list) and model is not None:
+        value = TypeAdapter(model).validate_python(value)
     runtime = {
         name: TypeAdapter(hints[name]).validate_python(argument) if name in hints else argument
         for name, argument in (request.get("runtime") or {}).items()
     }
     return function(value, [Path(each) for each in out] if isinstance(out, list) else Path(out), monitor, **runtime)
-
-
-def _called(request: dict[str, Any]) -> tuple[Callable[..., Any], Any]:
-    """The function that a request names, and the value of its first parameter."""
-    function = resolve(request["call"])
-    first = next(iter(inspect.signature(function).parameters))
-    model, value = typing.get_type_hints(function).get(first), request.get("request")
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return function, load(model, value, where=request["call"])
-    if isinstance(value, list) and model is not None:
-        return function, TypeAdapter(model).validate_python(value)
-    return function, value
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -253,9 +246,5 @@ def main() -> None:
             continue
         try:
             answers.send(id=call, result=run(request, RelayMonitor(answers, call, stop)))
-            if then := request.get("then"):
-                with contextlib.suppress(Exception):  # the call itself meets it again, and answers with it
-                    function, value = _called(then)
-                    function(value)
         except BaseException as error:  # also SystemExit: a stage must not end the process
             answers.send(id=call, error=describe(error))

@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import HeadwayError, StoreError
-from headway.process import owned
 from headway.registry.leases import reading
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry
 from tfcore.export.metadata import describe_model
-from tfcore.export.predictor import WIDE
 from tfcore.export.signatures import Signature, Tensor
 from tfcore.runtime.tf_import import startup
 from tfcore.serving.request_json import RequestError, Rows, SignatureReader
@@ -106,8 +104,6 @@ class ServedModel:
     def __init__(self, path: Path, name: str, version: int):
         self.name, self.version, self.path = name, version, path
         self.metadata = describe_model(path)
-        if owned() and len(self.metadata.columns) > WIDE:
-            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         try:
             described = json.loads((path / "assets.extra" / "signatures.json").read_text(encoding="utf-8"))
             self.signatures = {name: Signature.model_validate(signature) for name, signature in described.items()}

@@ -3,14 +3,12 @@
 import pytest
 
 from tfcore.export.config import ServingLimits
-from tfcore.export.replay.replay_stage import over, serving_text
+from tfcore.export.replay import over, serving_text
 
 RESULT = {
     "load_seconds": 0.75,
     "serving": {
         "size_mb": 12.5,
-        "start_memory_mb": 480.0,
-        "memory_mb": 610.0,
         "latency": {
             "1": {"p50_ms": 0.9, "p99_ms": 2.4, "calls": 150},
             "64": {"p50_ms": 1.1, "p99_ms": 3.5, "calls": 130},
@@ -32,13 +30,7 @@ def test_a_limit_is_broken_by_what_lies_beyond_it_and_said_with_both_numbers(lim
     assert over(RESULT, ServingLimits(**limits)) == broken
 
 
-def test_memory_that_the_system_does_not_tell_is_left_out():
-    unknown = RESULT | {"serving": RESULT["serving"] | {"memory_mb": None, "start_memory_mb": None}}
-    assert "memory" not in serving_text(unknown)
-
-
 def test_what_a_server_has_to_expect_stands_in_a_line():
     assert serving_text(RESULT) == (
-        "serving: 12.5 MB on disk, loaded in 0.75 s, 610 MB of memory at most (480 MB before it is loaded), "
-        "1 row p50 0.9 ms, p99 2.4 ms, 64 rows p50 1.1 ms, p99 3.5 ms"
+        "serving: 12.5 MB on disk, loaded in 0.75 s, 1 row p50 0.9 ms, p99 2.4 ms, 64 rows p50 1.1 ms, p99 3.5 ms"
     )

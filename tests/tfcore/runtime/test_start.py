@@ -16,14 +16,14 @@ from tfcore.runtime import early_start
 from tfcore.runtime.tensorflow_process import Child
 
 START = Path(tfcore.__file__).parent / "runtime" / "start.py"
-REPLAY = Path(tfcore.__file__).parent / "export" / "replay" / "replay_main.py"
+REPLAY = Path(tfcore.__file__).parent / "export" / "replay_main.py"
 STAGES = """
 import os
 import threading
 from pathlib import Path
 from headway.monitor import Monitor
 from headway.process import Forked
-from tfcore.export.replay.replay_process import ReplayProcess
+from tfcore.export.replay import ReplayProcess
 
 def look(request, out, monitor):
     import keras
@@ -154,15 +154,12 @@ def started(tmp_path_factory):
         "import runpy, sys, threading\n"
         "foreign = {name.split('.')[0] for name in sys.modules} & {'headway', 'tfcore', 'flows', 'pydantic'}\n"
         "print(foreign, 'tensorflow' in sys.modules, 'numpy' in sys.modules, threading.active_count(), flush=True)\n"
-        f"replay = runpy.run_path({str(REPLAY)!r}, {{'FORKED_WITH': FORKED_WITH}})\n"
-        "print(replay['peak_memory_mb'](), flush=True)\n"
         "print(sys.stdin.readline(), file=sys.stderr, flush=True)\n"
     )
     program = (
         f"import runpy, sys; start = runpy.run_path({str(START)!r}, run_name='start'); assert start['import_tensorflow']()\n"
         f"pid, stdin, stdout, stderr = start['fork_replay']({str(script)!r})\n"
         "stdin.write(b'its own'); stdin.close(); print(stdout.read().decode(), stderr.read().decode())\n"
-        f"print(runpy.run_path({str(REPLAY)!r})['peak_memory_mb']())\n"
     )
     told = ["-W", "always::DeprecationWarning:start"]  # as in the process itself, where it is of __main__
     done = subprocess.run([sys.executable, "-P", *told, "-c", program], capture_output=True, text=True)
@@ -174,6 +171,4 @@ def started(tmp_path_factory):
 def test_the_replay_begins_with_tensorflow_and_nothing_of_headway(started):
     errors, said = started
     assert "DeprecationWarning" not in errors, errors
-    first, forked, *_, fresh = said.split("\n")[:-1]
-    assert first == "set() True True 1" and "its own" in said
-    assert float(forked) == pytest.approx(float(fresh), rel=0.15), "what a server that imports TensorFlow itself has"
+    assert said.startswith("set() True True 1\n") and "its own" in said

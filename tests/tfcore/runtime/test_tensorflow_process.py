@@ -65,15 +65,6 @@ def exits(request: Request, out, monitor):
 def unanswerable(request: Request, out, monitor):
     return {"x": object()}
 
-made = []
-
-def prepare(request: Request):
-    made.append(request.rows)
-    1 / request.rows
-
-def prepared(request: Request, out, monitor):
-    return {"rows": made}
-
 def slow(request: Request, out, monitor):
     for i in range(request.rows):
         monitor.check(); monitor.progress(i, request.rows, "steps"); time.sleep(0.02)
@@ -148,15 +139,6 @@ def test_a_request_model_crosses_whole(child, stages, tmp_path):
         limit: float = float("-inf")
 
     assert child.call("my_stages:echo", Request(), tmp_path)["limit"] == float("-inf")
-
-
-def test_what_a_stage_prepares_is_done_after_the_answer_and_before_the_next_call(child, tmp_path):
-    class Prepares(dict):
-        prepares = "my_stages:prepare"
-
-    child.call("my_stages:echo", {"rows": 1}, tmp_path, then=Prepares(rows=7))
-    child.call("my_stages:echo", {"rows": 1}, tmp_path, then=Prepares(rows=0))  # raises
-    assert child.call("my_stages:prepared", {"rows": 1}, tmp_path) == {"rows": [7, 0]}
 
 
 def test_errors_keep_their_kind(child, tmp_path):

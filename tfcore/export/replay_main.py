@@ -25,10 +25,9 @@ Request:
     timed_seconds   how long each measurement may take
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
-"load_seconds", "serving": {"memory_mb", "start_memory_mb", "latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow",
+"load_seconds", "serving": {"latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow",
 and where they are asked for "formats": {format: largest difference}}, or
-{"error": sentence}. "serving" is measured before anything is compared: its peak memory is that of a process that loads the model
-and answers requests. "cause" is null when all is well; else "other" (the export differs from
+{"error": sentence}. "cause" is null when all is well; else "other" (the export differs from
 the training), "random" (a second call with the same rows gives something else) or "batch" (a row's answer depends on the
 other rows), and "inputs" then names the outputs of the `transform` signature that behave so.
 
@@ -58,14 +57,7 @@ if __name__ == "__main__":
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-FORKED_WITH = globals().get("FORKED_WITH", 0)
-"""kB of pages of files, such as libraries, that the process had in memory from which this one was forked. A fork begins without
-them, a server would have them: see `tfcore.runtime.start`."""
 LISTS = {"int64": "int64_list", "float32": "float_list", "string": "bytes_list", "bytes": "bytes_list"}
-WIDE = 500
-"""Above this many columns the uneven batches are four: each call costs as much as its inputs are many. And TensorFlow's
-graph optimizer is left out, whose time grows faster than the columns: 13 s of 44 at 5,000."""
-
 LEAST_CALLS, MOST_CALLS = 3, 300
 """Of a measurement of latency: a wide model's calls take long, and there are at least three."""
 
@@ -105,9 +97,6 @@ def _foreign():
 
 def replay(request):
     """The answer to a request; see the module."""
-    if len(request["columns"]) > WIDE:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    before = peak_memory_mb()
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
@@ -116,9 +105,6 @@ def replay(request):
     inputs, every = named_inputs(rows, request["columns"]), np.arange(len(expected))
     signature, limit = model.signatures["serving_nullable"], request.get("timed_seconds", 0.0)
     latency = {str(n): timed(signature, inputs, n, limit) for n in request.get("measured", ())}
-    # the figure is not exact (proc(5) says so of VmHWM), and a peak does not fall
-    peak = before and max(before, peak_memory_mb())
-    serving = {"start_memory_mb": before, "memory_mb": peak, "latency": latency}
     plain, simple = without_companions(inputs, request["columns"])
     calls = {
         "serving_nullable": (inputs, every),
@@ -131,7 +117,7 @@ def replay(request):
         if not len(picked):
             continue
         signature = model.signatures[name]
-        cut = in_batches(signature, arrays, uneven(len(picked), len(request["columns"])))
+        cut = in_batches(signature, arrays, uneven(len(picked)))
         wanted, largest[name] = expected[picked], 0.0
         for batches, answer in (("one", call(signature, arrays)), ("uneven", cut)):
             found = answer[output]
@@ -164,7 +150,7 @@ def replay(request):
         "worst": worst,
         "cause": None,
         "load_seconds": seconds,
-        "serving": serving,
+        "serving": {"latency": latency},
         "tensorflow": tf.__version__,
     }
     if request.get("formats"):
@@ -214,7 +200,7 @@ def timed(signature, arrays, rows, limit):
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
-    for _ in range(1 if len(arrays) > WIDE else 3):
+    for _ in range(3):
         call(signature, cut)
     seconds: list[float] = []
     until = time.perf_counter() + limit
@@ -224,21 +210,6 @@ def timed(signature, arrays, rows, limit):
         seconds.append(time.perf_counter() - started)
     p50, p99 = (1000 * float(np.percentile(seconds, share)) for share in (50, 99))
     return {"p50_ms": p50, "p99_ms": p99, "calls": len(seconds)}
-
-
-def peak_memory_mb():
-    """The largest resident memory of this process so far, MB (10^6 bytes); None where the system does not tell."""
-    try:
-        sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        peak, files = (int(sizes[name].split()[0]) for name in ("VmHWM", "RssFile"))
-        return (peak + max(0, FORKED_WITH - files)) * 1024 / 1e6
-    except (OSError, KeyError):
-        pass
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def cause(model, name, calls, request):
@@ -262,7 +233,7 @@ def behaviour(signature, sample, request):
     """{output: "random", "batch" or None}: whether it changes from call to call, or with how the rows are put together."""
     inputs, picked = sample
     first, second = (call(signature, inputs) for _ in range(2))
-    cut = in_batches(signature, inputs, uneven(len(picked), len(request["columns"])))
+    cut = in_batches(signature, inputs, uneven(len(picked)))
 
     def far(a, b):
         if a.dtype.kind not in "fiu" or a.shape != b.shape:
@@ -276,9 +247,9 @@ def behaviour(signature, sample, request):
     }
 
 
-def uneven(rows, columns):
-    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ...; of a wide table 1, a quarter, 1, the rest."""
-    start, size = 0, 2 if columns <= WIDE else max(2, rows // 4 + 1)
+def uneven(rows):
+    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ..."""
+    start, size = 0, 2
     while start < rows:
         for stop in (start + 1, min(start + 1 + size, rows)):
             if stop > start:

@@ -2,14 +2,21 @@
 
     replay(ReplayRequest(saved_model=..., examples=..., predictions=..., columns=..., task="binary"), out, monitor)
 
-The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The
-process is `tfcore.export.replay.replay_process`'s; this side imports no TensorFlow, and runs where the process was forked.
+The SavedModel is copied to a folder of its own first, so that nothing it might have been saved next to is found. The process
+runs `tfcore/export/replay_main.py`. In the TensorFlow process it is the one that `tfcore.runtime.start` forked before it had
+anything else. Elsewhere, and for a second replay, the script is run by its path, isolated from the environment. This side
+imports no TensorFlow.
 """
 
+import contextlib
+import importlib.util
 import json
 import math
+import queue
 import shutil
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,8 +29,8 @@ from headway.config import Result
 from headway.errors import DataError, HeadwayError
 from headway.messages import agree, counted, number, some
 from headway.monitor import Monitor
-from headway.process import Scratch
-from headway.records.encode import total
+from headway.process import ChildProcess, Forked, Scratch
+from headway.records.encode import feature_spec, total
 from headway.schema.columns import Column
 from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key, Stage
@@ -31,11 +38,13 @@ from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.export.config import ServingLimits
 from tfcore.export.metadata import Format, OtherFormats
-from tfcore.export.replay.replay_process import ReplayProcess, replay_request
 from tfcore.export.request import Exported
+from tfcore.export.signatures import tensor_names
 
-VERSION = 5
+VERSION = 6
 BOUND = 1e-5
+SECONDS = 300.0
+"""A replay that takes longer than this hangs."""
 MEASURED = (1, 64)
 """Rows of the calls whose latency is measured."""
 TIMED_SECONDS, TOLD_SECONDS = 0.15, 0.05
@@ -51,7 +60,7 @@ class Replayed(Result):
 
 
 class ReplayRequest(Stage[Replayed]):
-    name, version, runs = "replay", VERSION, "tfcore.export.replay.replay_stage:replay"
+    name, version, runs = "replay", VERSION, "tfcore.export.replay:replay"
     tensorflow = True
     rows: Annotated[int, Key("config", "replay_rows", always=True)] = Field(default=1000, ge=1)
     limits: Annotated[ServingLimits, Key("config", "limits", always=True)] = ServingLimits()
@@ -68,6 +77,53 @@ class ReplayRequest(Stage[Replayed]):
     label_std: float | None = Field(default=None, description="of the train labels, where they are numbers")
     bound: float = BOUND
     formats: OtherFormats | None = None
+
+
+class ReplayProcess:
+    """A fresh Python process that runs the replay script: used once."""
+
+    def __init__(self) -> None:
+        self._process: ChildProcess | None = None
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+
+    def start(self) -> None:
+        """Start the process unless it runs; it imports TensorFlow and waits."""
+        if self._process is None:
+            forked = (Forked.waiting.pop(), Scratch("child")) if Forked.waiting else None
+            arguments, folder = ["-I", script()], tempfile.gettempdir()
+            self._process = ChildProcess(arguments, self._answers.put, folder=folder, process=forked)
+
+    def ask(self, request: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
+        """Send a request and return the answer; HeadwayError when the process fails."""
+        self.start()
+        process, until = self._process, time.monotonic() + SECONDS
+        assert process is not None
+        try:
+            process.send(request)
+            while time.monotonic() < until:
+                monitor.check()
+                with contextlib.suppress(queue.Empty):
+                    if (answer := self._answers.get(timeout=0.1)) is not None:
+                        return answer
+                    problem = f"the replay process {process.fate()} and gave no answer{process.last_lines()}"
+                    raise HeadwayError(problem, fix="run 'headway doctor'")
+            raise HeadwayError(f"the replay process did not answer within {SECONDS:.0f} s")
+        finally:
+            self.close()  # it is used up
+
+    def close(self) -> None:
+        """End the process, in whatever state it is."""
+        process, self._process, self._answers = self._process, None, queue.Queue()
+        if process is not None:
+            process.close(0.5)
+
+
+def script() -> str:
+    """Return the path of the replay script, found without importing TensorFlow."""
+    spec = importlib.util.find_spec("tfcore.export.replay_main")
+    if spec is None or spec.origin is None:
+        raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
+    return spec.origin
 
 
 def replay(
@@ -194,18 +250,30 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "pre
 
 
 def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: Path, expected: Path) -> dict[str, Any]:
-    """Build the request to the replay script."""
-    return replay_request(
-        saved_model,
-        request.columns,
-        shards,
-        expected,
-        output=OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
-        bound=request.bound,
-        measured=MEASURED,
-        timed_seconds=TOLD_SECONDS if request.limits.p99_ms is None else TIMED_SECONDS,
-        formats=request.formats,
-    )
+    """Build the request to the replay script, which documents it."""
+    names = tensor_names(request.columns)
+    return {
+        "saved_model": str(saved_model),
+        "spec": feature_spec(request.columns),
+        "columns": [
+            {
+                "name": column.name,
+                "tensor": names[column.name],
+                "dtype": column.type,
+                "nullable": column.nullable,
+                "dictionary": column.encoding == "dictionary",
+                "shape": list(column.shape),
+            }
+            for column in request.columns
+        ],
+        "shards": shards,
+        "expected": str(expected),
+        "output": OWN_OUTPUT if ":" in request.task else task_of(request.task).output,
+        "bound": request.bound,
+        "measured": list(MEASURED),
+        "timed_seconds": TOLD_SECONDS if request.limits.p99_ms is None else TIMED_SECONDS,
+        "formats": None if request.formats is None else request.formats.model_dump(mode="json"),
+    }
 
 
 _CAUSES = {
@@ -283,9 +351,5 @@ def serving_text(result: dict[str, Any]) -> str:
         f"{counted(int(rows), 'row')} p50 {number(figures['p50_ms'])} ms, p99 {number(figures['p99_ms'])} ms"
         for rows, figures in serving["latency"].items()
     )
-    memory = ""
-    if serving["memory_mb"] is not None:
-        before, most = round(serving["start_memory_mb"]), round(serving["memory_mb"])
-        memory = f"{most:,} MB of memory at most ({before:,} MB before it is loaded), "
     size = number(round(serving["size_mb"], 2))
-    return f"serving: {size} MB on disk, loaded in {number(round(result['load_seconds'], 2))} s, {memory}{latency}"
+    return f"serving: {size} MB on disk, loaded in {number(round(result['load_seconds'], 2))} s, {latency}"

@@ -1,1 +1,0 @@
-"""The replay of an export by a process that has only TensorFlow and NumPy, and limits on what it measures."""
