@@ -36,7 +36,6 @@ _FEW = 10
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
 _SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
-_SINGLE_QUOTED = r"(?:^|{0})[ ]?'[^'{0}\n]*{0}?[^'\n]*'(?={0}|\r?$)"
 _NULLS = ("", "NA")
 _NULL_WORDS = frozenset({"?", "\\N", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
 _Rows = list[tuple[int, list[str]]]
@@ -57,8 +56,6 @@ class _Table:
     escape: str = ""
     rejected: int = 0
     """Rows that a quote makes unreadable, or that have another width."""
-    needed: int = 0
-    """Rows with a value that only quotes can hold."""
 
     @property
     def rank(self) -> tuple[float, int, int]:
@@ -123,36 +120,47 @@ def _table(head: str, start: int, told: str | None, odd: Sequence[str]) -> _Tabl
 
 
 def _cut(head: str, start: int, delimiter: str, odd: Sequence[str]) -> _Table:
-    """The table by a delimiter, its quotes written in the way that rejects the fewest lines; the usual way where several do."""
-    single = _single_quoted(head, delimiter)
-    usual = _quoted(head, start, CsvConfig(delimiter=delimiter, quote="'" if single and '"' not in head else '"'), odd)
-    if not usual.rejected:
-        return usual
-    ways = [(usual.quote, "\\"), *((quote, escape) for quote in "'" * single for escape in ("", "\\"))]
-    if usual.needed < usual.rejected and not _encloses(head, start, usual):
-        ways += [("", ""), ("", "\\")]
-    others = [_quoted(head, start, CsvConfig(delimiter=delimiter, quote=q, escape=e), odd) for q, e in ways]
-    return min(usual, *others, key=lambda table: table.rejected)
+    """Returns the table by a delimiter, its quotes written in the way that rejects the fewest lines; the usual one of several."""
+    plain, _ = _rows(head, start, CsvConfig(delimiter=delimiter, quote=""))
+    plain = plain[_above(plain) :]
+    quote = "'" if '"' not in head and _encloses(plain, "'") else '"'
+    ways = [(quote, ""), (quote, "\\")]
+    if not _encloses(plain, quote):  # it may be a sign like others, as of inches
+        ways += [("", ""), ("", "\\"), ("'", ""), ("'", "\\")]
+    best: _Table | None = None
+    for way, escape in ways:
+        table = _quoted(head, start, CsvConfig(delimiter=delimiter, quote=way, escape=escape), odd)
+        if not table.rejected:
+            return table
+        best = table if best is None or table.rejected < best.rejected else best
+    assert best is not None
+    return best
+
+
+def _encloses(rows: _Rows, quote: str) -> bool:
+    """Whether quotes enclose the names, or the values of a column, of rows that were cut without regard to quotes."""
+    enclosed = [[len(c) > 1 and c[0] == c[-1] == quote for c in map(str.strip, row)] for _, row in rows]
+    if not enclosed or any(enclosed[0]):
+        return bool(enclosed)
+    columns = [[row[place] for row in enclosed if place < len(row)] for place in range(len(enclosed[0]))]
+    return any(sum(column) >= _ENCLOSED * len(column) for column in columns)
 
 
 def _quoted(head: str, start: int, config: CsvConfig, odd: Sequence[str]) -> _Table:
-    """The table by a delimiter and one way to write quotes."""
+    """Returns the table by a delimiter and one way to write quotes."""
     rows, broken = _rows(head, start, config)
     rows = rows[_above(rows) :]
     if not rows:
         return _Table(config.delimiter, config.quote, rows, 0, 0.0, config.escape, len(broken))
     width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
     alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows)
-    rejected = len(rows) + len(broken) - alike
-    every = rows.copy()
+    rejected = len(rows) + len(broken) - alike + (len(rows[0][1]) != width)
     for line in odd:
         found, wrong = _rows(line, 0, config)
         rejected += bool(wrong) or any(len(row) != width for _, row in found)
-        every += found
-    needed = sum(any(config.delimiter in cell or "\n" in cell for cell in row) for _, row in every)
     alike += broken.count(width)  # the delimiter may be right
     share = alike / (len(rows) + len(broken)) if width > 1 and abs(len(rows[0][1]) - width) < 2 else 0.0
-    return _Table(config.delimiter, config.quote, rows, width, share, config.escape, rejected, needed)
+    return _Table(config.delimiter, config.quote, rows, width, share, config.escape, rejected)
 
 
 def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
@@ -174,51 +182,25 @@ def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
     return rows, broken
 
 
-def _encloses(head: str, start: int, table: _Table) -> bool:
-    """Whether the quotes of a table enclose its names, or the values of a column."""
-    plain, _ = _rows(head, start, CsvConfig(delimiter=table.delimiter, quote=""))
-    plain = plain[_above(plain) :]
-    enclosed = [[len(c) > 1 and c[0] == c[-1] == table.quote for c in map(str.strip, row)] for _, row in plain]
-    if not enclosed or any(enclosed[0]):
-        return True
-    columns = [[row[place] for row in enclosed if place < len(row)] for place in range(len(enclosed[0]))]
-    return any(sum(column) >= _ENCLOSED * len(column) for column in columns)
-
-
 def _above(rows: _Rows) -> int:
-    """How many rows stand above the table: comments, a title, lines of which only one value is filled."""
+    """Returns how many rows stand above the table: comments, a title, lines of which only one value is filled."""
     start = _comments(rows)
     rows = rows[start:]
-    if len(rows) < 3:
+    width = Counter(len(row) for _, row in rows).most_common(1)[0][0] if rows else 0
+    if len(rows) < 3 or width < 2:
         return start
-    width = Counter(len(row) for _, row in rows).most_common(1)[0][0]
-    if width < 2:
-        return start
-    for place, (_, row) in enumerate(rows[:_MOST_ABOVE]):
-        if place and not any(map(str.strip, row)) and not all(rows[0][1]) and _only_words(rows[place + 1 : place + 2]):
-            return start + place + 1  # an empty line parts them
-    for place, (_, row) in enumerate(rows[:_MOST_ABOVE]):
+    for place, (line, row) in enumerate(rows[: min(_MOST_ABOVE, len(rows) - 1)]):
+        following, after = rows[place + 1], rows[place + 2 :][:1]
+        empty_line = following[0] - line > 1 + sum(cell.count("\n") for cell in row)
+        empty_row = not any(map(str.strip, following[1]))
+        is_parted = (empty_line and _only_words([following])) or (empty_row and _only_words(after))
+        if is_parted and not _only_words(rows[place : place + 1]):
+            continue  # a title, perhaps with as many commas
         filled = sum(bool(cell.strip()) for cell in row)
-        short = place + 1 < len(rows) and len(row) == width - 1 and len(rows[place + 1][1]) == width
-        if short and (_is_parted(rows, place) or (place and len(rows[place - 1][1]) == width)):
-            short = False
-        if (
-            not place
-            and len(row) >= width
-            and _is_parted(rows, 0)
-            and _only_words(rows[1:2])
-            and not _only_words(rows[:1])
-        ):
-            continue  # a title with as many commas
-        if (len(row) >= width and (filled > 1 or width == 2)) or (short and filled == len(row) and filled > 1):
+        is_short = 1 < len(row) == filled == width - 1 == len(following[1]) - 1  # one name too few
+        if is_short or (len(row) >= width and (filled > 1 or width == 2)):
             return start + place
     return start
-
-
-def _is_parted(rows: _Rows, place: int) -> bool:
-    """Return whether empty lines follow a row."""
-    (line, row), following = rows[place], rows[place + 1 : place + 2]
-    return bool(following) and following[0][0] - line > 1 + sum(cell.count("\n") for cell in row)
 
 
 def _only_words(rows: _Rows) -> bool:
@@ -242,17 +224,6 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
         return None
     names = next(iter(csv.reader([line.lstrip("#%/ ")], delimiter=table.delimiter, skipinitialspace=True)), [])
     return names if len(names) == table.width and not any(_NUMBER.fullmatch(name) for name in names) else None
-
-
-def _single_quoted(head: str, delimiter: str) -> bool:
-    """Return whether ' quotes values, such as 'a, b'."""
-    first, *lines = [line for line in head.split("\n")[:_LINES] if line.strip()] or [""]
-    for line in [first, *lines[:_MOST_ABOVE]]:  # a header
-        cells = [cell.strip() for cell in line.split(delimiter)]
-        if len(cells) > 1 and all(re.fullmatch("'[^']*'", cell) for cell in cells):
-            return True
-    pattern = re.compile(_SINGLE_QUOTED.format(re.escape(delimiter)))
-    return bool(lines) and sum(bool(pattern.search(line)) for line in lines) >= _ALIKE * len(lines)
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
@@ -281,8 +252,8 @@ def _lacks_header(rows: Sequence[list[str]]) -> bool:
     if len(rows) < 3:
         return False
     first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    if not body or len({*first}) < len(first) // 2:
-        return bool(body) and bool(_NUMBER.fullmatch(first[0]))
+    if not body:
+        return False
     columns = [[row[place].strip() for row in body] for place in range(len(first))]
     heads = [cell.strip() for cell in first]
     numeric = [place for place, cells in enumerate(columns) if _mostly_numbers(cells)]
