@@ -222,6 +222,19 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
     assert recorded() == "cancelled"
 
 
+@served
+def test_a_run_that_is_deleted_saves_stops_and_promotes_nothing(prefect, project):
+    trains, recorded = _endless(project)
+    run = prefect.start(pipeline=str(project))
+    until(trains, 180, lambda: prefect.state(run))
+    engine = prefect.engine(run)
+    prefect(f"/flow_runs/{run}", method="DELETE")
+    until(lambda: not alive(engine), 60)
+    assert recorded() == "cancelled"
+    assert not (project / "store" / "models").exists()
+    assert [*(project / "store" / "checkpoints").glob("*/*")], "what was trained is kept"
+
+
 @killed
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project, row):
     trains, recorded = _endless(project)
