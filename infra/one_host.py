@@ -121,7 +121,7 @@ def up(
     from flows.orchestration.worker import POLLS
 
     with connected() as (client, _):
-        create_pool(POOL)
+        create_pool(client, POOL)
         notes = [change for pipeline in pipelines for change in deploy(client, read_pipeline(Path(pipeline)))]
     every = place.workers(workers, gpu)
     gpu = any(worker.name == GPU_WORKER for worker in every)

@@ -208,7 +208,7 @@ def deploy(
 
     require("prefect", where="headway deploy")
     from flows.config.production import DATA_QUEUE
-    from flows.orchestration.deploy import connected, has_worker, polled, queues_of, unwatched, worker_command
+    from flows.orchestration.deploy import connected, polled, queues_of, unwatched, worker_command
     from flows.orchestration.deploy import deploy as deploy_one
 
     with connected() as (client, url):
@@ -222,7 +222,7 @@ def deploy(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
             lines += [f"{each.pipeline.name}: {why}" for why in unwatched(client, each.pipeline.name)]
-        online = has_worker(pool)
+        online = bool(polled(pool, DATA_QUEUE))
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
         idle = [queue for queue in sorted(others) if not polled(pool, queue)]
     lines.append("next:")

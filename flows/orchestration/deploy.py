@@ -12,11 +12,10 @@ alone: Headway's schedules have its slug, its automations its prefix, its deploy
 """
 
 import contextlib
-import importlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from uuid import UUID
 
 import httpx
@@ -80,9 +79,9 @@ def deploy(
         _block(client, f"secret/{block}", f"{file}: secrets.{variable}")
     listed_entries = entries(loaded, pool=pool, retrain=retrain)
     changes: Changes = []
-    if create_pool(pool):
+    if create_pool(client, pool):
         changes.append(f"made work pool {pool}")
-    changes += [f"made work queue {name} of {pool}" for name in create_queues(pool, queues_of(loaded))]
+    changes += [f"made work queue {name} of {pool}" for name in create_queues(client, pool, queues_of(loaded))]
     if gpus is not None or GPU_QUEUE in queues_of(loaded):
         changes += _limit(client, pool, gpus)
     ids = {}
@@ -97,14 +96,17 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
     """Remove a pipeline's deployments and automations; its runs, its store, the work pool with its queues and the limit
     of trainings on GPUs stay."""
     changes = _automate(client, pipeline, [])
-    for flow in ENTRYPOINTS:
-        changes += _remove(client, flow, pipeline)
+    for flow, entrypoint in ENTRYPOINTS.items():
+        there = _find(client, f"{flow}/{pipeline}")
+        if there is not None and there.entrypoint == entrypoint:
+            client.delete_deployment(there.id)
+            changes.append(f"removed deployment {flow}/{pipeline}")
     return changes
 
 
 def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
     """Why nobody would end the pipeline's flow runs whose process and worker died, in sentences; none: somebody would."""
-    names = {prefix(pipeline) + lost.name for lost in LOST}
+    names = {prefix(pipeline) + name for name in LOST}
     off = [a.name for a in _read_automations(client) if a.name in names and not a.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
     with contextlib.suppress(httpx.HTTPStatusError, KeyError):  # Prefect Cloud does not say
@@ -115,17 +117,9 @@ def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
     return found
 
 
-def _remove(client: SyncPrefectClient, flow: str, pipeline: str) -> Changes:
-    there = _find(client, f"{flow}/{pipeline}")
-    if there is None or there.entrypoint != ENTRYPOINTS[flow]:
-        return []
-    client.delete_deployment(there.id)
-    return [f"removed deployment {flow}/{pipeline}"]
-
-
 def _limit(client: SyncPrefectClient, pool: str, trainings: int | None) -> Changes:
     """Let so many runs of the queue gpu go on at once; None: as many as the queue has, at first one."""
-    create_queues(pool, [GPU_QUEUE])
+    create_queues(client, pool, [GPU_QUEUE])
     queue = client.read_work_queue_by_name(GPU_QUEUE, pool)
     wanted = trainings or queue.concurrency_limit or 1
     if wanted == queue.concurrency_limit:
@@ -149,11 +143,9 @@ def _deploy_one(
         fix = "give the pipeline another name, or delete that deployment"
         raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
     flow, pool, limit = load_flow(name), entry["work_pool"], entry["concurrency_limit"]
-    theirs = {} if there is None else there.job_variables.get("env") or {}
-    prefects = {
-        key: value for key, value in theirs.items() if key.startswith("PREFECT_")
-    }  # such as retries: a person's
-    env = {**prefects, **pool["job_variables"]["env"]}
+    env = {} if there is None else there.job_variables.get("env") or {}
+    # a person's settings of Prefect stay, such as of retries
+    env = {name: value for name, value in env.items() if name.startswith("PREFECT_")} | pool["job_variables"]["env"]
     wanted: dict[str, Any] = {
         **{key: entry[key] for key in ("description", "tags", "parameters", "entrypoint")},
         "version": flow.version,
@@ -179,7 +171,10 @@ def _deploy_one(
     if there is None:
         changes = [f"made deployment {full}: runs {now or 'when it is started'}"]
     else:
-        changes = _differences(full, there, wanted, limit) + ([] if then == now else [_rescheduled(full, then, now)])
+        changes = _differences(full, there, wanted, limit)
+        if then != now:
+            said = f"{'changed the schedule of' if then else 'scheduled'} {full}: {now}"
+            changes.append(said if now else f"removed the schedule of {full}")
         if not changes:
             return there.id, []
     # the server makes it, or brings the one that is there to this; schedules that are not named go
@@ -195,13 +190,6 @@ def _deploy_one(
     return id, changes
 
 
-_SAID = {
-    "parameter_openapi_schema": "the form of its parameters",
-    "job_variables": "its job variables",
-    "work_queue_name": "its work queue",
-}
-
-
 def _differences(
     full: str, there: DeploymentResponse, wanted: Mapping[str, Any], limit: Mapping[str, Any]
 ) -> list[str]:
@@ -214,13 +202,7 @@ def _differences(
         return []
     theirs = there.parameters.get("pipeline")
     moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
-    return [f"renewed deployment {full}: {listed([_SAID.get(key, key) for key in differing])}{moved}"]
-
-
-def _rescheduled(full: str, then: str, now: str) -> str:
-    if not now:
-        return f"removed the schedule of {full}"
-    return f"{'changed the schedule of' if then else 'scheduled'} {full}: {now}"
+    return [f"renewed deployment {full}: {listed(differing)}{moved}"]
 
 
 def _timing(schedule: Mapping[str, Any]) -> str:
@@ -292,9 +274,10 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
 
 
 def load_flow(name: str) -> Flow[..., Any]:
-    """Import a flow by its name."""
-    module, _, function = ENTRYPOINTS[name].rpartition(".")
-    flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
+    """Return a flow by its name."""
+    from flows.orchestration import flows  # which uses this module
+
+    flow: Flow[..., Any] = getattr(flows, name)
     return flow
 
 
@@ -350,75 +333,52 @@ def automations(
     pipeline, alarms = loaded.pipeline, loaded.pipeline.alarms
     ids = [f"prefect.deployment.{id}" for id in sorted(map(str, deployments.values()))]
     every: dict[str, str | list[str]] = {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
-    each = {"prefect.resource.id"}
     found: list[AutomationCore] = []
 
-    def add(alarm: str, about: str, trigger: EventTrigger, actions: list[ActionTypes]) -> None:
-        name = prefix(pipeline.name) + alarm
-        tags = [TAG, pipeline.name]
-        found.append(AutomationCore(name=name, description=about, trigger=trigger, actions=actions, tags=tags))
+    def add(name: str, about: str, actions: list[ActionTypes], **trigger: Any) -> None:
+        fired_by = EventTrigger(match_related=every, for_each={"prefect.resource.id"}, **trigger)
+        name, tags = prefix(pipeline.name) + name, [TAG, pipeline.name]
+        found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
-    for lost in LOST:
-        trigger = EventTrigger(
-            after=_events(lost.after),
-            expect=_events({*lost.expect, *ENDS}),
-            match_related=every,
-            for_each=each,
-            posture=Posture.Proactive,
-            within=timedelta(seconds=lost.seconds),
-        )
-        about = f"Crashed after {lost.seconds} s: {lost.message}"
-        crashed = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=lost.message, force=False)
-        add(lost.name, about, trigger, [crashed])
+    def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:
+        """A trigger's fields: none of what is expected comes so soon after one of the others."""
+        within = timedelta(seconds=seconds)
+        return {"posture": Posture.Proactive, "after": _events(after), "expect": _events(expect), "within": within}
+
+    for name, (after, goes_on, seconds, message) in LOST.items():
+        crashed = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message, force=False)
+        add(name, f"Crashed after {seconds} s: {message}", [crashed], **missing(after, goes_on | ENDS, seconds))
     for alarm in alarms.when if blocks else ():
         if alarm == "late":
-            trigger = EventTrigger(
-                after=_events({"Late"}),
-                expect=_events({*BEGUN, "Cancelled"}),
-                match_related=every,
-                for_each=each,
-                posture=Posture.Proactive,
-                within=timedelta(minutes=alarms.late_minutes),
-            )
+            trigger = missing({"Late"}, {*BEGUN, "Cancelled"}, 60 * alarms.late_minutes)
         else:
-            states = {"Failed", "Crashed", "TimedOut"} if alarm == "failed" else {alarm.capitalize()}
-            trigger = EventTrigger(expect=_events(states), match_related=every, for_each=each)
-        actions: list[ActionTypes] = [
+            trigger = {
+                "expect": _events({"Failed", "Crashed", "TimedOut"} if alarm == "failed" else {alarm.capitalize()})
+            }
+        tell: list[ActionTypes] = [
             SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODY)
             for _, id in sorted(blocks.items())
         ]
-        add(alarm, f"tell {', '.join(sorted(blocks))}", trigger, actions)
+        add(alarm, f"tell {', '.join(sorted(blocks))}", tell, **trigger)
     return found
 
 
-class Lost(NamedTuple):
-    """How the server finds out by itself that a flow run is lost: what it has to hear after what, and in how many seconds.
-
-    Who knows is quicker: a living worker reports a process that died, and Headway's worker, when it starts, those that died
-    with the worker before it.
-    """
-
-    name: str
-    after: set[str]
-    expect: set[str]
-    seconds: int
-    message: str
-
-
 BEGUN = {"Running", "Retrying", "Rerunning"}
-LOST = (
-    Lost("not started", {"Pending"}, {*BEGUN, "Cancelling", "Scheduled"}, 60, "it did not start: its worker is gone"),
+ENDS = {"Completed", "Held", "Rejected", "Drifting", "Failed", "TimedOut", "Cancelled", "Crashed"}
+"""The names of the states in which a flow run ends."""
+LOST: dict[str, tuple[set[str], set[str], int, str]] = {
+    "not started": ({"Pending"}, {*BEGUN, "Cancelling", "Scheduled"}, 60, "it did not start: its worker is gone"),
     # longer than the outages of the server that a run outlives, as heartbeats cannot arrive meanwhile
-    Lost(
-        "silent",
+    "silent": (
         {*BEGUN, "heartbeat"},
         {"heartbeat", "AwaitingRetry", "Paused", "Suspended"},
         900,
         "no heartbeat for 15 min: its process is gone, or it cannot reach the server",
     ),
-)
-ENDS = {"Completed", "Held", "Rejected", "Drifting", "Failed", "TimedOut", "Cancelled", "Crashed"}
-"""The names of the states in which a flow run ends."""
+}
+"""How the server finds out by itself that a flow run is lost: after one of some events it has to hear one of others, or of an
+end, within so many seconds. Who knows is quicker: a living worker reports a process that died, and Headway's worker, when it
+starts, those that died with the worker before it."""
 
 
 def _events(names: Collection[str]) -> set[str]:
@@ -433,27 +393,26 @@ def prefix(pipeline: str) -> str:
     return f"headway {pipeline}: "
 
 
-def create_pool(name: str) -> bool:
+def create_pool(client: SyncPrefectClient, name: str) -> bool:
     """Create a pool of local processes; False: it exists."""
     from prefect.workers.process import ProcessWorker
 
     template = ProcessWorker.get_default_base_job_template()
-    pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
-    with get_client(sync_client=True) as client:
-        try:
-            client.create_work_pool(pool)
-        except ObjectAlreadyExists:
-            return False
+    try:
+        client.create_work_pool(
+            WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
+        )
+    except ObjectAlreadyExists:
+        return False
     return True
 
 
-def create_queues(pool: str, names: Sequence[str]) -> list[str]:
+def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) -> list[str]:
     """Make the work queues that a pool lacks; returns those."""
-    with get_client(sync_client=True) as client:
-        there = {queue.name for queue in client.read_work_queues(pool)}
-        missing = [name for name in names if name not in there]
-        for name in missing:
-            client.create_work_queue(name, work_pool_name=pool)
+    there = {queue.name for queue in client.read_work_queues(pool)}
+    missing = [name for name in names if name not in there]
+    for name in missing:
+        client.create_work_queue(name, work_pool_name=pool)
     return missing
 
 
@@ -493,12 +452,6 @@ def polled(pool: str, queue: str) -> bool | None:
 def worker_command(pool: str, queue: str) -> str:
     """What starts Headway's worker of a queue."""
     return f"python -P -m flows.orchestration.worker --pool {pool} --queue {queue}"
-
-
-def has_worker(pool: str) -> bool:
-    """Whether a worker polls a pool."""
-    with get_client(sync_client=True) as client:
-        return any(worker.status == "ONLINE" for worker in client.read_workers_for_work_pool(pool))
 
 
 @contextlib.contextmanager

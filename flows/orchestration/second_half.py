@@ -17,7 +17,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Scheduled, State
 
 from flows.config.pipeline import LoadedPipeline
-from flows.orchestration.deploy import PIPELINES_VARIABLE, polled, start_run, worker_command
+from flows.orchestration.deploy import PIPELINES_VARIABLE, POOL, polled, start_run, worker_command
 from flows.orchestration.run_log import RunLog
 from flows.records import RunRecord
 from headway.messages import window_text
@@ -42,8 +42,7 @@ def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) ->
         work_queue_name=queue,
         state=Scheduled(scheduled_time=later),
     )
-    said = f"prepared {window}; flow run {run.name!r} trains on it, in queue {queue}"
-    pool = run.work_pool_name or "headway"
+    said, pool = f"prepared {window}; flow run {run.name!r} trains on it, in queue {queue}", run.work_pool_name or POOL
     return said if polled(pool, queue) is not False else f"{said}: start a worker, {worker_command(pool, queue)}"
 
 

@@ -30,16 +30,7 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    WorkPoolFilter,
-    WorkPoolFilterName,
-)
-from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
 from prefect.states import Cancelled, Crashed, State
@@ -180,21 +171,18 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
     _say("stopped")
 
 
-def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[FlowRun, int, bool]]:
+def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
     """The flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and whether it lives."""
-    state = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
-    chosen, pools = FlowRunFilter(state=state), WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
-    for page in itertools.count():
-        # by id: a run that ends between two pages moves others to a page that was read
-        found = client.read_flow_runs(
-            flow_run_filter=chosen,
-            work_pool_filter=pools,
-            sort=FlowRunSort.ID_DESC,
-            limit=PAGE,
-            offset=page * PAGE,
-        )
+    query = {
+        "flow_runs": {"state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}},
+        "work_pools": {"name": {"any_": [pool]}},
+        "sort": "ID_DESC",  # a run that ends between two pages moves others to a page that was read
+        "limit": PAGE,
+    }
+    for offset in itertools.count(step=PAGE):
+        found = client.request("POST", "/flow_runs/filter", json=query | {"offset": offset}).json()
         for run in found:
-            name = run.infrastructure_pid or ""
+            name = run["infrastructure_pid"] or ""
             if (living := lives(name)) is not None:
                 yield run, int(name.rpartition("@")[2].partition(".")[0]), living
         if len(found) < PAGE:
@@ -207,11 +195,11 @@ def end_lost_runs(pool: str) -> int:
     with get_client(sync_client=True) as client:
         for run, _, living in flow_runs_here(client, pool):
             if not living:
-                cancelling = run.state is not None and run.state.is_cancelling()
-                state: State[Any] = Cancelled(message=GONE) if cancelling else Crashed(message=GONE)
-                answer = client.set_flow_run_state(run.id, state)
+                ended = Cancelled if run["state"]["type"] == "CANCELLING" else Crashed
+                state: State[Any] = ended(message=GONE)
+                answer = client.set_flow_run_state(UUID(run["id"]), state)
                 if answer.status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
-                    _say(f"{run.name} is {state.name}: {GONE}")
+                    _say(f"{run['name']} is {state.name}: {GONE}")
                     count += 1
     return count
 
@@ -240,8 +228,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     try:
         # the worker itself makes a pool that is not there
-        with connected(), contextlib.suppress(httpx.HTTPStatusError, ObjectNotFound):
-            create_queues(options.pool, options.queue or [])
+        with connected() as (client, _), contextlib.suppress(httpx.HTTPStatusError, ObjectNotFound):
+            create_queues(client, options.pool, options.queue or [])
     except (HeadwayError, httpx.TransportError) as error:  # a worker waits for a server that is away
         _say(str(error))
     worker = Worker(work_pool_name=options.pool, work_queues=options.queue, name=options.name, limit=options.limit)

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.responses import SetStateStatus
-from prefect.states import Cancelling, Running
 from prefect.utilities.services import critical_service_loop
 from prefect.workers.process import ProcessWorker
 
@@ -123,36 +122,37 @@ class Server:
     def __exit__(self, *exception):
         pass
 
-    def read_flow_runs(self, *, limit, offset, **chosen):
-        return self.runs[offset : offset + limit]
+    def request(self, method, path, *, json):
+        page = self.runs[json["offset"] : json["offset"] + json["limit"]]
+        return httpx.Response(200, json=page)
 
     def set_flow_run_state(self, id, state):
-        self.set[id] = (state.type, state.message)
+        self.set[str(id)] = (state.type, state.message)
         return SimpleNamespace(status=self.status)
 
 
 def _run(process, state):
-    return SimpleNamespace(id=uuid.uuid4(), name="a run", state=state, infrastructure_pid=process)
+    return {"id": str(uuid.uuid4()), "name": "a run", "state": {"type": state}, "infrastructure_pid": process}
 
 
 def test_a_worker_that_starts_reports_the_runs_of_its_host_whose_process_is_gone(monkeypatch, capsys, dead):
     monkeypatch.setattr(module, "PAGE", 3)
-    gone, stopping = _run(dead, Running()), _run(dead, Cancelling())
+    gone, stopping = _run(dead, "RUNNING"), _run(dead, "CANCELLING")
     others = [
-        _run(process_name(os.getpid()), Running()),
-        _run("elsewhere@12.34.abc", Running()),
-        _run("12", Running()),  # Prefect's own workers do not say on which host
-        _run(None, Running()),
+        _run(process_name(os.getpid()), "RUNNING"),
+        _run("elsewhere@12.34.abc", "RUNNING"),
+        _run("12", "RUNNING"),  # Prefect's own workers do not say on which host
+        _run(None, "RUNNING"),
     ]
     server = Server([*others, gone, stopping])
     monkeypatch.setattr(module, "get_client", lambda **options: server)
     assert end_lost_runs("headway") == 2
     said = "its process is gone"
-    assert server.set == {gone.id: (StateType.CRASHED, said), stopping.id: (StateType.CANCELLED, said)}
+    assert server.set == {gone["id"]: (StateType.CRASHED, said), stopping["id"]: (StateType.CANCELLED, said)}
     assert "headway worker: a run is Crashed: its process is gone" in capsys.readouterr().out
 
 
 def test_a_run_that_ended_meanwhile_is_not_reported(monkeypatch, capsys, dead):
-    server = Server([_run(dead, Running())], SetStateStatus.ABORT)
+    server = Server([_run(dead, "RUNNING")], SetStateStatus.ABORT)
     monkeypatch.setattr(module, "get_client", lambda **options: server)
     assert end_lost_runs("headway") == 0 and not capsys.readouterr().out
