@@ -92,9 +92,9 @@ class Ending:
 Work = Callable[[LoadedPipeline, RunLog], Ending]
 
 
-if "PREFECT__FLOW_RUN_ID" in os.environ:  # this process is a flow run's: its engine begins after this import
+go_on_without_lease()
+if "PREFECT__FLOW_RUN_ID" in os.environ:  # a flow run's process: its engine prints before the flow's body begins
     outlive_reader()
-    go_on_without_lease()
 
 
 @flow(name="retrain", persist_result=False, log_prints=True, on_completion=[second_half.release])
@@ -283,6 +283,7 @@ def flow_body(
         about: what the run is about, as its name says it: the window.
     """
     protect()
+    outlive_reader()
     say_once()
     stops = StopRequests(str(flow_run.id))
     log: RunLog | None = None

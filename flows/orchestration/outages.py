@@ -4,6 +4,7 @@ outlive_reader()                         # nothing that it prints raises BrokenP
 go_on_without_lease()                    # a lease that cannot be renewed ends no training
 """
 
+import functools
 import os
 import sys
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ from prefect import flow_engine
 from headway.redaction import redact
 
 
+@functools.cache  # once in a process
 def outlive_reader() -> None:
     """Let this process's prints hide secrets, and not fail once their reader is gone: the text is dropped.
 
