@@ -117,7 +117,8 @@ def up(
     _server(place, env, auth)
     os.environ.update(env)  # Prefect reads its settings when it is imported
     from flows.config.pipeline import read_pipeline
-    from flows.orchestration.deploy import connected, create_pool, deploy
+    from flows.orchestration.deploy import create_pool, deploy
+    from flows.orchestration.server import connected
     from flows.orchestration.worker import POLLS
 
     with connected() as (client, _):
@@ -143,7 +144,7 @@ def up(
 def _flow_runs(place: Place) -> list[int]:
     """The processes of the flow runs of this host that go on; none where the server does not say."""
     os.environ.update(place.environment(access.auth_string(place.auth)))
-    from flows.orchestration.deploy import connected
+    from flows.orchestration.server import connected
     from flows.orchestration.worker import flow_runs_here
 
     with contextlib.suppress(HeadwayError, httpx.HTTPError), connected() as (client, _):

@@ -208,8 +208,9 @@ def deploy(
 
     require("prefect", where="headway deploy")
     from flows.config.production import DATA_QUEUE
-    from flows.orchestration.deploy import connected, polled, queues_of, unwatched, worker_command
     from flows.orchestration.deploy import deploy as deploy_one
+    from flows.orchestration.deploy import queues_of, unwatched
+    from flows.orchestration.server import connected, polled, worker_command
 
     with connected() as (client, url):
         changes = {
@@ -234,7 +235,8 @@ def deploy(
 
 
 def _remove(pipelines: Sequence[str], options: JsonOption) -> int:
-    from flows.orchestration.deploy import connected, undeploy
+    from flows.orchestration.deploy import undeploy
+    from flows.orchestration.server import connected
 
     names = [_name(pipeline) for pipeline in pipelines]
     with connected() as (client, url):

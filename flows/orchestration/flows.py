@@ -42,10 +42,10 @@ from pydantic import Field
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.config.production import Alarm
 from flows.orchestration import second_half
-from flows.orchestration.deploy import start_run
 from flows.orchestration.outages import go_on_without_lease, outlive_reader
 from flows.orchestration.requested_stops import StopRequests
 from flows.orchestration.run_log import RunLog, say_once
+from flows.orchestration.server import start_run
 from flows.pipeline.backfill import Upto
 from flows.pipeline.backfill import backfill as run_backfill
 from flows.pipeline.context import Context

@@ -17,8 +17,8 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Scheduled, State
 
 from flows.config.pipeline import LoadedPipeline
-from flows.orchestration.deploy import PIPELINES_VARIABLE, POOL, polled, start_run, worker_command
 from flows.orchestration.run_log import RunLog
+from flows.orchestration.server import PIPELINES_VARIABLE, POOL, polled, start_run, worker_command
 from flows.records import RunRecord
 from headway.messages import window_text
 

@@ -36,7 +36,7 @@ from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from flows.orchestration.deploy import PIPELINES_VARIABLE, connected, create_queues
+from flows.orchestration.server import PIPELINES_VARIABLE, connected, create_queues
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 from headway.redaction import protect

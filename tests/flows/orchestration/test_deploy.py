@@ -19,7 +19,8 @@ from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_TLS_INSECURE
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
-from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, health, load_flow, queues_of
+from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, load_flow, queues_of
+from flows.orchestration.server import health
 from headway.errors import ConfigError
 
 DAY = datetime.timedelta(days=1)
