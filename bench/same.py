@@ -263,7 +263,7 @@ class Checkout:
             "metrics": {name: record.get(name) for name in ("metrics", "baselines")},
             "verdict": {
                 "state": record["state"],
-                "verdict": record["verdict"]["verdict"],
+                "verdict": record["verdict"]["status"],
                 "version": record["version"],
             },
             "export": scoring["saved_model"],

@@ -205,7 +205,7 @@ def _is_rate(value: Any) -> bool:
 
 def _is_verdict(value: Any) -> bool:
     if type(value) is dict:
-        return "verdict" in value and "promote" in value
+        return "status" in value and "checks" in value
     return type(value).__name__ in VERDICT and type(value).__module__.partition(".")[0] in PACKAGES
 
 

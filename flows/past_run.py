@@ -21,8 +21,8 @@ class Run:
 
     Attributes:
         name: by which `headway show` and `headway report` find it.
-        state: how it ended: "promoted", "already champion", the verdict on a candidate that was not promoted, such as "reject",
-            "done" (after the stage `last`), "failed", "cancelled" or "killed"; "running" while it goes on.
+        state: how it ended: "promoted", "already champion", "kept", "rejected" or "needs a person" where the gate promoted
+            nothing, "done" (after the stage `last`), "failed", "cancelled" or "killed"; "running" while it goes on.
         headline: the same as a sentence.
         version: the number of the version that it promoted or found to be the champion; None if there is none.
     """
@@ -36,7 +36,7 @@ class Run:
     def verdict(self) -> str | None:
         """The gate's decision with its reasons, as text; None if the run ended before the gate."""
         found = self._record.verdict
-        return None if found is None else f"{found.verdict}: {'; '.join(found.sentences)}"
+        return None if found is None else f"{found.status}: {'; '.join(found.sentences)}"
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -55,12 +55,9 @@ class State(StrEnum):
     """Somebody else promoted meanwhile."""
     KILLED = "killed"
     """Its process died."""
-    KEPT = "keep champion"
-    REJECTED = "reject"
-    ROLLED_BACK = "rolled back"
-    NOT_COMPARABLE = "not comparable"
-    INCOMPATIBLE = "incompatible champion"
-    HELD = "held"
+    KEPT = "kept"
+    REJECTED = "rejected"
+    NEEDS_PERSON = "needs a person"
 
 
 NO_VERDICT = frozenset({State.RUNNING, State.DONE, State.FAILED, State.CANCELLED, State.OVERTAKEN, State.KILLED})

@@ -147,8 +147,7 @@ def retrain(
 
 ALARMS: dict[State, Alarm] = {
     State.REJECTED: "rejected",
-    State.ROLLED_BACK: "rejected",
-    **dict.fromkeys((State.HELD, State.NOT_COMPARABLE, State.INCOMPATIBLE), "held"),
+    State.NEEDS_PERSON: "held",
 }
 """That a run raises by its state."""
 

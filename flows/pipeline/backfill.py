@@ -1,10 +1,10 @@
 """Runs a pipeline over a range of its past windows: each is trained and judged as it would have been then.
 
     result = backfill(context, report, first="2013-01", last="2013-06", parallel=2)
-    result.rows[0].until, result.rows[0].state           # "2013-01", "keep champion"
+    result.rows[0].until, result.rows[0].state           # "2013-01", "kept"
 
 Nothing is promoted unless that is asked for. A window that is older than the champion's is judged all the same; where the
-champion was trained on its evaluation rows, the verdict is "not comparable", and so it stays with `promote`: only
+champion was trained on its evaluation rows, a person decides, and so it stays with `promote`: only
 `headway run --until ... --force` puts an old model into production, by a person.
 
 Outputs lie in the store as those of any run, so a backfill that was cut off goes on where it was when it is called again.
@@ -217,7 +217,7 @@ class _Windows:
 
 def _row(until: str, record: RunRecord) -> BackfillWindow:
     verdict = record.verdict
-    done = verdict.verdict if verdict else "trained"
+    done = verdict.status if verdict else "trained"
     return BackfillWindow(
         until=until,
         state=done if record.state == State.DONE else str(record.state),

@@ -1,6 +1,6 @@
 """The champion of a run: the versions that a candidate is compared with, a candidate that is the champion, what a version says.
 
-judges = judges_of(context)              # the champion, if there is one
+judges = judges_of(context)              # the champion, and the anchor where that is another version
 facts_of(context, reference)             # what a version published from this run says of itself
 """
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
+from headway.errors import StoreError
 from headway.evaluation.gate import Champion, Parts, trained_on
-from headway.evaluation.verdict import ALREADY, CHAMPION, Model, Reason, Verdict
+from headway.evaluation.verdict import CHAMPION, KEPT, PROMOTED, Model, Reason, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.schema.notes import Note
@@ -24,10 +25,20 @@ from tfcore.train.request import TrainRequest
 
 
 def judges_of(context: Context) -> list[Judge]:
-    """The champion, if there is one."""
+    """The champion, and the anchor where that is another version."""
     if (champion := context.champion) is None:
         return []
-    return [Judge("champion", champion, other_label(context, champion))]
+    judges = [Judge("champion", champion, other_label(context, champion))]
+    if (number := context.registry.anchor()) not in (None, champion.number):
+        try:
+            anchor = context.registry.version(number)
+            judges.append(Judge("anchor", anchor, other_label(context, anchor)))
+        except StoreError as error:
+            text = (
+                f"version {number}, the anchor, cannot be compared ({error.problem}), and the champion takes its place"
+            )
+            context.notes.append(Note(text=text))
+    return judges
 
 
 def other_label(context: Context, champion: Version) -> str | None:
@@ -122,11 +133,12 @@ def recognise(context: Context) -> None:
         reason = f"forced: the model of version {champion.number} once more, with {names} (export.formats)"
     else:
         reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-    verdict = "forced" if again else ALREADY
+    status = PROMOTED if again else KEPT
     context.verdict = Verdict(
-        verdict=verdict,
-        promote=again,
-        reasons=(Reason(verdict=verdict, summary=reason),),
+        status=status,
+        basis="forced" if again else "same model",
+        anchors=again,
+        reasons=(Reason(status=status, summary=reason),),
         champion=None if again else Model(version=champion.number),
     )
     context.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

@@ -107,7 +107,7 @@ class Judge:
     """A version that the candidate is compared with, scored on the same rows."""
 
     role: str
-    """champion."""
+    """champion or anchor."""
     version: Version
     reason: str | None = None
     """Why it is not scored."""

@@ -136,7 +136,7 @@ class _Server:
             RUN: record.run,
             "headway.pipeline": record.pipeline,
             "headway.state": record.state,
-            "headway.verdict": verdict and verdict.verdict,
+            "headway.verdict": verdict and verdict.status,
             "headway.headline": ending.headline,
             "headway.tone": ending.tone,
             "headway.concerns": "; ".join(ending.concerns),

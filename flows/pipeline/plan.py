@@ -69,5 +69,5 @@ def plan_run(context: Context) -> Plan:
         later=tuple(found.later),
         notes=tuple(map(str, found.notes)),
         training=found.settings,
-        verdict=found.verdict.verdict if found.verdict else None,
+        verdict=found.verdict.status if found.verdict else None,
     )

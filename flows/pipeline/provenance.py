@@ -103,7 +103,7 @@ def lineage_of(context: Context, record: RunRecord) -> dict[str, Any]:
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": _schema(context),
         "champion": context.champion.number if context.champion else None,
-        "verdict": {"verdict": verdict and verdict.verdict, "reasons": verdict.sentences if verdict else []},
+        "verdict": {"status": verdict and verdict.status, "reasons": verdict.sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(context),
         "stages": [

@@ -33,7 +33,6 @@ from flows.records import (
     with_its_last_steps,
 )
 from headway.errors import Cancelled, HeadwayError, Overtaken
-from headway.evaluation.verdict import ALREADY
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
 from headway.registry.gc import running
@@ -227,7 +226,7 @@ class _Run:
         )
         if verdict is not None:
             self.note(verdict=verdict.brief, test=context.test)
-            if verdict.champion is not None and verdict.verdict != ALREADY:  # it was compared
+            if verdict.champion is not None and verdict.basis != "same model":  # it was compared
                 unmended = [alarm.brief for alarm in verdict.alarms if alarm.concern]
                 number, alarms = verdict.champion.version, tuple(map(str, verdict.alarms))
                 changes = tuple(changes_since(context, number, self.record))
@@ -241,13 +240,13 @@ class _Run:
         context, verdict = self.context, self.context.verdict
         if verdict is None:
             return
-        if verdict.verdict == ALREADY:
+        if verdict.basis == "same model":
             assert verdict.champion is not None
             self.note(state=State.ALREADY, version=verdict.champion.version)
             if context.alias is not None:
                 self._name(verdict.champion.version)
         elif context.last is None:
-            self.note(state=State.PROMOTED if verdict.promote else State(verdict.verdict))
+            self.note(state=State(verdict.status))
             if verdict.promote:
                 self.report.check()  # a run that was cancelled during the last stages changes nothing in production
                 version = publish(context, self.record)
@@ -352,7 +351,8 @@ def promote(context: Context, version: Version, *, run: str) -> Event:
         version.number,
         reason="; ".join([*([context.reason] if context.reason else []), *map(str, verdict.reasons)]),
         run=run,
-        verdict=verdict.verdict,
-        force=verdict.verdict == "forced",
+        basis=verdict.basis,
+        anchor=verdict.anchors,
+        force=verdict.basis == "forced",
         against=None if context.force else compared,
     )

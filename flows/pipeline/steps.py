@@ -418,6 +418,7 @@ def gate(context: Context) -> Steps:
             data=champions.data_of(context, context.parts["train"]),
         ),
         champion=compared.get("champion"),
+        anchor=compared.get("anchor"),
         task=context.label.task,
         label=context.label_facts,
         baselines={name: scored.ref(file) for name, file in baselines.items()},

@@ -64,7 +64,7 @@ class GateDecision(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    verdict: str | None = None
+    status: str | None = None
     reasons: tuple[str, ...] = ()
     champion: int | None = None
     """The version that it was compared with."""
@@ -407,7 +407,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> ComparedMo
 def _of_run(registry: Registry, record: RunRecord, letter: str) -> ComparedModel:
     results, verdict = RunResults(registry.store, record), record.verdict
     stages = {step.title: step.fingerprint for step in record.stages}
-    decided = {"verdict": verdict.verdict, "reasons": tuple(verdict.sentences)} if verdict else {}
+    decided = {"status": verdict.status, "reasons": tuple(verdict.sentences)} if verdict else {}
     files = {span: results.key(output.title).get("files") for span, output in results.ingested().items()}
     return ComparedModel(
         name=record.run,

@@ -204,7 +204,7 @@ def _both(comparison: Comparison) -> Section:
 
 def _at_the_gate(side: ComparedModel) -> str:
     against = f" against version {side.verdict.champion}" if side.verdict.champion else ""
-    word = ending_of(side.results.record).word if side.verdict.verdict else "not judged"
+    word = ending_of(side.results.record).word if side.verdict.status else "not judged"
     return word + against
 
 

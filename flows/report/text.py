@@ -179,7 +179,7 @@ def _detail(output: Output) -> str:
             parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
             return ", ".join(parts)
         case "gate":
-            return str(result["verdict"])
+            return str(result["status"])
         case "export":
             return ", ".join(result["signatures"])
         case "replay":

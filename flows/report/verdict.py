@@ -13,6 +13,7 @@ from flows.report.versions import UNCLEAR, change_text, outcome_of, rows_of
 from headway.config import Frozen
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import (
+    ANCHOR,
     BEYOND,
     CANNOT_TELL,
     CHAMPION,
@@ -38,12 +39,9 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
         "green",
         "Version {version} is the champion already; there is nothing to promote",
     ),
-    State.KEPT: ("kept the champion", "plain", "The champion stays"),
-    **dict.fromkeys((State.REJECTED, State.ROLLED_BACK), ("rejected", "red", "The candidate is rejected")),
-    **dict.fromkeys(
-        (State.NOT_COMPARABLE, State.INCOMPATIBLE, State.HELD),
-        ("needs a person", "amber", "The candidate waits for a person"),
-    ),
+    State.KEPT: ("kept", "plain", "The champion stays"),
+    State.REJECTED: ("rejected", "red", "The candidate is rejected"),
+    State.NEEDS_PERSON: ("needs a person", "amber", "The candidate waits for a person"),
     State.DONE: ("done", "plain", "The run ended after {last}, as it was asked to; nothing was judged"),
     State.RUNNING: ("running", "plain", "The run is going on"),
     State.FAILED: ("failed", "red", "The run failed"),
@@ -55,9 +53,7 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
 
 
 def word_of(state: str) -> str:
-    """The word for a run's state, or for a verdict that took no effect, as people read it."""
-    if state in ("promote", "first model"):
-        return "would be promoted"
+    """The word for a run's state, as people read it."""
     return _ENDS[state][0] if state in _ENDS else state
 
 
@@ -137,7 +133,7 @@ def ending_of(record: RunRecord) -> Ending:
     at = f" in {listed(record.broken_off)}" if record.broken_off else ""
     headline = begins.format(version=record.version, alias=record.alias, last=record.last, at=at)
     reasons = verdict.reasons if verdict and state != State.ALREADY else ()
-    decided = [reason.fix for reason in reasons if reason.verdict == reasons[0].verdict]
+    decided = [reason.fix for reason in reasons if reason.status == reasons[0].status]
     forced = bool(reasons and reasons[0].overruled)
     error = record.error or ""
     checks: tuple[Check, ...] = ()
@@ -149,7 +145,7 @@ def ending_of(record: RunRecord) -> Ending:
     elif state == State.DONE and verdict is not None:
         word = "would be promoted" if verdict.promote else "would not be promoted"
         headline = f"The candidate {word}; this run ended before a promotion"
-    elif state == State.PROMOTED and verdict and verdict.verdict == "first model" and verdict.primary:
+    elif state == State.PROMOTED and verdict and verdict.basis == "first model" and verdict.primary:
         headline = f"{headline}, the first of this model: {_level(record, verdict.primary)}"
         reasons = reasons[1:]
     elif reasons and state not in (*NO_VERDICT, State.NAMED):
@@ -238,6 +234,7 @@ def _tone(check: Check) -> Tone:
 
 _TITLES = {
     CHAMPION: "{what} against {against}",
+    ANCHOR: "{what} against {against}, the anchor",
     DECAY: "{what}, {against}",
     THRESHOLD: "{what}",
 }

@@ -17,7 +17,7 @@ from flows.report.model import Table
 from flows.report.plot import BAD, FIRST, GOOD, Mark, interval_strips, one_line
 from headway.errors import HeadwayError
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import Check, Verdict
+from headway.evaluation.verdict import ANCHOR, Check, Verdict
 from headway.messages import between, counted, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -131,7 +131,7 @@ def judged(store: Store, version: Version, against: int | None = None, *, whole:
     """A version against another on the eval rows of the run that made it; None: its gate did not compare the two.
 
     Args:
-        against: the champion of its time; None: whichever that was.
+        against: the champion of its time, or the anchor; None: the champion.
         whole: by every metric, while the store has the verdict; else by the one that decided, which the version itself keeps.
     """
     compared = version.facts.get("compared")
@@ -156,6 +156,8 @@ def _checks(store: Store, version: Version, against: int) -> list[Check]:
         return []
     if verdict.champion is not None and verdict.champion.version == against:
         return verdict.compared()
+    if verdict.anchor is not None and verdict.anchor.version == against:
+        return verdict.compared(ANCHOR)
     return []
 
 

@@ -17,7 +17,6 @@ from headway.evaluation.bootstrap import Difference, paired, single
 from headway.evaluation.margins import allowed
 from headway.evaluation.sample_size import uncompared
 from headway.evaluation.verdict import BEYOND, DECAY, Check, Worth
-from headway.messages import between, listed, number
 from headway.metrics.base import Metric, Rows
 from headway.tasks.base import LabelFacts, Task
 
@@ -76,6 +75,7 @@ class Decay:
         """What the verdict keeps of it; as in other checks, the sign of the change is the metric's."""
         low, high = self.interval
         down = self.metric.higher_is_better is not False
+        then, today = self.then["gain"], self.today["gain"]
         return Check(
             name=DECAY,
             metric=self.name,
@@ -87,42 +87,9 @@ class Decay:
             confidence=self.confidence,
             better=self.metric.better,
             allowed=self.margin,
-            limit="" if self.then["gain"] is None else "of the gain over the constant on the same rows",
+            gains=None if then is None or today is None else (then, today),
             outcome=BEYOND,
         )
-
-    @property
-    def detail(self) -> str:
-        then, today = self.then["gain"], self.today["gain"]
-        worse = f"worse by {number(self.loss)}, {between(self.interval, self.confidence)}"
-        worse += f", beyond the limit of {number(self.margin)}"
-        if then is None or today is None:
-            return worse
-        return f"{_gain(then)} the constant then, {_gain(today)} it today: {worse}"
-
-
-def fallen(found: Sequence[Decay], version: int, spans: str, before: str, *, mended: bool | None) -> tuple[str, str]:
-    """(how a champion became worse, what to do) in words.
-
-    Args:
-        spans, before: of today's rows, and of those at its promotion; empty: not known.
-        mended: the candidate makes up for it; None: there is none.
-    """
-    if mended is None:
-        said = [f"{d.name} was {number(d.then['value'])} and is {number(d.today['value'])} today" for d in found]
-        return f"the champion, version {version}, has become worse since it was promoted: {listed(said)}", ""
-    other = bool(before) and spans != before
-    then = listed([f"{d.name} {number(d.then['value'])}" for d in found]) + (f" on {before}" if other else "")
-    now = listed([number(d.today["value"]) for d in found]) + (f" on {spans}" if other else " today")
-    fell = f"version {version} became worse, from {then} to {now}, and the candidate "
-    if mended:
-        return f"{fell}makes up for it", ""
-    harder = f"{spans} is harder: " if other else ""
-    return f"{harder}{fell}does not make up for it", "if rows like these go on coming, expect this level"
-
-
-def _gain(gain: float) -> str:
-    return f"{number(abs(gain))} {'better' if gain >= 0 else 'worse'} than"
 
 
 def decayed(

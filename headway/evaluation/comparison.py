@@ -23,10 +23,9 @@ from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margin, Margins
 from headway.evaluation.metrics import rows_of
 from headway.evaluation.sample_size import uncompared, upward
-from headway.evaluation.slices import named, slice_rows
+from headway.evaluation.slices import slice_rows
 from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
 from headway.evaluation.verdict import BETTER, BEYOND, CANNOT_TELL, NOT_COMPARED, WITHIN, Check, LeftOut
-from headway.messages import between, chance, counted, number, signed, some
 from headway.metrics.base import Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
@@ -63,11 +62,6 @@ class Compared:
             return BETTER
         return WITHIN if interval[0] >= -self.margin.value else CANNOT_TELL
 
-    @property
-    def why(self) -> str:
-        """Why it is not compared."""
-        return f"{self.few}; give eval more of them" if self.few else "a model has no value on these rows"
-
     def check(self, name: str, against: str, confidence: float) -> Check:
         """What the verdict keeps of it.
 
@@ -90,7 +84,9 @@ class Compared:
             error=measured.standard_error,
             better=self.metric.better,
             allowed=self.margin.value,
-            limit=self.margin.of,
+            share=self.margin.share,
+            share_of=self.margin.share_of,
+            gain=self.margin.gain,
             p=self.p,
             p_adjusted=self.p_adjusted,
             detectable=self.detectable,
@@ -98,32 +94,6 @@ class Compared:
             passed=not self.failed,
             rows=self.rows,
         )
-
-
-def told(check: Check) -> tuple[str, str]:
-    """(summary, detail) of a metric beside another model's."""
-    at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
-    verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
-    metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
-    moved = f"from {number(check.before)} ({check.against}) to {number(check.value)}"
-    match check.outcome:
-        case "better":
-            summary = f"{metric} {verb} {moved}, which is better"
-        case "within the limit":
-            summary = f"{metric} is within {limit}: {moved}"
-        case "cannot tell":
-            summary = f"{metric} {verb} {moved}: too few rows to tell whether that is within {limit}"
-        case "beyond the limit":
-            summary = f"{metric} {verb} {moved}, more than the allowed {side} of {number(check.allowed)}"
-        case _:
-            return f"{metric} cannot be compared with {check.against}", ""
-    details = [f"{signed(check.change)}, {between(check.interval, check.confidence)}"]
-    details += [f"the limit is {check.limit}"] if check.limit and check.outcome != BETTER else []
-    if check.outcome == CANNOT_TELL:
-        details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
-    if check.slice and not check.passed:
-        details.append(f"{chance(check.p_adjusted)} after correcting for all slices")
-    return summary, "; ".join(details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,34 +113,13 @@ class Comparison:
         """Each comparison as a check of the gate, over all rows first."""
         return [c.check(name, against, self.confidence) for c in (*self.overall, *self.slices)]
 
-    def uncompared(self) -> dict[str, list[str]]:
+    def too_few(self) -> dict[str, list[str]]:
         """{why: metrics that could not be compared over all rows}"""
         whys: dict[str, list[str]] = {}
         for compared in self.overall:
             if compared.outcome == NOT_COMPARED:
-                whys.setdefault(compared.why, []).append(compared.measured.metric)
+                whys.setdefault(compared.few or "", []).append(compared.measured.metric)
         return whys
-
-    def notes(self, champion: str) -> list[str]:
-        """What the comparison rests on, and what the slices came to."""
-        notes = [self.drawn_by] if self.drawn_by else []
-        looked = {(c.column, c.value) for c in self.slices}
-        if looked and not any(c.failed for c in self.slices):
-            notes.append(
-                f"on none of the {counted(len(looked), 'slice')} with enough rows is it beyond the limit beside "
-                f"{champion}"
-            )
-        if self.left_out:
-            notes.append(
-                "slices that were not compared: " + some([_left_out(entry) for entry in self.left_out], 5, sep="; ")
-            )
-        return notes
-
-
-def _left_out(entry: LeftOut) -> str:
-    if entry.values is not None:
-        return f"{counted(entry.values, 'value')} of {entry.slice} ({entry.why})"
-    return f"{named(entry.slice, entry.value)} ({entry.why})"
 
 
 def compare(

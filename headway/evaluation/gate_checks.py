@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headway.errors import DataError
 from headway.evaluation.metrics import OWN, UNIT
 from headway.evaluation.slices import parts_of, slice_columns, slice_rows
-from headway.messages import agree, counted, listed
+from headway.messages import agree, counted
 from headway.tabular.hashing import U64, hash_texts, mix64
 from headway.tabular.list_arrays import is_text, whole
 
@@ -135,13 +135,15 @@ def unusable(rows: pa.Table) -> str | None:
     return f"{bad:,} of {every:,} predictions {which}, the first in row {first:,}"
 
 
-def without_value(compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool) -> list[str]:
-    """Why a candidate is refused whose metrics have no value: a metric that candidates are compared by has to have one; of a
+def without_value(
+    compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool
+) -> list[tuple[str, ...]]:
+    """Metrics without a value, for which a candidate is refused: a metric that candidates are compared by has to have one; of a
     first model, at least one of them."""
-    missing = [name for name in compared if metrics[name] is None]
+    missing = tuple(name for name in compared if metrics[name] is None)
     if len(missing) == len(compared):
-        return [f"{listed(missing)} {agree(len(missing), 'has', 'have')} no value on these rows"]
-    return [] if first else [f"{m} has no value on these rows, and gate.tolerance asks for one" for m in missing]
+        return [missing]
+    return [] if first else [(name,) for name in missing]
 
 
 def check_same_rows(candidate: pa.Table, other: pa.Table, whose: str, where: str) -> None:

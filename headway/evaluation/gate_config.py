@@ -201,13 +201,6 @@ class GateConfig(Frozen):
         # a primary metric that has no default margin is compared without one
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
-    @property
-    def kept(self) -> tuple[str, str] | None:
-        """The verdict and the reason of a candidate that passed where a person promotes."""
-        if self.hold:
-            return "held", "it passed, and the gate is set to hold it for a person to promote"
-        return None
-
     def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
         """The metric that a better model is better on; always one that is compared."""
         if self.primary is not None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headway.evaluation.baseline import constant
-from headway.messages import number
+from headway.evaluation.verdict import ShareOf
 from headway.metrics.base import Metric, Rows
 from headway.tasks.base import LabelFacts, Task
 
@@ -23,13 +23,14 @@ _WITHOUT_GAIN = 1.0
 
 @dataclass(frozen=True)
 class Margin:
-    """A margin in the metric's unit, and in words what it is a share of."""
+    """A margin in the metric's unit, and what it is a share of."""
 
     value: float
-    of: str = ""
-
-    def __str__(self) -> str:
-        return f"the tolerance of {number(self.value)}" + (f" ({self.of})" if self.of else "")
+    share: float | None = None
+    """Percent; None: the margin is a number of its own."""
+    share_of: ShareOf | None = None
+    gain: float | None = None
+    """Of the champion over the constant, where the margin is a share of it."""
 
 
 def parse_tolerance(tolerance: float | str) -> tuple[float, str]:
@@ -97,17 +98,13 @@ class Margins:
             return Margin(value)
         size = abs(champion or 0.0)
         if unit == "%":
-            return Margin(size * value / 100, f"{value:g}% of the champion's")
+            return Margin(size * value / 100, value, "champion")
         gains = [gain for gain in (self._gain(metric, rows), self._overall[metric.name]) if gain is not None]
         if not gains:
-            return Margin(
-                size * _WITHOUT_GAIN / 100, f"{_WITHOUT_GAIN:g}% of the champion's: the constant is not known"
-            )
+            return Margin(size * _WITHOUT_GAIN / 100, _WITHOUT_GAIN, "champion, the constant not known")
         if max(gains) <= 0:
-            return Margin(
-                size * _WITHOUT_GAIN / 100, f"{_WITHOUT_GAIN:g}% of the champion's, which does not beat the constant"
-            )
-        return Margin(max(gains) * value / 100, f"{value:g}% of the gain of {number(max(gains))} over the constant")
+            return Margin(size * _WITHOUT_GAIN / 100, _WITHOUT_GAIN, "champion, no gain")
+        return Margin(max(gains) * value / 100, value, "gain", max(gains))
 
     def _gain(self, metric: Metric, rows: Rows) -> float | None:
         """How much better than the constant the champion is; None where either has no value."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.evaluation.bootstrap import drawn_units, resampling_units
-from headway.messages import agree, counted
+from headway.evaluation.verdict import SampleSize
 from headway.metrics.base import Metric, Rows
 from headway.metrics.ranking import NO_GROUP
 
@@ -53,29 +53,22 @@ def units(metric: Metric, rows: Rows) -> int:
     return count
 
 
-def counted_units(metric: Metric, rows: Rows) -> str:
-    """What the metric's spread rests on, in words, with the verb: "19 eval rows are"."""
-    weighty = rows.weight > 0
+def sample_size(metric: Metric, rows: Rows) -> SampleSize:
+    """What the metric's spread rests on, as a person counts it."""
+    weighty, units = rows.weight > 0, None
     if metric.unit == "groups":
-        count, what = _telling(rows, weighty), "of eval rows with a positive label"
-        return counted(count, f"group {what}", f"groups {what}") + agree(count, " is", " are")
+        return SampleSize(count=_telling(rows, weighty), of="groups with a positive label")
     if rows.groups is None:
-        count = int(weighty.sum())
-        text = counted(count, "eval row")
+        of, count = "rows", int(weighty.sum())
         if rows.units is not None:
-            text += " of " + counted(
-                resampling_units(rows.units[weighty])[1], "unit of the split", "units of the split"
-            )
+            units = resampling_units(rows.units[weighty])[1]
     else:
-        count = resampling_units(rows.groups[weighty])[1]
-        text = counted(count, "group of eval rows", "groups of eval rows")
-    if (
-        metric.unit == "classes"
-        and count >= LEAST_ROWS
-        and (rarer := _rarer(rows, weighty)) < max(FIRST_CLASS_ROWS, count / 4)
-    ):
-        return f"{text} with {rarer:,} of the rarer class are"
-    return text + agree(count, " is", " are")
+        of, count = "groups", resampling_units(rows.groups[weighty])[1]
+    few = metric.unit == "classes" and count >= LEAST_ROWS
+    rarer = _rarer(rows, weighty) if few else None
+    if rarer is not None and rarer >= max(FIRST_CLASS_ROWS, count / 4):
+        rarer = None
+    return SampleSize(count=count, of=of, units=units, rarer=rarer)
 
 
 def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -1,6 +1,6 @@
 """The gate's verdict as values with fields: what was checked, what was decided, and why.
 
-    verdict.verdict, verdict.promote
+    verdict.status, verdict.basis                    # "promoted", "newer data"
     [str(reason) for reason in verdict.reasons]      # why; the first is the gravest
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
 
@@ -8,7 +8,7 @@ A reason has a summary, which a headline can use, and a detail with the numbers;
 check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
 """
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, computed_field
 
@@ -16,12 +16,21 @@ from headway.config import Result
 from headway.messages import number, signed
 from headway.metrics.base import Better
 
-THRESHOLD, CHAMPION, DECAY = "threshold", "champion", "champion decay"
+Status = Literal["promoted", "kept", "rejected", "needs a person"]
+PROMOTED: Status = "promoted"
+KEPT: Status = "kept"
+"""The champion stays: the candidate is neither blocked nor better, or is the champion itself."""
+REJECTED: Status = "rejected"
+NEEDS_PERSON: Status = "needs a person"
+GRAVEST_FIRST: tuple[Status, ...] = (REJECTED, NEEDS_PERSON, KEPT)
+Basis = Literal["first model", "better", "newer data", "forced", "same model"]
+"""Why a candidate is promoted; or, of one that is the champion itself, why there is nothing to decide."""
+ShareOf = Literal["champion", "gain", "champion, no gain", "champion, the constant not known"]
+"""What a limit is a share of; the last two where it should be of a gain that there is not, or that is not known."""
+THRESHOLD, CHAMPION, ANCHOR, DECAY = "threshold", "champion", "anchor", "champion decay"
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
 BETTER, NOT_COMPARED = "better", "not compared"
-ALREADY = "already champion"
-"""The verdict on a candidate that is the champion."""
 Metrics = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
 Worth = dict[str, dict[str, float | None]]
@@ -40,6 +49,18 @@ class MetricValue(Result):
     """The model: candidate, version 3, constant, ..."""
     rows: int | None = None
     spans: tuple[str, ...] = ()
+
+
+class SampleSize(Result):
+    """What the spread of a metric rests on."""
+
+    count: int
+    of: str
+    """rows, groups, or groups with a positive label."""
+    units: int | None = None
+    """Units of the split that the rows are of."""
+    rarer: int | None = None
+    """Rows of the rarer class, where these are few."""
 
 
 class Check(Result):
@@ -70,7 +91,12 @@ class Check(Result):
     allowed: float | None = None
     """The limit: how much worse the change may be, or the bound of the value."""
     limit: str = ""
-    """More of the limit in words: at least, 5% of the gain over the constant."""
+    """Of a bound of the value: at least, at most."""
+    share: float | None = None
+    """Percent that the limit is of `share_of`; None: it is a number of its own."""
+    share_of: ShareOf | None = None
+    gain: float | None = None
+    """Of the other model over the constant, where the limit is a share of it."""
     p: float | None = None
     """Of a change that is within the limit in truth."""
     p_adjusted: float | None = None
@@ -81,9 +107,25 @@ class Check(Result):
     """In words: better, within the limit, cannot tell, beyond the limit, ..."""
     passed: bool = True
     """False: it speaks against a promotion."""
+    concern: bool = False
+    """A person should look at it, although the candidate may be promoted."""
+    status: Status | None = None
+    """What the candidate comes to by this check, where it did not pass."""
     rows: int | None = None
     spans: tuple[str, ...] = ()
     """That the rows come from."""
+    why: str = ""
+    """The cause in a few words: under 20 rows of one class, on 2026-01-03: too slow, ..."""
+    count: int | None = None
+    """How many rows or values it is about, where these are not `rows`."""
+    names: tuple[str, ...] = ()
+    """What it is about: metrics, spans, values of a slice."""
+    sample: SampleSize | None = None
+    """The rows that were too few to say."""
+    gains: tuple[float, float] | None = None
+    """Over the constant, then and now, of a champion that became worse."""
+    mended: bool | None = None
+    """The candidate makes up for it."""
 
     @property
     def key(self) -> str:
@@ -97,6 +139,23 @@ class Check(Result):
         if self.outcome != CANNOT_TELL or self.change is None or self.allowed is None:
             return False
         return (self.change if self.better == "higher" else -self.change) < -self.allowed
+
+    @property
+    def upward(self) -> tuple[float, float] | None:
+        """The interval of the change, turned so that up is good."""
+        if self.interval is None or self.better == "higher":
+            return self.interval
+        return -self.interval[1], -self.interval[0]
+
+    @property
+    def worse(self) -> bool:
+        """The change is for the worse beyond chance."""
+        return self.upward is not None and self.upward[1] < 0
+
+    @property
+    def surely_within(self) -> bool:
+        """The whole interval of the change is within the limit."""
+        return self.upward is not None and self.allowed is not None and self.upward[0] >= -self.allowed
 
     @property
     def limit_side(self) -> str:
@@ -135,8 +194,8 @@ class Remark(Result):
 class Reason(Remark):
     """Why the verdict is what it is."""
 
-    verdict: str
-    """The verdict that it stands for."""
+    status: Status
+    """What the candidate comes to by it."""
     overruled: bool = False
     """The candidate was promoted by force, against it."""
 
@@ -178,12 +237,13 @@ class ModelMetrics(Result):
 
     candidate: Metrics = Field(default={})
     champion: Metrics | None = None
+    anchor: Metrics | None = None
     baselines: dict[str, Metrics] = Field(default={})
 
     @property
     def sides(self) -> dict[str, Metrics]:
         """By model, those that are known."""
-        named = {"candidate": self.candidate, "champion": self.champion}
+        named = {"candidate": self.candidate, "champion": self.champion, "anchor": self.anchor}
         return {name: values for name, values in {**named, **self.baselines}.items() if values}
 
 
@@ -191,8 +251,10 @@ class Verdict(Result):
     """What the gate decided about a candidate."""
 
     task: str | None = None
-    verdict: str
-    promote: bool
+    status: Status
+    basis: Basis | None = None
+    anchors: bool = False
+    """Candidates are held against it from its promotion on."""
     reasons: tuple[Reason, ...] = ()
     """The gravest first; of a candidate that is promoted, what speaks for it."""
     notes: tuple[Note, ...] = ()
@@ -209,17 +271,29 @@ class Verdict(Result):
     candidate: str | None = None
     """The fingerprint of its training."""
     champion: Model | None = None
+    anchor: Model | None = None
+    """The earlier champion that the candidate was also compared with; None: the champion is the anchor."""
     metrics: ModelMetrics = ModelMetrics()
     left_out: tuple[LeftOut, ...] = ()
+    slices_chosen: tuple[str, ...] | None = None
+    """The slices that Headway chose; None: the config names them."""
+    drawn_by: str | None = None
+    """What rows are drawn by together; None: one by one."""
+    sample_of: int | None = None
+    """The rows of which those judged are a sample."""
     worth: Worth | None = None
     """The candidate's metrics with their errors, by which it is held against itself later."""
     settings: dict[str, Any] = Field(default={})
 
     def __str__(self) -> str:
-        return self.verdict
+        return self.status
 
     def __repr__(self) -> str:
-        return f"<Verdict {self.verdict}: {'; '.join(self.sentences)}>"
+        return f"<Verdict {self.status}: {'; '.join(self.sentences)}>"
+
+    @property
+    def promote(self) -> bool:
+        return self.status == PROMOTED
 
     @property
     def sentences(self) -> list[str]:

@@ -24,6 +24,7 @@ from headway.errors import Locked
 from headway.messages import counted
 from headway.registry import registry
 from headway.registry.leases import REMOVER, WAIT_SECONDS, Remover, lease
+from headway.registry.pointers import anchor_of
 from headway.storage.fingerprint import texts
 from headway.storage.locks import Lock, describe
 from headway.storage.store import Store
@@ -144,9 +145,10 @@ def _of_model(model: registry.Registry, keep_versions: int | None) -> list[Garba
 def _versions(model: registry.Registry, keep: int | None) -> Iterator[Garbage]:
     if keep is None:
         return
-    champions = dict.fromkeys(event.version for event in reversed(model.history()))
+    history = model.history()
+    champions = dict.fromkeys(event.version for event in reversed(history))
     versions = model.versions()
-    pointed = {*list(champions)[:CHAMPIONS], *model.aliases().values()}
+    pointed = {*list(champions)[:CHAMPIONS], anchor_of(history), *model.aliases().values()}
     for version in versions[: max(0, len(versions) - keep)]:
         if version.number not in pointed:
             why = f"older than the newest {counted(keep, 'version')}, and nothing points at it"

@@ -47,7 +47,10 @@ class Event(Frozen):
     """The author of the change, as user@host."""
     run: str | None = None
     """The run that decided the change; None when a person did."""
-    verdict: str | None = None
+    basis: str | None = None
+    """Why the gate promoted it: first model, better, newer data, or forced; None: a person chose it."""
+    anchor: bool = True
+    """Candidates with newer data are held against it from then on, beside the champion."""
 
     def says(self) -> str:
         """Returns the time and author of the change as text."""
@@ -131,6 +134,11 @@ class Pointer:
         if not made:
             raise Overtaken("was moved by another process meanwhile", where=str(self.path), fix="try again")
         self.store.refresh()
+
+
+def anchor_of(events: list[Event]) -> int | None:
+    """The last version that became the anchor; None before the first promotion."""
+    return next((event.version for event in reversed(events) if event.anchor), None)
 
 
 def _points_at(events: list[Event]) -> int | None:

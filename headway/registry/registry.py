@@ -28,7 +28,18 @@ from typing import Any
 
 from headway.errors import ConfigError, StoreError
 from headway.messages import now
-from headway.registry.pointers import CHAMPION, NOBODY, PREVIOUS, Event, Pointer, aliases, check_alias, is_alias, me
+from headway.registry.pointers import (
+    CHAMPION,
+    NOBODY,
+    PREVIOUS,
+    Event,
+    Pointer,
+    aliases,
+    anchor_of,
+    check_alias,
+    is_alias,
+    me,
+)
 from headway.registry.versions import LINEAGE, SAVED_MODEL, Version, Versions, numbers, written_aside
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import copy_tree, writing
@@ -83,6 +94,11 @@ class Registry(Versions):
         """
         number = self._champion.number()
         return None if number is None else self.version(number)
+
+    def anchor(self) -> int | None:
+        """The version that candidates with newer data are held against beside the champion: the last one that was promoted
+        because it was better, or that a person chose; None before the first promotion."""
+        return anchor_of(self.history())
 
     def decided_against(self) -> int:
         """Returns the champion's number, which a decision passes as `against`; NOBODY when there is none."""
@@ -161,14 +177,16 @@ class Registry(Versions):
         *,
         reason: str,
         run: str | None = None,
-        verdict: str | None = None,
+        basis: str | None = None,
+        anchor: bool = True,
         force: bool = False,
         against: int | None = None,
     ) -> Event:
         """Make a version the champion and serve it. If it is the champion already, only ensure that it is served.
 
         Args:
-            run, verdict: who decided; kept in the history.
+            run, basis: who decided, and why; kept in the history.
+            anchor: candidates are held against it from now on.
             force: let a version return that was rolled back.
             against: the champion that it was compared with, `NOBODY` if there was none; None: whichever it is.
 
@@ -188,7 +206,7 @@ class Registry(Versions):
             )
             self._champion.expect(events, against, f"version {number} was to be promoted {judged}", fix)
             self._allow(number, force)
-            return self._point(number, events, kind="promote", reason=reason, run=run, verdict=verdict)
+            return self._point(number, events, kind="promote", reason=reason, run=run, basis=basis, anchor=anchor)
 
     def rollback(
         self, to: int | None = None, *, reason: str = "asked for", force: bool = False, against: int | None = None

@@ -224,7 +224,7 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
         elif name == "eval" and rows < FEW_EVAL_ROWS:
             message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"
             fix = "widen the window, or give eval a larger share"
-            yield finding("warning", "few rows", name, message, fix, value=rows, expected=FEW_EVAL_ROWS)
+            yield finding("info", "few rows", name, message, fix, value=rows, expected=FEW_EVAL_ROWS)
     for name in sorted(set(splits) - set(minimums)):
         if not splits[name].rows:
             message = f"the {name} split has no rows"

@@ -154,7 +154,7 @@ def test_a_preprocess_function_is_analysed_trained_with_and_exported(typed, proj
 def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, project):
     first = _run(typed, project, "--until", "2013-03")
     assert first["state"] == "promoted" and first["version"] == 1
-    assert first["verdict"]["verdict"] == "first model"
+    assert first["verdict"]["status"] == "promoted"
     assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
 
     # nothing changed, right after a promotion
@@ -220,14 +220,14 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     assert models["champion"] == 1
     assert sorted(int(p.name) for p in (project / "store" / "serving" / "flights").iterdir()) == [1, 2, 3]
     refused = _run(typed, project, code=4)
-    assert refused["verdict"]["verdict"] == "rolled back"
+    assert refused["verdict"]["status"] == "rejected"
     forced = _run(typed, project, "--force")
-    assert forced["verdict"]["verdict"] == "forced" and forced["state"] == "promoted"
+    assert forced["verdict"]["status"] == "promoted" and forced["state"] == "promoted"
 
 
 def test_a_rejected_candidate_is_not_promoted_and_says_why(typed, exported):
     record = _run(typed, exported, "--set", "gate.thresholds={auc: {min: 0.9999}}", code=4)
-    assert record["state"] == "reject"
+    assert record["state"] == "rejected"
     assert "0.9999" in record["verdict"]["reasons"][0]["sentence"]
     assert not (exported / "store" / "models").exists()
 

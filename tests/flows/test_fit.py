@@ -51,7 +51,7 @@ def test_a_temporary_store_goes_and_a_rejected_candidate_predicts_too(capfd):
     rows = made() | {"y": np.random.default_rng(1).integers(0, 2, 400)}
     model = headway.fit(rows, label="y", training=QUICK, gate={"thresholds": {"auc": {"min": 0.9}}})
     folder = model.pipeline.file.parent
-    assert model.run.state == "reject" and Registry(model.pipeline._store, "table").champion() is None
+    assert model.run.state == "rejected" and Registry(model.pipeline._store, "table").champion() is None
     assert model.predict(rows).num_rows == 400 and "replay" in capfd.readouterr().err
     model.close()
     assert not folder.exists()

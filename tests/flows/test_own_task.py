@@ -56,7 +56,7 @@ def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed,
     (tmp_path / "my_units.py").write_text("UNIT = 1000.0\n")
 
     record = json.loads(typed("run", tmp_path, "--json", check=0).stdout)
-    assert record["verdict"]["verdict"] == "first model"
+    assert record["verdict"]["status"] == "promoted"
     assert record["metrics"]["my_tasks:error"] < 300 < record["metrics"]["my_tasks:worst"] * 10
     summary = json.loads(next((tmp_path / "store").glob("**/metrics.json")).read_text())
     assert set(summary["by_slice"]["kind"]) == {"a", "b"}
@@ -75,5 +75,5 @@ def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed,
     cached = {step["stage"]: step["cached"] for step in plan["steps"]}
     assert cached["ingest"] and not cached["train"]
     again = json.loads(typed("run", tmp_path, "--set", "training.steps=5", "--json").stdout)
-    assert again["verdict"]["verdict"] == "reject"
+    assert again["verdict"]["status"] == "rejected"
     assert "my_tasks:error rose from" in " ".join(reason["sentence"] for reason in again["verdict"]["reasons"])

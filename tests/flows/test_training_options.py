@@ -21,7 +21,7 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed,
     project = exported
     given = [word for key, value in OPTIONS.items() for word in ("--set", f"{key}={value}")]
     record = json.loads(typed("run", project, "--window", "2", "--json", *given, check=0).stdout)
-    assert record["state"] == "promoted" and record["verdict"]["promote"], record.get("verdict")
+    assert record["state"] == "promoted" and record["verdict"]["status"] == "promoted", record.get("verdict")
     assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
     shown = typed("show", project, check=0).stdout
     assert "the loss scale ended at" in shown

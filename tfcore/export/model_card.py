@@ -110,7 +110,7 @@ def _quality(facts: CardFacts) -> str:
         rows += [[str(c.metric), signed(c.change), _interval(c.interval)] for c in compared]
         text += f"\nAgainst {verdict.champion.name}, the champion then, on the same rows:\n\n{_table(rows)}\n"
     if verdict is not None:
-        text += f"\nVerdict of the gate: **{verdict.verdict}**\n\n"
+        text += f"\nVerdict of the gate: **{verdict.status}**\n\n"
         text += "\n".join(f"- {sentence}" for sentence in verdict.sentences)
     return text.rstrip()
 

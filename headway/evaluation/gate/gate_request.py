@@ -11,12 +11,11 @@ from headway.config import Frozen
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.results.request import OfPredictions
 from headway.evaluation.slices import slice_columns
-from headway.evaluation.verdict import Verdict, Worth
-from headway.messages import some
+from headway.evaluation.verdict import Check, Verdict, Worth
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key
 
-VERSION = 13
+VERSION = 14
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
@@ -75,6 +74,9 @@ class GateRequest(OfPredictions[Verdict]):
     )
     candidate: Annotated[Candidate, Key("inputs", spread=True)]
     champion: Annotated[Champion | None, Key("inputs", "champion")] = None
+    anchor: Annotated[Champion | None, Key("inputs", "anchor")] = Field(
+        default=None, description="the earlier champion that newer models are held against; None: the champion is"
+    )
     baselines: dict[str, Ref[Any]] = Field(
         default={}, description="predictions of other baselines by name, over the same rows; shown"
     )
@@ -102,24 +104,23 @@ class GateRequest(OfPredictions[Verdict]):
         return self.ndcg_at is not None
 
 
-def newer(candidate: Candidate, champion: Champion) -> str | None:
-    """Why the candidate's train data are newer than the champion's; None when they are not, or when it is not known.
+def newer(candidate: Candidate, champion: Champion) -> Check:
+    """Whether the candidate's train data are newer than the champion's; passed if they are known to be.
 
     They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
-    were trained on have changed since.
+    were trained on have changed since. The check names the last span of both, or the spans whose files changed.
     """
+    check = Check(name="newer data", against=f"version {champion.version}", outcome="not known", passed=False)
     if not candidate.train or not champion.train:
-        return None
+        return check
     ours, theirs = (max(span for span, _ in parts) for parts in (candidate.train, champion.train))
     if ours > theirs:
-        return f"the candidate was trained up to span {ours}, version {champion.version} up to {theirs}"
-    if ours < theirs:
-        return None
-    digests = champion.data
-    changed = [span for span, digest in sorted(candidate.data.items()) if digests.get(span, digest) != digest]
-    if changed:
-        return f"the raw files of span {some(changed, 3)} have changed since version {champion.version} was trained"
-    return None
+        return check.model_copy(update={"outcome": "later spans", "names": (ours, theirs), "passed": True})
+    before = champion.data
+    changed = [span for span, digest in sorted(candidate.data.items()) if before.get(span, digest) != digest]
+    if ours == theirs and changed:
+        return check.model_copy(update={"outcome": "changed files", "names": tuple(changed), "passed": True})
+    return check.model_copy(update={"outcome": "not newer", "names": (ours, theirs)})
 
 
 def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:

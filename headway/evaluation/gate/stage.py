@@ -1,48 +1,65 @@
-"""The gate: decides whether a candidate is promoted, with the reasons.
+"""The gate: decides whether a candidate is promoted.
 
     verdict = decide(GateRequest(task="binary", candidate=..., champion=..., config=GateConfig()))
-    verdict.verdict, verdict.promote, verdict.reasons
+    verdict.status, verdict.basis, verdict.checks
 
 It reads predictions only (Parquet files written by evaluation: label, prediction, weight, slice columns, in the same
-order for all models), so neither model nor TensorFlow is needed. Against a promotion speak, the gravest first: an absolute
-threshold that is missed; a metric without a value on these rows; a constant prediction that the candidate does not beat
-(`headway.evaluation.baseline`); the paired bootstrap interval of (candidate - champion), when it lies wholly beyond the
-tolerance on the bad side, overall or on a slice (`headway.evaluation.comparison`). What passes all that is promoted when its
-primary metric is better (the interval is wholly above 0) or its data are newer than the champion's. docs/gate.md has the
-rules in a table. Verdicts:
+order for all models), so neither model nor TensorFlow is needed. docs/gate.md has the rules in a table. The status is one of
 
-    promote                   better than the champion, or trained on newer data and not blocked
-    first model               there is no champion, the thresholds are met, and it is better than a constant beyond chance
-    already champion          the candidate is the champion: nothing to do
-    keep champion             neither blocked nor better, on the same data or older ones
-    reject                    blocked: worse by more than the tolerance, under a threshold, no better than a constant
-    not comparable            too few rows to compare by, or the champion was trained on these evaluation rows
-    incompatible champion     the champion cannot score these rows, or predicts another kind of label
-    rolled back               this very model was rolled back before: it returns only by force
-    held                      it passed, or is a first model of too few eval rows to say; it waits for a person
-    forced                    promoted against the rules because a person said so
+    promoted        better than the champion; trained on newer data and not blocked; a first model that is better than a
+                    constant beyond chance; or by force, since a person said so
+    kept            the champion stays: the candidate is neither blocked nor better, or is the champion itself
+    rejected        blocked: worse than the champion by more than the tolerance, under a threshold, no better than a
+                    constant, or a model that was rolled back
+    needs a person  it passed where a person promotes; it cannot be compared; or it is a first model of which the rows
+                    cannot tell
 
-Only promote, first model and forced promote.
+Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.comparison`), or, with
+newer data, beside the anchor. That is the last champion that was promoted because it was better, or that a person chose: small
+losses, each within the tolerance of the champion before, add up to no more than the tolerance from the anchor.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.evaluation.baseline import Beaten, beats, beside, first_model
-from headway.evaluation.gate.champion import AgainstChampion
-from headway.evaluation.gate.findings import BY_FORCE, Findings
-from headway.evaluation.gate.gate_request import Champion, GateRequest
+from headway.evaluation.baseline import (
+    CONSTANT,
+    BaselineTest,
+    beats,
+    compare_with_baseline,
+    constant_predictions,
+    first_model,
+)
+from headway.evaluation.champion_decay import decayed
+from headway.evaluation.comparison import Comparison, compare
+from headway.evaluation.gate.gate_request import Champion, GateRequest, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
-from headway.evaluation.gate.thresholds import check_thresholds, note_met
+from headway.evaluation.gate.thresholds import threshold_checks
 from headway.evaluation.gate_checks import sample_of, unusable, without_value
-from headway.evaluation.verdict import ALREADY, Metrics, Model, ModelMetrics, Reason, Verdict
-from headway.messages import number
+from headway.evaluation.sample_size import sample_size
+from headway.evaluation.sentences import describe
+from headway.evaluation.verdict import (
+    ANCHOR,
+    BETTER,
+    CHAMPION,
+    GRAVEST_FIRST,
+    KEPT,
+    NEEDS_PERSON,
+    PROMOTED,
+    REJECTED,
+    Basis,
+    Check,
+    LeftOut,
+    Metrics,
+    Model,
+    ModelMetrics,
+    Status,
+    Verdict,
+)
 from headway.metrics.base import Floats, Metric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
-
-LINEAR = "linear"
-"""The baseline that the training fits beside its own model."""
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -61,7 +78,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
         retrieval=request.retrieval,
         own=request.metrics,
     )
-    return _Decision(request, monitor or Monitor()).verdict()
+    return describe(_Decision(request, monitor or Monitor()).verdict())
 
 
 class _Decision:
@@ -72,41 +89,60 @@ class _Decision:
         self.models = ScoredModels(request, monitor)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
         self.spans = tuple(sorted({span for span, _ in request.eval}))
-        self.findings = Findings(spans=self.spans)
         self.values = self.models.measured(self.models.candidate)
+        self.broken = unusable(self.models.candidate)
         self.tolerances = self._tolerances()
-        self.earlier = AgainstChampion(self.models, self.findings, self.tolerances, self.primary)
+        self.checks: list[Check] = []
+        self.champion: Metrics | None = None
+        self.anchor: Metrics | None = None
+        """Their metrics."""
+        self.left_out: tuple[LeftOut, ...] = ()
+        self.compared = False
+        self.within_anchor = True
+        """The candidate is not blocked beside the anchor."""
 
     def verdict(self) -> Verdict:
-        request, findings, champion = self.request, self.findings, self.request.champion
-        models = self.models
+        request, champion = self.request, self.request.champion
         if champion and champion.model == request.candidate.model:
-            summary = f"the candidate is the champion, version {champion.version}: there is nothing to promote"
-            findings.refuse("same model", summary, verdict=ALREADY, outcome="the champion")
-            return self._verdict(ALREADY, False, tuple(findings.blocks), self._baselines())
+            self._add(Check(name="same model", against=_name(champion), outcome="the champion"), KEPT)
+            return self._verdict(KEPT, "same model")
         if request.candidate.rolled_back is not None:
             why = request.candidate.rolled_back
-            summary = f"this model was rolled back ({why}) and returns only by force"
-            findings.refuse("rolled back before", summary, verdict="rolled back", outcome="rolled back")
-        broken = unusable(models.candidate)
-        if broken:
-            findings.refuse("usable predictions", f"the candidate gives {broken}")
-        thresholds = check_thresholds(self.config, models, self.values, findings)
-        baselines = self._baselines()
-        if not broken:
-            for missing in without_value(self.tolerances, self.values, first=champion is None):
-                findings.refuse("has a value", missing, outcome="no value")
-            self._constant()
-            self._others()
-        note_met(thresholds, findings)
-        if (rows := sample_of(models.candidate)) is not None:
-            findings.note(f"judged on a random sample of {len(models.candidate):,} of {rows:,} rows")
-        if champion is None:
-            none_set = "" if thresholds else " and no threshold is set"
-            findings.support("first model", f"there is no champion yet{none_set}; {self._measured(baselines)}")
-        elif not broken:
-            self.earlier.judge(champion)
-        return self._verdict(*findings.conclude(kept=self.config.kept, force=request.force), baselines)
+            self._add(Check(name="rolled back before", outcome="rolled back", why=why), REJECTED)
+        if self.broken:
+            self._add(Check(name="usable predictions", outcome="failed", why=self.broken), REJECTED)
+        for check in threshold_checks(self.config, self.models, self.values):
+            self._add(check)
+        if not self.broken:
+            for names in without_value(self.tolerances, self.values, first=champion is None):
+                self._add(Check(name="has a value", outcome="no value", names=names), REJECTED)
+            self._beside_baselines()
+        basis: Basis | None = "first model"
+        if champion is not None:
+            basis = None if self.broken else self._beside_champion(champion)
+        if self.config.hold and not self._status():
+            self._add(Check(name="hold", outcome="held"), NEEDS_PERSON)
+        status = self._status()
+        if status and request.force:
+            return self._verdict(PROMOTED, "forced")
+        return self._verdict(status or PROMOTED, None if status else basis)
+
+    def _add(self, check: Check, status: Status | None = None) -> Check:
+        """Keep a check.
+
+        Args:
+            status: what the candidate comes to by it; None: it passed, or says so itself.
+        """
+        facts: dict[str, Any] = {"spans": self.spans}
+        if status is not None:
+            facts |= {"passed": False, "status": status}
+        self.checks.append(check.model_copy(update=facts))
+        return self.checks[-1]
+
+    def _status(self) -> Status | None:
+        """The gravest status that a check speaks for; None: nothing speaks against a promotion."""
+        found = {check.status for check in self.checks if not check.passed}
+        return next((status for status in GRAVEST_FIRST if status in found), None)
 
     def _tolerances(self) -> dict[str, float | str]:
         """What is compared; a metric of the mean alone only where it has a value, unless the config names it."""
@@ -117,122 +153,248 @@ class _Decision:
             if self.config.tolerance or self.values[name] is not None or not self.models.judging[name].of_the_mean
         }
 
-    def _baselines(self) -> dict[str, Metrics]:
-        """The metrics of the baselines; how those that need not be beaten compare is noted."""
-        baselines, findings = self.models.baselines(), self.findings
-        for name in self.request.baselines:
-            if name in self.request.to_beat and self.config.baseline:
-                continue  # it has a reason of its own
-            if (found := self._beside(name)) is None:
-                findings.note(f"the {name} baseline has {self.primary} {number(baselines[name][self.primary])}")
-                continue
-            check = findings.looked(found.check(name, len(self.models.candidate)))
-            concern = name == LINEAR and found.outcome == "worse"
-            findings.note(found.summary, found.detail, check=check, concern=concern)
-        return baselines
+    # --- beside the champion, and the anchor
 
-    def _beside(self, name: str) -> Beaten | None:
-        """How a baseline compares with the candidate on the primary metric, where both can be used."""
-        models, theirs = self.models, self.models.table(self.request.baselines[name])
-        if unusable(models.candidate) or unusable(theirs):
+    def _beside_champion(self, champion: Champion) -> Basis | None:
+        """Compare with the champion and the anchor; why the candidate is promoted, if nothing blocks it."""
+        cause = self._not_comparable(champion)
+        if cause is not None:
+            self._add(cause.model_copy(update={"name": "comparable"}), NEEDS_PERSON)
             return None
-        predicted = models.rows(theirs).prediction
-        return beside(
-            models.rows(models.candidate),
-            predicted,
-            models.judging[self.primary],
-            name=name,
-            confidence=self.config.confidence,
+        compared = self._compare(champion, self.request.slices)
+        self.compared, self.left_out = True, compared.left_out
+        self.champion = self.models.measured(self.models.of(champion))
+        overall = []
+        for check in compared.checks(CHAMPION, _name(champion)):
+            kept = self._add(check.model_copy(update={"concern": check.perhaps_beyond}), _blocked(check))
+            overall += [kept] if check.slice is None else []
+        for why, names in compared.too_few().items():
+            too_few = Check(name="comparable", outcome="too few rows", why=why, names=tuple(names))
+            self._add(too_few.model_copy(update={"against": _name(champion)}), NEEDS_PERSON)
+        self._champion_decay(champion, overall)
+        data = newer(self.request.candidate, champion)
+        better = self._better(overall)
+        self._beside_anchor(blocks=data.passed and not better)
+        if better:
+            return "better"
+        if data.passed:
+            self._add(data)
+            return "newer data"
+        if self._status() != REJECTED:
+            self._add(data, KEPT)
+        return None
+
+    def _better(self, compared: Sequence[Check]) -> bool:
+        """The primary metric is better beyond chance, or surely within its limit and another one is better; and none is worse
+        beyond chance that is not surely within its limit."""
+        primary = next(check for check in compared if check.metric == self.primary)
+        gained = any(check.outcome == BETTER for check in compared)
+        lost = any(check.worse and not check.surely_within for check in compared)
+        return (primary.outcome == BETTER or (primary.surely_within and gained)) and not lost
+
+    def _beside_anchor(self, *, blocks: bool) -> None:
+        """Compare with the anchor by the metrics over all rows.
+
+        Args:
+            blocks: reject a candidate that is beyond the tolerance.
+        """
+        anchor = self.request.anchor
+        if anchor is None:
+            return
+        if (cause := self._not_comparable(anchor)) is not None:
+            self._add(cause.model_copy(update={"name": ANCHOR}))
+            return
+        compared = self._compare(anchor, ())
+        self.anchor = self.models.measured(self.models.of(anchor))
+        for check in compared.checks(ANCHOR, _name(anchor)):
+            blocked = _blocked(check)
+            self.within_anchor &= blocked is None
+            if blocked is not None and not blocks:
+                check, blocked = check.model_copy(update={"passed": True, "concern": True}), None
+            self._add(check, blocked)
+
+    def _champion_decay(self, champion: Champion, compared: Sequence[Check]) -> None:
+        """Whether the champion has become worse since its promotion, and whether the candidate makes up for it."""
+        if champion.worth is None:
+            return
+        judging = self.models.judging
+        today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
+        found = decayed(champion.worth, today, self.tolerances, judging, confidence=self.config.confidence)
+        gains = {check.metric: check.change or 0.0 for check in compared}
+        changes = [(decay, gains[decay.name]) for decay in found]
+        mended: bool | None = all((by if d.metric.higher_is_better else -by) >= d.loss - d.margin for d, by in changes)
+        if self.request.candidate.predictions == champion.predictions:
+            mended = None  # it is the champion alone that is looked at
+        before = tuple(sorted({span for span, _ in champion.eval}))
+        for decay in found:
+            facts = {"mended": mended, "names": before, "concern": not mended}
+            self._add(decay.check(champion.version).model_copy(update=facts))
+
+    def _compare(self, other: Champion, slices: tuple[str, ...]) -> Comparison:
+        models, theirs = self.models, self.models.of(other)
+        assert other.predictions is not None
+        models.check_same(theirs, f"version {other.version}'s", other.predictions)
+        return compare(
+            models.task,
+            models.candidate,
+            theirs,
+            config=self.config,
+            metrics=models.judging,
+            tolerances=self.tolerances,
+            label=self.request.label,
+            slices=slices,
+            group=self.request.group,
+            units=self.request.units,
             seed=self.request.seed,
-            check=self.monitor.check,
+            monitor=models.monitor,
         )
 
-    def _constant(self) -> None:
+    def _not_comparable(self, other: Champion) -> Check | None:
+        """Why an earlier version cannot fairly be held against the candidate."""
         request = self.request
-        if not self.config.baseline or all(v is None for v in self.values.values()):
-            return
-        judging, loss = self.models.judging, self.models.task.metrics[0].name
-        trained_for = [self.primary] if request.own_objective else [self.primary, *self.tolerances, loss]
-        names = dict.fromkeys((self.primary, *self.tolerances, *trained_for))
-        metrics = [judging[n] for n in names if judging[n].higher_is_better is not None and not judging[n].of_the_mean]
-        self._beats(metrics, "constant", trained_for)
+        cause = Check(name="", against=_name(other), outcome="")
+        if other.incompatible is not None or other.predictions is None:
+            why = other.incompatible or "it has no predictions"
+            return cause.model_copy(update={"outcome": "incompatible", "why": why})
+        spans = trained_on(other.train, other.split, request.eval, request.split)
+        if spans:
+            return cause.model_copy(update={"outcome": "trained on these rows", "names": tuple(spans)})
+        if broken := unusable(self.models.of(other)):
+            return cause.model_copy(update={"outcome": "not finite", "why": broken})
+        return None
 
-    def _others(self) -> None:
-        """The baselines that a candidate has to beat on the primary metric, beside the constant."""
-        for name in self.request.to_beat if self.config.baseline else ():
-            theirs = self.models.rows(self.models.table(self.request.baselines[name])).prediction
-            self._beats([self.models.judging[self.primary]], name, others=theirs)
+    # --- beside the baselines
 
-    def _beats(
-        self,
-        metrics: list[Metric],
-        name: str,
-        trained_for: list[str] | None = None,
-        others: Floats | None = None,
-    ) -> None:
-        """Block a candidate that a baseline is not worse than; hold a first model of which too few rows can tell."""
-        arguments: dict[str, Any] = {
-            "confidence": self.config.confidence,
-            "seed": self.request.seed,
-            "check": self.monitor.check,
-        }
-        task, facts, findings = self.models.task, self.request.label or LabelFacts(), self.findings
+    def _beside_baselines(self) -> None:
+        """Hold the candidate against the constant and the other baselines; say which of them beat it beyond chance."""
+        metrics = [self.models.judging[name] for name in dict.fromkeys((self.primary, *self.tolerances))]
+        metrics = [metric for metric in metrics if metric.higher_is_better is not None and not metric.of_the_mean]
+        if any(value is not None for value in self.values.values()):
+            self._beside_constant(metrics)
+        for name, predictions in self.request.baselines.items():
+            table = self.models.table(predictions)
+            self.models.check_same(table, f"the baseline {name}'s", predictions)
+            if not unusable(table):
+                self._beside_baseline(name, self.models.rows(table).prediction, metrics)
+
+    def _beside_constant(self, metrics: Sequence[Metric]) -> None:
+        task, facts, rows = (
+            self.models.task,
+            self.request.label or LabelFacts(),
+            self.models.rows(self.models.candidate),
+        )
+        decided: str | None = None
+        if self.config.baseline:
+            loss = self.models.judging[task.metrics[0].name]
+            directed = loss.higher_is_better is not None and not loss.of_the_mean
+            objective = [] if self.request.own_objective or not directed or loss in metrics else [loss]
+            options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
+            if self.request.champion is None:
+                trained_for = [self.primary] if self.request.own_objective else [m.name for m in (*metrics, *objective)]
+                tested = first_model(
+                    task,
+                    facts,
+                    rows,
+                    metrics=[*metrics, *objective],
+                    trained_for=trained_for,
+                    check=self.monitor.check,
+                    **options,
+                )
+            else:
+                tested = beats(task, facts, rows, metrics=metrics, check=self.monitor.check, **options)
+            decided = self._decide(tested, CONSTANT)
+        for metric in metrics:
+            predicted = constant_predictions(task, facts, metric, len(rows))
+            if predicted is not None and metric.name != decided:
+                self._told(CONSTANT, predicted, metric)
+
+    def _beside_baseline(self, name: str, predicted: Floats, metrics: Sequence[Metric]) -> None:
+        """A baseline that the candidate has to beat, or one that is only told of."""
+        primary, rows = self.models.judging[self.primary], self.models.rows(self.models.candidate)
+        decided: str | None = None
+        if self.config.baseline and name in self.request.to_beat:
+            options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
+            facts = self.request.label or LabelFacts()
+            tested = beats(self.models.task, facts, rows, metrics=[primary], others=predicted, name=name, **options)
+            decided = self._decide(tested, name)
+        for metric in metrics:
+            if metric.name != decided:
+                self._told(name, predicted, metric, whatever=metric is primary)
+
+    def _decide(self, tested: BaselineTest | None, name: str) -> str | None:
+        """Keep the check of a baseline that has to be beaten; the metric that it was decided by."""
+        if tested is None:
+            return None
+        rows, test = self.models.rows(self.models.candidate), tested.decisive
+        check = Check(name=f"{name} baseline", against=name, outcome=tested.outcome, rows=len(rows))
+        if test is not None:
+            check = test.check(rows, tested.outcome)
+        status: Status | None = None
+        if tested.outcome != "better":
+            open_question = self.request.champion is None and tested.outcome in ("cannot tell", "too few rows")
+            status = NEEDS_PERSON if open_question else REJECTED
+            if open_question:
+                size = sample_size(self.models.judging[self.primary], rows)
+                check = check.model_copy(update={"sample": size})
+        self._add(check, status)
+        if tested.beside is not None and not tested.beside.worse:
+            self._add(tested.beside.check(rows))
+        return None if test is None else test.metric.name
+
+    def _told(self, name: str, predicted: Floats, metric: Metric, *, whatever: bool = False) -> None:
+        """Say that a baseline is better than the candidate by a metric.
+
+        Args:
+            whatever: say how the two compare in any case.
+        """
         rows = self.models.rows(self.models.candidate)
-        if self.request.champion is None and trained_for is not None:
-            beaten = first_model(task, facts, rows, metrics=metrics, trained_for=trained_for, **arguments)
-        else:
-            beaten = beats(task, facts, rows, metrics=metrics, others=others, name=name, **arguments)
-        if beaten is None:
-            return
-        check = findings.looked(beaten.check(name, len(rows)))
-        if beaten.passed:
-            findings.note(beaten.summary, beaten.detail, check=check)
-        elif beaten.few:
-            findings.block("held", beaten.summary, beaten.detail, BY_FORCE, check=check)
-        else:
-            fix = "gate.baseline: false would let it pass"
-            findings.block("reject", beaten.summary, beaten.detail, fix, check=check)
+        options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
+        test = compare_with_baseline(rows, predicted, metric, name=name, check=self.monitor.check, **options)
+        if test is not None and (whatever or test.worse):
+            self._add(test.check(rows).model_copy(update={"concern": test.worse}))
 
-    def _measured(self, baselines: dict[str, Metrics]) -> str:
-        """The primary metric of the candidate beside that of the baselines."""
-        name, better = self.primary, self.models.judging[self.primary].better
-        # of a metric of the user's own nobody else can know
-        which = f" ({'more' if better == 'higher' else 'less'} is better)" if ":" in name else ""
-        known = [(who, values[name]) for who, values in baselines.items() if values.get(name) is not None]
-        others = "".join(f", {who} {number(value)}" for who, value in known)
-        return f"{name} is {number(self.values[name])}{which}{others}"
+    # --- the verdict
 
-    def _verdict(
-        self, verdict: str, promote: bool, reasons: tuple[Reason, ...], baselines: dict[str, Metrics]
-    ) -> Verdict:
-        request, models, findings = self.request, self.models, self.findings
+    def _verdict(self, status: Status, basis: Basis | None) -> Verdict:
+        request, models = self.request, self.models
         ranked: dict[str, Any] = {"ndcg_at": request.ndcg_at} if request.ranked else {}
         ranked |= {"item": request.item} if request.item else {}
         compared = [models.judging[name] for name in self.tolerances]
         return Verdict(
             task=str(request.task),
-            verdict=verdict,
-            promote=promote,
-            reasons=reasons,
-            notes=tuple(findings.notes),
-            alarms=tuple(findings.alarms),
-            checks=tuple(findings.checks),
+            status=status,
+            basis=basis,
+            anchors=basis in ("first model", "forced") or (basis == "better" and self.within_anchor),
+            checks=tuple(self.checks),
             primary=self.primary,
             better=models.judging[self.primary].better,
             rows=len(models.candidate),
+            sample_of=sample_of(models.candidate),
+            drawn_by=models.drawn_by if self.compared else None,
             spans=self.spans,
             candidate=request.candidate.model,
             champion=_model(request.champion),
+            anchor=_model(request.anchor),
             metrics=ModelMetrics(
                 candidate=self.values,
-                champion=self.earlier.champion,
-                baselines=baselines,
+                champion=self.champion,
+                anchor=self.anchor,
+                baselines=models.baselines(),
             ),
-            left_out=self.earlier.left_out,
-            worth=None if unusable(models.candidate) else models.worth(models.candidate, compared),
+            left_out=self.left_out,
+            slices_chosen=request.slices if request.slices_chosen and self.compared else None,
+            worth=None if self.broken else models.worth(models.candidate, compared),
             settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         )
 
 
-def _model(champion: Champion | None) -> Model | None:
-    return None if champion is None else Model(version=champion.version, model=champion.model)
+def _blocked(check: Check) -> Status | None:
+    return None if check.passed else REJECTED
+
+
+def _name(version: Champion) -> str:
+    return f"version {version.version}"
+
+
+def _model(version: Champion | None) -> Model | None:
+    return None if version is None else Model(version=version.version, model=version.model)

@@ -21,7 +21,7 @@ LINEAGE = {
     "config": {"training": {"steps": 30}},
     "schema": None,
     "champion": None,
-    "verdict": {"verdict": "promote", "reasons": []},
+    "verdict": {"status": "promoted", "reasons": []},
     "parts": {"train": [["2026-01", "train"]], "eval": []},
     "spans": [],
     "stages": [],
@@ -41,7 +41,7 @@ def registry(tmp_path, monkeypatch):
         facts = {"spans": ["2026-01"], "metrics": {"auc": 0.7 + number / 100}}
         registry.publish(tmp_path / "model", facts, LINEAGE)
         if number < 3:
-            registry.promote(number, reason="better", run=f"run-{number}", verdict="promote")
+            registry.promote(number, reason="better", run=f"run-{number}", basis="better")
     monkeypatch.chdir(tmp_path)
     return registry
 
@@ -169,7 +169,7 @@ def judged(registry, tmp_path):
             else config | {"training": {"steps": 90, "rate": 0.01}, "columns": {"x": {}}},
             "schema": None,
             "champion": 2 if number == 4 else None,
-            "verdict": {"verdict": "promote", "reasons": ["auc is better"]},
+            "verdict": {"status": "promoted", "reasons": ["auc is better"]},
             "parts": {
                 "train": [["2026-01", "train"]] + [["2026-02", "train"]] * (number == 5),
                 "eval": [["2026-01", "eval"]],
@@ -228,15 +228,14 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
             {"stage": s, "title": s, "fingerprint": s[0] + name, "cached": False} for s in ("evaluate", "measure")
         ]
         runs[name] = f"20260101-00000{len(runs)}-{name}"
-        record = {"run": runs[name], "pipeline": "toy", "state": "reject", "started": "2026-01-01T00:00:00Z"}
+        record = {"run": runs[name], "pipeline": "toy", "state": "rejected", "started": "2026-01-01T00:00:00Z"}
         record |= {"stages": stages, "metrics": {"accuracy": 1 - wrong}, "config": {"training": {"steps": ord(name)}}}
         judged.store.save_run(
             record
             | {
                 "verdict": {
-                    "verdict": "reject",
-                    "promote": False,
-                    "reasons": [{"verdict": "reject", "summary": f"{name} is no better"}],
+                    "status": "rejected",
+                    "reasons": [{"status": "rejected", "summary": f"{name} is no better"}],
                 }
             }
         )
@@ -253,7 +252,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     for command in (["show", ".", runs["c"]], ["runs"]):
         shown = typed(capsys, *command)
         assert "rejected" in shown and not re.search(r"\breject\b", shown), command
-    assert {run["state"] for run in json.loads(typed(capsys, "runs", "--json"))} >= {"reject"}
+    assert {run["state"] for run in json.loads(typed(capsys, "runs", "--json"))} >= {"rejected"}
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)

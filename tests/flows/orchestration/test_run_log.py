@@ -64,12 +64,11 @@ def test_what_is_still_to_be_published_at_the_end_is(report):
 def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to(report, monkeypatch, folder):
     monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: report.published.append((key, markdown(part))))
     verdict = {
-        "verdict": "reject",
-        "promote": False,
-        "reasons": [{"verdict": "reject", "summary": "auc 0.8 is under 0.85"}],
+        "status": "rejected",
+        "reasons": [{"status": "rejected", "summary": "auc 0.8 is under 0.85"}],
     }
     place = f"{folder}/20240501-100000-aa.html"
-    facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "reject", "started": "", "report": place}
+    facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "rejected", "started": "", "report": place}
     report.server.up = False
     report.run(Scope(), read_record(facts | {"verdict": verdict}))
     assert not report.published, "the server is away"

@@ -41,7 +41,7 @@ def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(r
     context.champion = Version(number=4, path=Path(), created="", facts={"threshold": kept, "train": "t"})
     context.add([Output("train", "train", "t", Path(), {}, hit=True)])
     recognise(context)
-    assert context.verdict.verdict == "already champion" and context.over
+    assert context.verdict.status == "kept" and context.over
     assert len(context.notes) == (note is not None)
     if note:
         (said,) = context.notes

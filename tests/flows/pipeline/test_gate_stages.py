@@ -137,15 +137,15 @@ def test_equal_rows_count_as_one_where_a_split_by_row_kept_many_together(run, mo
     monkeypatch.setattr(Predicted, "_splits", lambda *_: {"splits": {"eval": split}}, raising=False)
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     held, *_ = run("2024-01", 0.10)
-    assert held.verdict.verdict == "held" and not held.verdict.promote
+    assert held.verdict.status == "needs a person" and not held.verdict.promote
     assert held.verdict.sentences[0].startswith("5,000 eval rows of 4 units of the split are too few to say")
     split["distinct"] = ROWS - 400
-    assert run("2024-02", 0.10)[0].verdict.verdict == "first model"
+    assert run("2024-02", 0.10)[0].verdict.status == "promoted"
 
 
 def test_what_is_as_good_stays_and_what_is_newer_and_not_blocked_is_promoted(run):
     first, titles, registry = run("2024-01", 0.10)
-    assert first.verdict.verdict == "first model"
+    assert first.verdict.status == "promoted"
     assert titles[-5:] == ["gate", "evaluate test", "measure test", "export", "replay"]
     facts = registry.champion().facts
     assert facts["test"] == first.test.model_dump() and first.test.rows == ROWS
@@ -155,11 +155,11 @@ def test_what_is_as_good_stays_and_what_is_newer_and_not_blocked_is_promoted(run
 
     # another seed, a hair worse, on the same data: the champion stays, and the test split is not looked at
     other, titles, _ = run("2024-01", 0.1005, seed=7)
-    assert other.verdict.verdict == "keep champion" and "evaluate test" not in titles and other.test is None
+    assert other.verdict.status == "kept" and "evaluate test" not in titles and other.test is None
 
     # 0.9 points down with newer data: within the tolerance of one
     second, titles, registry = run("2024-02", 0.109)
-    assert second.verdict.verdict == "promote" and second.verdict.outcome == "cannot tell"
+    assert second.verdict.status == "promoted" and second.verdict.outcome == "cannot tell"
     compared = registry.champion().facts["compared"]
     assert (compared["version"], compared["check"]["metric"]) == (1, "accuracy")
     assert compared["check"]["change"] == pytest.approx(-0.009)
@@ -172,7 +172,7 @@ def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
     again, titles, _ = run("2024-01", 0.10)
     assert again.evaluation is None and "measure" not in titles, "a run has nothing to promote"
     asked, titles, _ = run("2024-01", 0.10, last="evaluate")
-    assert asked.verdict.verdict == "already champion" and titles[-1] == "measure"
+    assert asked.verdict.status == "kept" and titles[-1] == "measure"
     assert asked.evaluation.metrics["accuracy"] == pytest.approx(0.9)
     assert asked.evaluation.baselines.keys() == {"constant"} and "evaluate champion 1" not in titles
 
@@ -184,7 +184,7 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     monkeypatch.setattr(Predicted, "_transform", lambda self, step, out: changed)
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"
-    assert end.verdict.verdict == "incompatible champion" and not end.verdict.promote
+    assert end.verdict.status == "needs a person" and not end.verdict.promote
     assert said in end.verdict.sentences[0] and any(said in note.text for note in end.notes)
     assert "evaluate champion 1" not in titles
 
@@ -192,9 +192,9 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
 def test_a_champion_of_another_label_is_not_compared(run):
     run("2024-01", 0.10, label="x > 1")
     end, _, _ = run("2024-02", 0.10, label="(x)>1")
-    assert end.verdict.verdict == "promote"
+    assert end.verdict.status == "promoted"
     end, titles, registry = run("2024-03", 0.05, label="x < 1")
-    assert end.verdict.verdict == "incompatible champion" and registry.champion().number == 2
+    assert end.verdict.status == "needs a person" and registry.champion().number == 2
     assert "was trained for the label x > 1, and this pipeline's label is x < 1" in end.verdict.sentences[0]
     assert "evaluate champion 2" not in titles
 
@@ -251,18 +251,18 @@ def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_wit
     run("2024-01", 0.10)
     formats = {"export": {"formats": ["tflite", "tflite_float16"]}}
     again, titles, _ = run("2024-01", 0.10, **formats)
-    assert again.verdict.verdict == "already champion" and "export" not in titles
+    assert again.verdict.status == "kept" and "export" not in titles
     assert any("version 1 was promoted without tflite and tflite_float16" in note.text for note in again.notes)
     exported, titles, registry = run("2024-01", 0.10, last="export", **formats)
     assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict.promote
     before = registry.champion().facts
     forced, titles, registry = run("2024-01", 0.10, force=True, **formats)
-    assert forced.verdict.verdict == "forced" and titles[-2:] == ["export", "replay"] and "gate" not in titles
+    assert forced.verdict.status == "promoted" and titles[-2:] == ["export", "replay"] and "gate" not in titles
     facts = registry.champion().facts
     assert registry.champion().number == 2 and facts["replay"]["formats"].keys() == {"tflite", "tflite_float16"}
     assert {name for name in facts if facts[name] != before[name]} == {"export", "replay"}
     done, titles, _ = run("2024-01", 0.10, **formats)
-    assert done.verdict.verdict == "already champion" and "export" not in titles and done.notes == []
+    assert done.verdict.status == "kept" and "export" not in titles and done.notes == []
 
 
 def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
@@ -284,7 +284,7 @@ def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     )
     assert "0.3 better than the constant then, 0.2 better than it today: worse by 0.1, 95% interval" in alarm.detail
     assert not alarm.concern, "the candidate is as good as the champion was"
-    assert third.verdict.verdict == "promote"
+    assert third.verdict.status == "promoted"
     assert third.verdict.of("champion decay", "accuracy").before == pytest.approx(0.9)
 
 

@@ -32,7 +32,7 @@ RECORD = {
     "spans": ["2013-01", "2013-02"],
     "metrics": {"auc": 0.9, "f1": None},
     "baselines": {"constant": {"auc": 0.5}},
-    "verdict": {"verdict": "promote", "promote": True, "reasons": [{"verdict": "promote", "summary": "auc is better"}]},
+    "verdict": {"status": "promoted", "reasons": [{"status": "promoted", "summary": "auc is better"}]},
     "training": {
         "rows": 100,
         "says": "",
@@ -127,7 +127,7 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     experiment = client.get_experiment_by_name("flights")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_name == RECORD["run"] and run.info.status == "FINISHED"
-    assert run.data.tags["headway.verdict"] == "promote" and run.data.tags["headway.reasons"] == "auc is better"
+    assert run.data.tags["headway.verdict"] == "promoted" and run.data.tags["headway.reasons"] == "auc is better"
     assert run.data.params == {
         "seed": "7",
         "spans": "2013-01 to 2013-02",

@@ -16,7 +16,7 @@ from headway.storage.store import Store
 
 def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_landed(typed, exported):
     held = json.loads(typed("run", exported, "--json", "--set", "gate.hold=true", check=4).stdout)
-    assert held["state"] == "held" and len(held["spans"]) == 4
+    assert held["state"] == "needs a person" and len(held["spans"]) == 4
     shutil.copy(exported / "data" / "2013-04.parquet", exported / "data" / "2013-05.parquet")
 
     # what would be trained anew is refused, and said
@@ -30,7 +30,7 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
     )
     assert done["spans"] == held["spans"] and done["state"] == "promoted", "the window of the run that was held"
     assert not [step["title"] for step in done["stages"] if not step["cached"] and step["stage"] in ("ingest", "train")]
-    assert done["verdict"]["promote"]
+    assert done["verdict"]["status"] == "promoted"
     assert "no candidate waits" in typed("promote", exported, check=5).stderr
     shutil.rmtree(exported / "store" / "runs")
     assert "no candidate waits" in typed("promote", exported, check=5).stderr
@@ -43,15 +43,14 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
     run = {
         "run": "20261123-000714-4081",
         "pipeline": "churn",
-        "state": "held",
+        "state": "needs a person",
         "started": "2026-11-23T00:07:14.900Z",
         "window": None,
         "until": "latest",
         "seed": 0,
     }
     store.save_run(
-        run
-        | {"last": None, "verdict": {"verdict": "hold", "promote": False}, "spans": ["2013-01"], "stages": [trained]}
+        run | {"last": None, "verdict": {"status": "needs a person"}, "spans": ["2013-01"], "stages": [trained]}
     )
     loaded = SimpleNamespace(pipeline=SimpleNamespace(name="churn", source=SimpleNamespace(has_spans=True)))
     spec = Context(loaded, store)

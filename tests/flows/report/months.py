@@ -92,12 +92,12 @@ def _judge(store, number, span):
     registry = Registry(store, "flights")
     lineage = {"format": 1, "run": {"run": name}, "code": None, "config": None, "champion": before, "parts": parts}
     lineage |= {
-        "verdict": {"verdict": verdict.verdict, "reasons": verdict.sentences},
+        "verdict": {"status": verdict.status, "reasons": verdict.sentences},
         "spans": [],
         "stages": run.stages,
     }
     assert registry.publish(saved, facts, lineage).number == number
-    registry.promote(number, reason="as the gate decided", run=name, verdict=verdict.verdict)
+    registry.promote(number, reason="as the gate decided", run=name, basis=verdict.basis, anchor=verdict.anchors)
     record = {"run": name, "pipeline": "flights", "state": "promoted", "started": f"2014-02-0{number}T00:07:14.900Z"}
     record |= {"spans": window, "seed": 0, "seconds": 61.0, "version": number, "stages": run.stages}
     record |= {"verdict": verdict.brief.model_dump(mode="json"), "metrics": measured["metrics"]}

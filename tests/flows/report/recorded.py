@@ -327,7 +327,7 @@ def make_recorded(
     verdict = run.step("gate", "gate", judged)[1]
     record["verdict"] = Verdict.model_validate(verdict).brief.model_dump(mode="json")
     record["metrics"], record["baselines"] = measured["metrics"], verdict["metrics"]["baselines"]
-    record["state"] = state or ("promoted" if verdict["promote"] else verdict["verdict"])
+    record["state"] = state or verdict["status"]
     if record["state"] in ("promoted", "already champion"):
         record["version"] = 4
     return ended()

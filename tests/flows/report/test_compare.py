@@ -19,7 +19,7 @@ A, B = "20261123-000714-4081", "20261123-010714-4081"
 def two_runs(folder, task="binary", then=None, ranked=False, **second):
     """Two runs of one pipeline that scored the same rows; the second one's model is worse, and of the task `then`."""
     for again, (name, more) in enumerate([(task, {}), (then or task, second)]):
-        more = {"champion": False, "state": "reject", "again": again, "ranked": ranked} | more
+        more = {"champion": False, "state": "rejected", "again": again, "ranked": ranked} | more
         store, record = recorded(folder / "store", name, **more)
         store.save_run(record.as_json() | {"pipeline": "homes"})
     return Registry(store, "homes")

@@ -65,15 +65,15 @@ def records(tmp_path_factory):
         known |= {"metrics": verdict.metrics.candidate, "baselines": verdict.metrics.baselines, "seconds": 3.0}
         if state == "failed":
             return RunRecord(**known, state=state, error="the loss is not a finite number:\n  - step 7\n    fix: x")
-        assert verdict.verdict == ("promote" if state == "promoted" else state), verdict.sentences
+        assert verdict.status == state, verdict.sentences
         version = 4 if verdict.promote else None
         return RunRecord(**known, state=state, verdict=verdict.brief, version=version, **more)
 
     return {
         "promoted": record("promoted"),
         "amber": record("promoted", linear=0.1, warnings=("few rows of city 2",)),
-        "kept": record("keep champion", 1.0, 1.0, later="2024-01"),
-        "rejected": record("reject", 3.0, 0.5),
+        "kept": record("kept", 1.0, 1.0, later="2024-01"),
+        "rejected": record("rejected", 3.0, 0.5),
         "failed": record("failed"),
     }
 
@@ -100,7 +100,7 @@ def told(record, folder):
 def test_what_could_not_be_compared_is_told_where_the_checks_have_no_figure_of_it(records):
     record, why = records["rejected"], "auc and bias cannot be compared with version 3"
     check = Check(name="comparable", outcome="not comparable", passed=False)
-    reason = Reason(summary=why, detail="under 20 rows of one class", check="comparable", verdict="not comparable")
+    reason = Reason(summary=why, detail="under 20 rows of one class", check="comparable", status="needs a person")
     reasons, checks = (*record.verdict.reasons, reason), (*record.verdict.checks, check)
     verdict = record.verdict.model_copy(update={"reasons": reasons, "checks": checks})
     ending = ending_of(record.model_copy(update={"verdict": verdict}))
@@ -178,8 +178,8 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     perhaps = gain.model_copy(update={"metric": "auc", "change": -0.02, "outcome": "cannot tell"})
     slices = [cost.model_copy(update={"slice": "city", "slice_value": str(i)}) for i in range(4)]
     of = {"primary": "mine:gain", "better": "higher"}
-    verdict = Verdict(verdict="reject", promote=False, **of, checks=(gain, perhaps, *slices, cost))
-    known = {"run": "r", "pipeline": "p", "started": "", "state": "reject"}
+    verdict = Verdict(status="rejected", **of, checks=(gain, perhaps, *slices, cost))
+    known = {"run": "r", "pipeline": "p", "started": "", "state": "rejected"}
     first, others = ending_of(RunRecord(**known, verdict=verdict)).tables()
     assert [row["check"] for row in first] == [
         "mine:cost against version 3",
@@ -210,10 +210,10 @@ def test_what_changed_since_the_champion_is_a_line():
         "run": "r",
         "pipeline": "p",
         "started": "",
-        "state": "reject",
+        "state": "rejected",
         "champion": {"version": 3, "changes": changes},
     }
-    verdict = {"verdict": "reject", "promote": False}
+    verdict = {"status": "rejected"}
     said = "since version 3: spans 2024-01 -> 2024-01 to 2024-02; model.py changed; training.steps 60"
     assert ending_of(read_record(known | {"verdict": verdict})).said == [said]
 
@@ -228,7 +228,7 @@ def test_a_champion_that_became_worse_stands_below_the_check_that_decided():
     moved = Check(metric="loss", better="lower", before=0.5, value=0.8, change=0.2, **decay)
     alike = Check(metric="auc", better="higher", before=0.9, value=0.7, change=-0.2, **decay)
     better = Check(**BEST, before=0.7, value=0.9, change=0.2, interval=(0.1, 0.3), outcome="better")
-    verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(moved, alike, better))
+    verdict = Verdict(status="promoted", primary="auc", checks=(moved, alike, better))
     (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
     assert [(row["check"], row["before"], row["now"]) for row in table] == [
         ("auc against version 1", "0.7", "0.9"),
@@ -243,35 +243,35 @@ def test_an_outcome_says_worse_where_the_interval_does():
     cases |= {(0.001, 0.02): "cannot tell"}
     for interval, said in cases.items():
         check = Check(**BEST, change=sum(interval) / 2, interval=interval, outcome="cannot tell")
-        verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(check,))
+        verdict = Verdict(status="promoted", primary="auc", checks=(check,))
         (table,) = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict)).tables()
         assert table[0]["outcome"] == said
 
 
 def test_only_what_would_change_the_verdict_is_advised():
-    small = {"verdict": "reject", "summary": "auc is small", "fix": "gate.baseline: false would let it pass"}
-    fell = {"verdict": "reject", "summary": "auc fell"}
+    small = {"status": "rejected", "summary": "auc is small", "fix": "gate.baseline: false would let it pass"}
+    fell = {"status": "rejected", "summary": "auc fell"}
     for reasons, fixes in (([small], ("what to do: gate.baseline: false would let it pass",)), ([fell, small], ())):
-        verdict = Verdict(verdict="reject", promote=False, reasons=reasons, checks=(Check(**BEST, outcome="better"),))
-        assert ending_of(RunRecord(**KNOWN, state="reject", verdict=verdict)).fixes == fixes
+        verdict = Verdict(status="rejected", reasons=reasons, checks=(Check(**BEST, outcome="better"),))
+        assert ending_of(RunRecord(**KNOWN, state="rejected", verdict=verdict)).fixes == fixes
 
 
 @pytest.mark.parametrize("promoted", [True, False])
 def test_what_the_gate_could_not_check_is_told_whatever_the_verdict(promoted):
     note = {"summary": "auc was not checked on 1 value of carrier: HA", "concern": True}
-    verdict = Verdict(verdict="promote" if promoted else "keep champion", promote=promoted, notes=(note,))
-    record = RunRecord(**KNOWN, state="promoted" if promoted else "keep champion", version=2, verdict=verdict)
+    verdict = Verdict(status="promoted" if promoted else "kept", notes=(note,))
+    record = RunRecord(**KNOWN, state="promoted" if promoted else "kept", version=2, verdict=verdict)
     ending = ending_of(record)
     assert [note["summary"] in told for told in (ending.concerns, ending.said)] == [promoted, not promoted]
     assert (f"warning: {note['summary']}" in summary(record)) is promoted
 
 
 def test_a_headline_is_not_said_again():
-    reason = {"verdict": "already champion", "summary": "the candidate is the champion, version 1"}
-    verdict = Verdict(verdict="already champion", promote=False, reasons=[reason])
+    reason = {"status": "kept", "summary": "the candidate is the champion, version 1"}
+    verdict = Verdict(status="kept", basis="same model", reasons=[reason])
     assert ending_of(RunRecord(**KNOWN, state="already champion", version=1, verdict=verdict)).said == []
-    forced = [{"verdict": "reject", "summary": said, "overruled": True} for said in ("auc fell", "loss rose")]
-    verdict = Verdict(verdict="forced", promote=True, reasons=forced)
+    forced = [{"status": "rejected", "summary": said, "overruled": True} for said in ("auc fell", "loss rose")]
+    verdict = Verdict(status="promoted", basis="forced", reasons=forced)
     ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict))
     assert ending.headline == "Version 2 is promoted by force, against: auc fell."
     assert (ending.concerns, ending.tone) == (("promoted by force, against: loss rose",), "amber")
@@ -304,10 +304,10 @@ def test_checks_are_one_table_in_a_terminal_of_any_width(records, monkeypatch, c
     assert max(len(line) for line in lines[lines.index(heads[0]) :][:5]) <= int(columns)
 
 
-@pytest.mark.parametrize(("state", "shown"), [("promoted", 3), ("reject", 1)])
+@pytest.mark.parametrize(("state", "shown"), [("promoted", 3), ("rejected", 1)])
 def test_a_brief_summary_shows_few_warnings_and_how_many_more_there_are(state, shown):
     said = [f"column {name} is odd" for name in "abcde"]
-    record = RunRecord(**KNOWN, state=state, version=2, warnings=said, verdict=Verdict(verdict="promote", promote=True))
+    record = RunRecord(**KNOWN, state=state, version=2, warnings=said, verdict=Verdict(status="promoted"))
     lines = summary(record, verbose=False).splitlines()
     assert [line for line in lines if line.startswith("warning")] == [f"warning: {each}" for each in said[:shown]]
     assert f"{5 - shown} more warnings: headway show" in lines
@@ -315,7 +315,7 @@ def test_a_brief_summary_shows_few_warnings_and_how_many_more_there_are(state, s
 
 
 def test_a_first_model_s_headline_is_its_level_beside_the_baselines():
-    verdict = Verdict(verdict="first model", promote=True, primary="auc")
+    verdict = Verdict(status="promoted", primary="auc")
     levels = {"metrics": {"auc": 0.91}, "baselines": {"constant": {"auc": 0.5}, "linear": {"auc": 0.9}}}
     record = RunRecord(**KNOWN, state="promoted", version=1, verdict=verdict, **levels)
     said = "Version 1 is promoted, the first of this model: auc is 0.91, constant 0.5, linear 0.9."

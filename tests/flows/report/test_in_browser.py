@@ -14,7 +14,7 @@ RUNS = {
     "ranked": {"task": "binary", "ranked": True},
     "classes": {"task": "multiclass"},
     "quantiles": {"task": LEVELS},
-    "rejected": {"task": "regression", "state": "reject"},
+    "rejected": {"task": "regression", "state": "rejected"},
     "failed": {"task": "binary", "until": "validate"},
     "wide": {"task": "count", "wide": 100, "rows": 200},
 }
@@ -77,7 +77,7 @@ def test_colours_follow_the_reader_and_the_page_prints(visit, tmp_path):
 
 def test_outcomes_hide_what_is_scrolled_below_them_on_a_phone(visit, tmp_path):
     """In the folded checks too."""
-    page = visit(write(*recorded(tmp_path / "store", "regression", state="reject")))
+    page = visit(write(*recorded(tmp_path / "store", "regression", state="rejected")))
     page.set_viewport_size({"width": 390, "height": 900})
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     outcomes = page.evaluate(

@@ -177,9 +177,9 @@ def test_a_first_model_is_held_against_the_constant(tmp_path):
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("reject", "The candidate is rejected: "),
-        ("keep champion", "The champion stays: "),
-        ("held", "The candidate waits for a person: "),
+        ("rejected", "The candidate is rejected: "),
+        ("kept", "The champion stays: "),
+        ("needs a person", "The candidate waits for a person: "),
         ("already champion", "Version 4 is the champion already"),
         ("cancelled", "The run was stopped"),
         ("killed", "The process of this run died"),
@@ -235,9 +235,9 @@ def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
         "auc fell from 0.9 (version 3) to 0.8, more than the allowed drop of 0.01",
         "-0.1, 95% interval -0.2 to -0.05",
     )
-    reasons = [{"verdict": "reject", "summary": summary, "detail": detail}, {"verdict": "reject", "summary": "loss"}]
-    verdict = {"verdict": "reject", "promote": False, "reasons": reasons}
-    known = {"run": "r", "pipeline": "p", "started": "", "state": "reject"}
+    reasons = [{"status": "rejected", "summary": summary, "detail": detail}, {"status": "rejected", "summary": "loss"}]
+    verdict = {"status": "rejected", "reasons": reasons}
+    known = {"run": "r", "pipeline": "p", "started": "", "state": "rejected"}
     ending = ending_of(read_record(known | {"verdict": verdict}))
     assert ending.headline == f"The candidate is rejected: {summary}."
     assert (ending.word, ending.tone) == ("rejected", "red")

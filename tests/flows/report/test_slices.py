@@ -23,7 +23,7 @@ def test_each_slice_has_its_change_from_the_champion():
     measured = {"task": "binary", "rows": 100, "metrics": {"loss": 0.5, "auc": 0.8}, "by_slice": by_slice}
     known = {"name": "champion", "metric": "auc", "slice": "city", "slice_value": "1", "against": "version 3"}
     check = Check(**known, change=-0.02, interval=(-0.03, -0.01), better="higher", outcome="cannot tell")
-    verdict = Verdict(verdict="promote", promote=True, primary="auc", checks=(check,))
+    verdict = Verdict(status="promoted", primary="auc", checks=(check,))
     (table,) = slices(Measured.model_validate(measured), verdict)
     assert table[0]["against version 3"] == "-0.02, worse, perhaps within the limit"
 
@@ -33,7 +33,7 @@ def test_the_worst_slice_by_the_metric_that_decides_comes_first():
         value: {"rows": 40, "metrics": {"auc": auc, "loss": auc - 0.5}} for value, auc in (("a", 0.9), ("b", 0.6))
     }
     measured = {"task": "binary", "rows": 100, "metrics": {"loss": 0.5, "auc": 0.8}, "by_slice": {"city": values}}
-    verdict = Verdict(verdict="promote", promote=True, primary="auc", better="higher")
+    verdict = Verdict(status="promoted", primary="auc", better="higher")
     order = {
         metric: [row["slice"] for row in next(slices(Measured.model_validate(measured), of))]
         for metric, of in (("auc", verdict), ("loss", None))

@@ -17,9 +17,8 @@ RECORD = {
         {"stage": "train", "title": "train", "fingerprint": "b", "cached": False, "seconds": 61.0},
     ],
     "verdict": {
-        "verdict": "promote",
-        "promote": True,
-        "reasons": [{"verdict": "promote", "summary": "auc rose"}, {"verdict": "promote", "summary": "loss fell"}],
+        "status": "promoted",
+        "reasons": [{"status": "promoted", "summary": "auc rose"}, {"status": "promoted", "summary": "loss fell"}],
     },
     "metrics": {"auc": 0.9},
     "notes": [],
@@ -46,8 +45,8 @@ def test_the_summary_wraps_on_a_terminal_and_leaves_paths_whole(monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     path = "/a/very/long/path" * 5
-    reasons = [{"verdict": "better", "summary": "a reason of many words " * 6}]
-    record = RECORD | {"verdict": {"verdict": "better", "promote": True, "reasons": reasons}}
+    reasons = [{"status": "promoted", "summary": "a reason of many words " * 6}]
+    record = RECORD | {"verdict": {"status": "promoted", "reasons": reasons}}
     lines = summary(read_record(record), [("model", path)]).splitlines()
     assert path in "\n".join(lines)
     assert max(len(line) for line in lines if path not in line) <= 60

@@ -5,7 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from headway.evaluation.champion_decay import decayed, fallen, worth
+from headway.evaluation.champion_decay import decayed, worth
+from headway.evaluation.sentences import describe
+from headway.evaluation.verdict import Verdict
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
@@ -44,18 +46,28 @@ def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times()
     assert set(alarms(then, today)) >= {"auc", "loss"}
     every = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)
     found = every[0]
-    assert "better than the constant then" in found.detail
-    said, fix = fallen(every[:2], 3, "2013-10", "2013-09", mended=False)
+
+    def fallen(decays, spans, before, mended):
+        facts = {"mended": mended, "names": (before,) if before else (), "concern": not mended}
+        checks = tuple(decay.check(3).model_copy(update=facts) for decay in decays)
+        spans = (spans,) if spans else ()
+        [alarm] = describe(Verdict(status="promoted", checks=checks, spans=spans)).alarms
+        return alarm
+
+    alarm = fallen(every[:2], "2013-10", "2013-09", False)
+    said, fix = alarm.summary, alarm.fix
+    assert "better than the constant then" in alarm.detail and "beyond the limit of 0.005" in alarm.detail
     assert re.fullmatch(
         r"2013-10 is harder: version 3 became worse, from auc 0\.7\d+ and loss [\d.]+ on 2013-09 to 0\.\d+ and [\d.]+ on "
         "2013-10, and the candidate does not make up for it",
         said,
     )
     assert fix == "if rows like these go on coming, expect this level"
-    assert fallen(every[:1], 3, "", "", mended=False)[0].endswith(" today, and the candidate does not make up for it")
-    said, fix = fallen(every[:1], 3, "2013-10", "2013-10", mended=True)
+    said = fallen(every[:1], "", "", False).summary
+    assert said.endswith(" today, and the candidate does not make up for it")
+    mended = fallen(every[:1], "2013-10", "2013-10", True)
+    said, fix = mended.summary, mended.fix
     assert said.endswith(" today, and the candidate makes up for it") and "harder" not in said and not fix
-    assert "beyond the limit of 0.005" in found.detail
     check = found.check(3)
     assert check.change < 0 and check.interval[0] < check.change < check.interval[1] < 0 and check.passed
     assert alarms(today, then) == []
@@ -75,9 +87,9 @@ def test_more_positives_alone_raise_the_loss_and_no_alarm():
 def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
-    found = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[:1]
-    said, _ = fallen(found, 3, "", "", mended=None)
-    assert said.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
+    checks = [d.check(3) for d in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[:1]]
+    [alarm] = describe(Verdict(status="kept", checks=checks)).alarms
+    assert alarm.summary.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known
 
 

@@ -76,12 +76,12 @@ def outcome(request):
     verdict = decide(request)
     kept = verdict.model_dump(mode="json")
     assert json.loads(json.dumps(kept, allow_nan=False)) == kept and Verdict.model_validate(kept) == verdict
-    return verdict.verdict, verdict.promote, " | ".join(verdict.sentences)
+    return verdict.status, verdict.promote, " | ".join(verdict.sentences)
 
 
 def test_promote_when_no_worse(files):
     verdict, promote, reasons = outcome(request(files, "same"))
-    assert (verdict, promote) == ("promote", True)
+    assert (verdict, promote) == ("promoted", True)
     assert "auc is 0.7" in reasons and "at least 0.6 is required" in reasons
     assert "its data are newer, and nothing blocks it; auc is within the limit of 0.002: from 0.7" in reasons
     assert "(the candidate was trained up to span 2013-02, version 3 up to 2013-01)" in reasons
@@ -92,20 +92,20 @@ def test_promote_when_no_worse(files):
 
 def test_reject_when_clearly_worse(files):
     verdict, promote, reasons = outcome(request(files, "worse"))
-    assert (verdict, promote) == ("reject", False)
+    assert (verdict, promote) == ("rejected", False)
     assert "auc fell from 0.7" in reasons and "(version 3) to 0.6" in reasons
     assert "more than the allowed drop of 0.002" in reasons and "loss rose from" in reasons
 
 
 def test_a_wide_tolerance_accepts_it(files):
-    assert outcome(request(files, "worse", config={"tolerance": {"auc": 0.2}}))[0] == "promote"
-    assert outcome(request(files, "worse", config={"tolerance": {"loss": "50%"}}))[0] == "promote"
-    assert outcome(request(files, "worse", config={"tolerance": {"loss": "1%"}}))[0] == "reject"
+    assert outcome(request(files, "worse", config={"tolerance": {"auc": 0.2}}))[0] == "promoted"
+    assert outcome(request(files, "worse", config={"tolerance": {"loss": "50%"}}))[0] == "promoted"
+    assert outcome(request(files, "worse", config={"tolerance": {"loss": "1%"}}))[0] == "rejected"
 
 
 def test_reject_for_one_slice(files):
     found = decide(request(files, "bad slice", config={"tolerance": {"auc": 0.12, "loss": 0.12}}))
-    assert found.verdict == "reject" and all(c.passed for c in found.compared())
+    assert found.status == "rejected" and all(c.passed for c in found.compared())
     failed = [c for c in found.compared(slices=True) if not c.passed]
     assert {(c.slice, c.slice_value) for c in failed} == {("carrier", "UA")}
     assert all(c.p_adjusted >= c.p for c in found.compared(slices=True))
@@ -115,15 +115,15 @@ def test_reject_for_one_slice(files):
 
 def test_reject_below_a_threshold_even_if_first(files):
     verdict, promote, reasons = outcome(request(files, champion=None, config={"thresholds": {"auc": {"min": 0.9}}}))
-    assert (verdict, promote) == ("reject", False) and "below the required minimum of 0.9" in reasons
+    assert (verdict, promote) == ("rejected", False) and "below the required minimum of 0.9" in reasons
     verdict, _, reasons = outcome(request(files, config={"thresholds": {"ece": {"max": 0.0001}}}))
-    assert verdict == "reject" and "ece is" in reasons and "above the allowed maximum of 0.0001" in reasons
+    assert verdict == "rejected" and "ece is" in reasons and "above the allowed maximum of 0.0001" in reasons
 
 
 def test_first_model(files):
-    assert outcome(request(files, champion=None))[:2] == ("first model", True)
+    assert outcome(request(files, champion=None))[:2] == ("promoted", True)
     verdict, promote, reasons = outcome(request(files, champion=None, config={"thresholds": {}}))
-    assert (verdict, promote) == ("first model", True) and reasons.startswith(
+    assert (verdict, promote) == ("promoted", True) and reasons.startswith(
         "there is no champion yet and no threshold is set; auc"
     )
 
@@ -131,16 +131,16 @@ def test_first_model(files):
 def test_already_champion_whatever_else(files):
     for extra in ({}, {"force": True}, {"config": {"hold": True}}, {"candidate_facts": {"rolled_back": "version 1"}}):
         verdict, promote, reasons = outcome(request(files, champion_facts={"model": "new"}, **extra))
-        assert (verdict, promote) == ("already champion", False) and "version 3" in reasons
+        assert (verdict, promote) == ("kept", False) and "version 3" in reasons
 
 
 def test_not_comparable_when_the_champion_saw_the_rows(files):
     seen = {"train": (("2013-01", "all"), ("2013-02", "all")), "split": "x"}
     facts = {"champion_facts": seen, "eval": (("2013-02", "all"),), "split": "x"}
     verdict, promote, reasons = outcome(request(files, **facts))
-    assert (verdict, promote) == ("not comparable", False) and "spans 2013-02" in reasons and "force" in reasons
-    assert outcome(request(files, **facts, force=True))[:2] == ("forced", True)
-    assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "keep champion"
+    assert (verdict, promote) == ("needs a person", False) and "spans 2013-02" in reasons and "force" in reasons
+    assert outcome(request(files, **facts, force=True))[:2] == ("promoted", True)
+    assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "kept"
 
 
 def test_trained_on():
@@ -154,34 +154,34 @@ def test_trained_on():
 def test_incompatible_champion(files):
     facts = {"champion_facts": {"predictions": None, "incompatible": "it needs a column 'tailnum'"}}
     verdict, promote, reasons = outcome(request(files, **facts))
-    assert (verdict, promote) == ("incompatible champion", False) and "needs a column 'tailnum'" in reasons
+    assert (verdict, promote) == ("needs a person", False) and "needs a column 'tailnum'" in reasons
     with pytest.raises(ValueError, match="incompatible has no predictions"):
         Champion(version=1, model="x", predictions=files["good"], incompatible="why")
 
 
 def test_held_for_a_person_and_released_by_force(files):
-    assert outcome(request(files, config={"hold": True}))[:2] == ("held", False)
+    assert outcome(request(files, config={"hold": True}))[:2] == ("needs a person", False)
     verdict, promote, reasons = outcome(request(files, config={"hold": True}, force=True))
-    assert (verdict, promote) == ("forced", True) and "promoted by force, against: it passed" in reasons
-    assert outcome(request(files, "worse", config={"hold": True}))[0] == "reject"
+    assert (verdict, promote) == ("promoted", True) and "promoted by force, against: it passed" in reasons
+    assert outcome(request(files, "worse", config={"hold": True}))[0] == "rejected"
 
 
 def test_force_is_only_named_when_it_was_needed(files):
-    assert outcome(request(files, force=True))[0] == "promote"
+    assert outcome(request(files, force=True))[0] == "promoted"
     verdict, promote, reasons = outcome(request(files, "worse", force=True))
-    assert (verdict, promote) == ("forced", True) and "promoted by force, against: auc fell" in reasons
+    assert (verdict, promote) == ("promoted", True) and "promoted by force, against: auc fell" in reasons
 
 
 def test_a_rolled_back_model_returns_only_by_force(files):
     facts = {"candidate_facts": {"rolled_back": "version 2, on 2024-05-01"}}
     verdict, promote, reasons = outcome(request(files, **facts))
-    assert (verdict, promote) == ("rolled back", False) and "version 2, on 2024-05-01" in reasons
-    assert outcome(request(files, **facts, force=True))[:2] == ("forced", True)
+    assert (verdict, promote) == ("rejected", False) and "version 2, on 2024-05-01" in reasons
+    assert outcome(request(files, **facts, force=True))[:2] == ("promoted", True)
 
 
 def test_predictions_that_are_not_numbers_are_rejected(files):
     verdict, _, reasons = outcome(request(files, "nan"))
-    assert verdict == "reject"
+    assert verdict == "rejected"
     assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
 
 
@@ -189,7 +189,7 @@ def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
     then = decide(request(files, "good")).worth
     assert set(then) == set(FIXED) and then["auc"]["gain"] is None and then["auc"]["error"] > 0
     today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
-    assert today.verdict == "promote" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
+    assert today.status == "promoted" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
     alarms = [str(alarm) for alarm in today.alarms]
     assert alarms[0].startswith("version 3 became worse, from auc 0.7") and "the candidate makes up for it" in alarms[0]
     assert not set(alarms) & set(today.sentences) and not any(alarm.concern for alarm in today.alarms), "it is mended"
@@ -281,8 +281,8 @@ def test_regression_and_multiclass_verdicts(tmp_path):
         pq.write_table(pa.table({"label": truth, "prediction": values}), paths[name])
     config = {"thresholds": {"rmse": {"max": 1.5}}, "tolerance": None}
     facts = {"task": "regression", "slices": (), "config": config}
-    assert outcome(request(paths, "worse", **facts))[0] == "reject"
-    assert outcome(request(paths, "good", "worse", **facts))[0] == "promote"
+    assert outcome(request(paths, "worse", **facts))[0] == "rejected"
+    assert outcome(request(paths, "good", "worse", **facts))[0] == "promoted"
     with pytest.raises(ConfigError, match="'auc' does not exist for a regression task"):
         decide(request(paths, **{**facts, "config": {"tolerance": None}}))
     label = r.integers(0, 3, 3000)
@@ -291,8 +291,8 @@ def test_regression_and_multiclass_verdicts(tmp_path):
         chances[np.arange(3000), label] = good
         pq.write_table(pa.table({"label": label, "prediction": list(chances)}), paths[name])
     facts = {"task": "multiclass", "slices": (), "config": {"thresholds": {}, "tolerance": None}}
-    assert outcome(request(paths, "worse", **facts))[:2] == ("reject", False)
-    assert outcome(request(paths, "good", "worse", **facts))[:2] == ("promote", True)
+    assert outcome(request(paths, "worse", **facts))[:2] == ("rejected", False)
+    assert outcome(request(paths, "good", "worse", **facts))[:2] == ("promoted", True)
 
 
 def test_holm_by_hand():

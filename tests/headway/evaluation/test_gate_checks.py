@@ -71,7 +71,7 @@ def test_a_model_without_some_predictions_is_measured_and_refused_beside_others_
     verdict = decide(
         GateRequest(task="binary", candidate=Candidate(model="new", predictions=bad), baselines={"linear": others})
     )
-    assert verdict.verdict == "reject"
+    assert verdict.status == "rejected"
     assert "27 of 40,000 predictions that are not finite numbers, the first in row 5" in str(verdict.reasons)
 
 

@@ -11,6 +11,7 @@ from headway.errors import DataError
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
+from headway.tasks.base import LabelFacts
 
 OLD, NEW = (("2013-01", "all"),), (("2013-02", "all"),)
 
@@ -38,12 +39,17 @@ def judge(tmp_path):
         if champion is not None:
             predictions = write("b", label, champion, columns)
             known = Champion(version=3, model="old", predictions=predictions, train=theirs, worth=worth)
+        if (anchor := more.pop("anchor", None)) is not None:
+            predictions = anchor if isinstance(anchor, str) else write("c", label, anchor, columns)
+            facts = {"incompatible": anchor} if isinstance(anchor, str) else {"predictions": predictions}
+            more["anchor"] = Champion(version=1, model="older", **facts)
         return decide(
             GateRequest(
                 task=more.pop("task", "binary"),
                 config=GateConfig(**(config or {})),
                 candidate=Candidate(model="new", predictions=write("a", label, candidate, columns), train=ours),
                 champion=known,
+                label=more.pop("facts", None),
                 **more,
             )
         )
@@ -63,25 +69,25 @@ GARBAGE = np.random.default_rng(9).random(4000)
     [
         (
             lambda c: {"columns": {"group": np.zeros(4000, int)}, "group": "group"},
-            "not comparable",
+            "needs a person",
             "auc, loss and bias cannot be compared with version 3 (under 5 groups; give eval",
         ),
-        (lambda c: {"columns": {"weight": np.zeros(4000)}}, "reject", "auc and loss have no value on these rows"),
-        (lambda c: c.__setitem__(7, np.nan) or {}, "not comparable", "1 of 4,000 predictions that is not a finite"),
+        (lambda c: {"columns": {"weight": np.zeros(4000)}}, "rejected", "auc and loss have no value on these rows"),
+        (lambda c: c.__setitem__(7, np.nan) or {}, "needs a person", "1 of 4,000 predictions that is not a finite"),
     ],
 )
 def test_garbage_that_cannot_be_compared_is_not_promoted(judge, spoil, verdict, words):
     label, champion, _ = models()
     found = judge(label, GARBAGE, champion, **spoil(champion))
-    assert (found.verdict, found.promote) == (verdict, False) and words in said(found)
+    assert (found.status, found.promote) == (verdict, False) and words in said(found)
 
 
 def test_one_row_is_not_a_comparison(judge):
     found = judge(np.array([1]), np.array([0.2]), np.array([0.9]))
-    assert (found.verdict, found.promote) == ("reject", False)
+    assert (found.status, found.promote) == ("rejected", False)
     assert "auc has no value on these rows, and gate.tolerance asks for one" in said(found)
     found = judge(np.array([1]), np.array([0.2]), np.array([0.9]), config={"tolerance": {"loss": 0.1}})
-    assert (found.verdict, found.promote) == ("not comparable", False) and "under 20 rows" in said(found)
+    assert (found.status, found.promote) == ("needs a person", False) and "under 20 rows" in said(found)
 
 
 def test_few_rows_of_a_class_hold_overall_as_they_do_on_a_slice(judge):
@@ -89,35 +95,35 @@ def test_few_rows_of_a_class_hold_overall_as_they_do_on_a_slice(judge):
     label[:] = 0
     label[:19] = 1
     found = judge(label, a, b)
-    assert (found.verdict, found.promote) == ("not comparable", False)
+    assert (found.status, found.promote) == ("needs a person", False)
     assert "auc and bias cannot be compared with version 3 (under 20 rows of one class" in said(found)
     label[:20] = 1
-    assert judge(label, a, b).verdict != "not comparable"
+    assert judge(label, a, b).status != "needs a person"
 
 
 @pytest.mark.parametrize("theirs", [OLD, NEW])
 def test_what_is_better_is_promoted_whatever_its_data(judge, theirs):
     label, good, worse = models(noise=(0.1, 0.9))
     found = judge(label, good, worse, theirs=theirs)
-    assert (found.verdict, found.promote, found.outcome) == ("promote", True, "better")
+    assert (found.status, found.basis, found.outcome) == ("promoted", "better", "better")
     assert "auc rose from" in said(found)
 
 
 def test_what_is_not_better_replaces_the_champion_only_with_newer_data(judge):
     label, a, b = models(noise=(0.52, 0.5), seed=3)
     found = judge(label, a, b, theirs=NEW, ours=NEW)
-    assert (found.verdict, found.promote) == ("keep champion", False)
+    assert (found.status, found.promote) == ("kept", False)
     assert "auc is not better than with version 3, and the candidate's data are not newer (version 3 stays)" in said(
         found
     )
-    assert judge(label, a, b, theirs=NEW, ours=OLD).verdict == "keep champion"
+    assert judge(label, a, b, theirs=NEW, ours=OLD).status == "kept"
     found = judge(label, a, b, theirs=(), ours=NEW)
-    assert found.verdict == "keep champion" and "the candidate's data are not known to be newer" in said(found)
+    assert found.status == "kept" and "the candidate's data are not known to be newer" in said(found)
     found = judge(label, a, b)
-    assert (found.verdict, found.promote) == ("promote", True)
+    assert (found.status, found.promote) == ("promoted", True)
     assert "trained up to span 2013-02, version 3 up to 2013-01" in said(found)
     found = judge(label, a, b, theirs=NEW, ours=NEW, force=True)
-    assert (found.verdict, found.promote) == ("forced", True) and "against: auc is not better" in said(found)
+    assert (found.status, found.promote) == ("promoted", True) and "against: auc is not better" in said(found)
 
 
 def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, tmp_path):
@@ -138,9 +144,10 @@ def test_a_span_whose_files_changed_is_newer():
 
     candidate = Candidate(model="n", predictions="x", train=NEW, data={"2013-02": "b"})
     champion = Champion(version=3, model="o", predictions="y", train=NEW, data={"2013-02": "a"})
-    assert "raw files of span 2013-02 have changed" in newer(candidate, champion)
-    assert newer(candidate, champion.model_copy(update={"data": {"2013-02": "b"}})) is None
-    assert newer(candidate, champion.model_copy(update={"data": {}})) is None
+    found = newer(candidate, champion)
+    assert (found.passed, found.outcome, found.names) == (True, "changed files", ("2013-02",))
+    assert not newer(candidate, champion.model_copy(update={"data": {"2013-02": "b"}})).passed
+    assert not newer(candidate, champion.model_copy(update={"data": {}})).passed
 
 
 def test_a_change_is_within_the_limit_also_where_it_is_a_loss_beyond_chance_or_cannot_be_told(judge):
@@ -154,6 +161,89 @@ def test_a_change_is_within_the_limit_also_where_it_is_a_loss_beyond_chance_or_c
     label, a, b = models(rows=20_000, noise=(0.7, 0.5), seed=1)
     found = judge(label, a, b, config={"tolerance": {"auc": 0.05}})
     assert found.outcome == "within the limit" and "auc is within the limit of 0.05: from 0." in said(found)
+
+
+def test_small_losses_add_up_to_the_tolerance_from_the_anchor_at_most(judge):
+    label, a, b, best = models(rows=20_000, noise=(0.8, 0.7, 0.2))
+    within = {"config": {"tolerance": {"auc": 0.02}}}
+    alone = judge(label, a, b, **within)
+    assert (alone.status, alone.basis, alone.anchors, alone.anchor) == ("promoted", "newer data", False, None)
+    found = judge(label, a, b, anchor=best, **within)
+    assert (found.status, found.anchors) == ("rejected", False)
+    assert "(version 1, the anchor) to 0." in found.sentences[0] and found.metrics.anchor["auc"] > 0.7
+    [check] = found.compared("anchor")
+    assert (check.metric, check.slice, check.against, check.passed) == ("auc", None, "version 1", False)
+    kept = judge(label, a, b, anchor=best, theirs=NEW, **within)
+    assert kept.status == "kept" and all(check.passed for check in kept.compared("anchor"))
+
+
+def test_what_is_better_than_the_champion_and_beyond_the_tolerance_of_the_anchor_does_not_become_the_anchor(judge):
+    label, a, b, best = models(rows=20_000, noise=(0.8, 1.6, 0.2))
+    found = judge(label, a, b, anchor=best, config={"tolerance": {"auc": 0.02}})
+    assert (found.status, found.basis, found.anchors) == ("promoted", "better", False)
+    assert "the anchor" in found.concerns[0]
+    assert judge(label, a, b, config={"tolerance": {"auc": 0.02}}).anchors
+
+
+@pytest.mark.parametrize(
+    ("anchor", "words"),
+    [("it needs a column 'x'", "it needs a column 'x'"), ("nan", "it gives 1 of 4,000 predictions")],
+)
+def test_where_the_anchor_cannot_be_scored_the_champion_takes_its_place_and_a_note_says_so(judge, anchor, words):
+    label, a, b = models()
+    other = np.where(np.arange(4000) == 7, np.nan, b) if anchor == "nan" else anchor
+    found = judge(label, a, b, anchor=other)
+    assert found.promote and found.compared("anchor") != []
+    assert f"version 1, the anchor, cannot be compared, and the champion takes its place ({words}" in said(found)
+
+
+def shifted(label, *, loss, accuracy, seed=0):
+    """Predictions whose log loss and accuracy move on their own: `loss` of the rows are told with certainty, and wrong;
+    `accuracy` of them cross the threshold by a hair."""
+    r = np.random.default_rng(seed)
+    right = np.where(label == 1, 0.6, 0.4)
+    wrong = np.where(label == 1, 0.49, 0.51)
+    out = np.where(r.random(len(label)) < accuracy, right, wrong)
+    sure = r.random(len(label)) < loss
+    return np.where(sure, np.where(label == 1, 0.05, 0.95), out)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "champion", "status"),
+    [
+        # both are better
+        ({"loss": 0.0, "accuracy": 0.8}, {"loss": 0.0, "accuracy": 0.7}, "promoted"),
+        # the loss is perhaps beyond its limit; surely within it; surely beyond it
+        ({"loss": 0.045, "accuracy": 0.9}, {"loss": 0.0, "accuracy": 0.7}, "kept"),
+        ({"loss": 0.02, "accuracy": 0.9}, {"loss": 0.0, "accuracy": 0.7}, "promoted"),
+        ({"loss": 0.3, "accuracy": 0.9}, {"loss": 0.0, "accuracy": 0.7}, "rejected"),
+        # accuracy is within its limit, and the loss is better
+        ({"loss": 0.0, "accuracy": 0.7}, {"loss": 0.02, "accuracy": 0.701}, "promoted"),
+    ],
+)
+def test_on_the_same_data_another_metric_may_be_better_and_none_perhaps_beyond_its_limit(
+    judge, candidate, champion, status
+):
+    label = np.random.default_rng(1).integers(0, 2, 4000)
+    config = {"tolerance": {"accuracy": 0.03, "loss": 0.07}, "primary": "accuracy", "baseline": False}
+    ours, theirs = shifted(label, **candidate), shifted(label, **champion)
+    found = judge(label, ours, theirs, theirs=NEW, ours=NEW, config=config)
+    assert found.status == status, found.sentences
+    assert found.basis == ("better" if status == "promoted" else None)
+
+
+def test_a_baseline_that_beats_the_candidate_by_any_compared_metric_is_told_champion_or_not(judge, tmp_path):
+    label, good, better = models(noise=(0.5, 0.4))
+    wild = 1 / (1 + np.exp(-12 * np.log(good / (1 - good))))  # ranks as well, and its probabilities are wild
+    pq.write_table(pa.table({"label": label, "prediction": better}), tmp_path / "linear.parquet")
+    config = {"tolerance": {"auc": 0.02, "loss": 5.0}}
+    counts = LabelFacts(counts=(700, 300))
+    linear = {"linear": tmp_path / "linear.parquet"}
+    found = judge(label, wild, wild, config=config, baselines=linear, facts=counts)
+    assert found.promote
+    worse = {(check.name, check.metric) for check in found.checks if check.concern}
+    assert worse >= {("constant baseline", "loss"), ("linear baseline", "loss")}
+    assert any("the constant baseline beats the candidate: loss is" in said for said in found.concerns)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +285,7 @@ def test_what_is_promoted_all_the_same_is_a_concern(judge, tmp_path):
         few.concerns[0],
     )
     by_force = judge(label, GARBAGE.repeat(5), b, force=True)
-    assert by_force.verdict == "forced" and by_force.concerns[0].startswith("promoted by force, against: auc fell")
+    assert by_force.status == "promoted" and by_force.concerns[0].startswith("promoted by force, against: auc fell")
 
 
 def test_a_decay_that_the_candidate_does_not_mend_is_a_concern(judge):
@@ -212,6 +302,8 @@ def test_a_decay_that_the_candidate_does_not_mend_is_a_concern(judge):
 def test_every_check_names_its_rows_and_their_spans(judge):
     label, a, b = models()
     found = judge(label, a, b, eval=(("2013-02", "eval"),), config={"thresholds": {"auc": {"min": 0.5}}})
-    assert {check.spans for check in found.checks} == {("2013-02",)} and {c.rows for c in found.checks} == {4000}
-    assert {check.name for check in found.checks} == {"threshold", "champion"}
+    assert {check.spans for check in found.checks} == {("2013-02",)} and {c.rows for c in found.checks if c.metric} == {
+        4000
+    }
+    assert {check.name for check in found.checks} == {"threshold", "champion", "newer data"}
     assert all(remark.check in {c.key for c in found.checks} for remark in found.reasons if remark.check)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.baseline import beside
+from headway.evaluation.baseline import compare_with_baseline
 from headway.evaluation.comparison import compare
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
@@ -99,8 +99,8 @@ def test_a_baseline_is_told_apart_by_units():
     rows, others = rows_of(ours, "binary"), rows_of(theirs, "binary").prediction
     options = {"name": "linear", "confidence": 0.95}
     alone = rows_of(ours.drop_columns([UNIT]), "binary")
-    assert "beats" in beside(alone, others, BINARY.metric("loss"), **options).summary
-    assert "cannot be told apart" in beside(rows, others, BINARY.metric("loss"), **options).summary
+    assert compare_with_baseline(alone, others, BINARY.metric("loss"), **options).outcome == "better"
+    assert compare_with_baseline(rows, others, BINARY.metric("loss"), **options).outcome == "cannot tell"
 
 
 def test_a_unit_is_decided_by_one_threshold():

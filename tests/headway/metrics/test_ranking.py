@@ -138,7 +138,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
         "ndcg_at": 3,
     }
     verdict = decide(GateRequest.model_validate(base))
-    assert verdict.verdict == "reject" and any("ndcg fell" in reason for reason in verdict.sentences)
+    assert verdict.status == "rejected" and any("ndcg fell" in reason for reason in verdict.sentences)
     assert json.dumps(verdict.model_dump(mode="json"))
     ours = results_of(worse, "binary", group="query", ndcg_at=3)["metrics"]
     assert verdict.metrics.candidate == ours and verdict.metrics.candidate["mrr"] < 0.95
@@ -149,7 +149,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
         "champion": {"version": 1, "model": "y", "predictions": tmp_path / "worse.parquet"},
     }
     swapped["candidate"].pop("version")
-    assert decide(GateRequest.model_validate(swapped)).verdict == "promote"
+    assert decide(GateRequest.model_validate(swapped)).status == "promoted"
     assert GateConfig().tolerances("binary", ranked=True) == dict(task_of("binary").tolerances) | {"ndcg": 0.005}
     with pytest.raises(ConfigError, match="has no groups to rank"):
         decide(GateRequest.model_validate(base | {"ndcg_at": None}))
@@ -178,7 +178,7 @@ def test_a_candidate_has_to_beat_every_order_by_the_item_alone(tmp_path):
 
     assert verdict("strong", "weak", thresholds={"item_coverage": {"min": 0.5}}).promote
     lost = verdict("weak", "strong")
-    assert lost.verdict == "reject" and "is worse than the item_mean baseline: ndcg is" in lost.sentences[0]
+    assert lost.status == "rejected" and "is worse than the item_mean baseline: ndcg is" in lost.sentences[0]
     assert verdict("weak", "strong", baseline=False).promote
     assert lost.metrics.baselines["item_mean"]["recall_at_k"] > lost.metrics.candidate["recall_at_k"]
     with pytest.raises(ConfigError, match=r"set evaluation\.item"):

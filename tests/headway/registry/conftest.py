@@ -34,5 +34,5 @@ def three(registry, saved_model) -> Registry:
     """Three versions, each promoted in its turn."""
     for number in (1, 2, 3):
         registry.publish(saved_model, {"export": f"e{number}", "run": f"run-{number}"})
-        registry.promote(number, reason=f"better than {number - 1}", run=f"run-{number}", verdict="promote")
+        registry.promote(number, reason=f"better than {number - 1}", run=f"run-{number}", basis="better")
     return registry

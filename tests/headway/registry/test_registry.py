@@ -59,7 +59,7 @@ def test_a_promotion_points_serves_and_is_remembered(three):
     assert (three.serving / "3" / "saved_model.pb").read_bytes() == b"graph", "saved_model.pb directly in <n>/"
     event = three.history()[-1]
     assert (event.kind, event.version, event.previous, event.serving) == ("promote", 3, 2, 3)
-    assert (event.run, event.verdict, event.reason) == ("run-3", "promote", "better than 2")
+    assert (event.run, event.basis, event.reason) == ("run-3", "better", "better than 2")
     assert "@" in event.by and event.time.endswith("Z")
     pointer = json.loads((three.folder / "champion.json").read_text())
     assert (pointer["version"], pointer["serving"], len(pointer["history"])) == (3, 3, 3)
@@ -336,3 +336,17 @@ def test_processes_that_publish_and_promote_at_the_same_time(registry, saved_mod
     assert [v.number for v in registry.versions()] == list(range(1, 13))
     assert served(registry) == list(range(1, 13)) == [event.serving for event in registry.history()]
     assert list(registry.verify()) == [] and hidden(registry) == []
+
+
+def test_the_anchor_is_the_last_champion_that_was_better_or_that_a_person_chose(registry, saved_model):
+    assert registry.anchor() is None
+    for number, (basis, anchor) in enumerate(
+        [("first model", True), ("newer data", False), ("newer data", False), ("better", True), ("newer data", False)], 1
+    ):
+        registry.publish(saved_model, {})
+        registry.promote(number, reason="", run="r", basis=basis, anchor=anchor)
+    assert registry.anchor() == 4
+    registry.rollback(2, reason="the last ones are too slow")
+    assert registry.anchor() == 2, "a person chose it"
+    registry.promote(3, reason="by hand")
+    assert registry.anchor() == 3

@@ -162,7 +162,7 @@ def test_an_eval_split_of_an_empty_span_names_the_span(check):
 
 
 def test_few_eval_rows_and_no_test_rows_are_warnings(check):
-    assert only(check(rows={"eval": 500}))[:4] == ("warning", "few rows", None, "eval")
+    assert only(check(rows={"eval": 500}))[:4] == ("info", "few rows", None, "eval")
     assert only(check(test={}, rows={"test": 0}))[:4] == ("warning", "too few rows", None, "test")
 
 

@@ -25,9 +25,8 @@ FACTS = CardFacts(
     metrics={"auc": 0.91, "calibration": 1.3},
     intervals={"auc": [0.89, 0.93]},
     verdict={
-        "verdict": "better",
-        "promote": True,
-        "reasons": [{"verdict": "better", "summary": "auc is better"}],
+        "status": "promoted",
+        "reasons": [{"status": "promoted", "summary": "auc is better"}],
         "champion": {"version": 3},
         "metrics": {"baselines": {"constant": {"auc": 0.5}}},
         "checks": [
@@ -48,7 +47,7 @@ def test_the_card_has_the_data_the_metrics_with_intervals_the_verdict_and_the_li
         "| auc | 0.91 | 0.89 to 0.93 | 0.5 |",
         "| auc | +0.02 | 0.01 to 0.03 |",
         "Against version 3, the champion then, on the same rows:",
-        "Verdict of the gate: **better**",
+        "Verdict of the gate: **promoted**",
         "- auc is better",
         f"| `dep delay` | `{tensor_name('dep delay')}` | float32 | yes |",
         "| `day` | `day` | int64, days since 1970-01-01 | no |",

@@ -31,7 +31,7 @@ def reasons(found):
 
 def test_a_slice_below_its_bound_rejects_and_names_value_and_rows(tmp_path):
     found = verdict(tmp_path, {"auc": {"min": 0.6, "slices": {"carrier": {"min": 0.7}}}})
-    assert found.verdict == "reject"
+    assert found.status == "rejected"
     assert "auc on carrier=AA (1,000 rows) is 0.4" in reasons(found) and "minimum of 0.7" in reasons(found)
     assert "auc was not checked on 1 value of carrier with fewer than 200 rows (gate.slice_min_rows)" in reasons(found)
     assert "carrier=UA" not in reasons(found) and "HA" not in reasons(found)
@@ -68,7 +68,7 @@ def test_a_slice_without_positives_does_not_reject_a_model_that_is_right_there(t
 )
 def test_what_is_named_and_cannot_be_checked_rejects(tmp_path, key, why):
     found = verdict(tmp_path, {"auc": {"slices": {key: {"min": 0.1}}}})
-    assert found.verdict == "reject" and why in reasons(found), reasons(found)
+    assert found.status == "rejected" and why in reasons(found), reasons(found)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_value_that_falls_out_of_the_sample_is_a_warning_and_names_it(tmp_path
 )
 def test_a_named_value_that_falls_out_of_the_sample_rejects_and_says_so(tmp_path, sampled, key, why):
     found = verdict(tmp_path, {"auc": {"slices": {key: {"min": 0.1}}}}, slice_min_rows=40)
-    assert found.verdict == "reject" and f"auc cannot be checked on {key}: {why}" in reasons(found)
+    assert found.status == "rejected" and f"auc cannot be checked on {key}: {why}" in reasons(found)
 
 
 def test_where_every_value_falls_out_of_the_sample_the_rejection_says_so(tmp_path, sampled):

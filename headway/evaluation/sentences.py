@@ -1,0 +1,386 @@
+"""The gate's checks in words: the reasons of a verdict, its notes, and why the champion needs a look.
+
+describe(verdict).reasons[0].summary      # "auc fell from 0.8534 (version 3) to 0.7016, more than the allowed drop of 0.0071"
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headway.evaluation.slices import named, parts_of
+from headway.evaluation.verdict import (
+    ANCHOR,
+    BETTER,
+    CANNOT_TELL,
+    CHAMPION,
+    DECAY,
+    GRAVEST_FIRST,
+    THRESHOLD,
+    Check,
+    LeftOut,
+    Note,
+    Reason,
+    SampleSize,
+    Verdict,
+)
+from headway.messages import agree, between, chance, counted, listed, number, signed, some, window_text
+
+BY_FORCE = "a person must decide (headway promote, by force)"
+
+
+class Text(NamedTuple):
+    """What a check comes to."""
+
+    summary: str
+    detail: str = ""
+    fix: str = ""
+
+
+def describe(verdict: Verdict) -> Verdict:
+    """The verdict with the sentences about its checks."""
+    blocks = [check for check in verdict.checks if not check.passed and check.status]
+    blocks.sort(key=lambda check: GRAVEST_FIRST.index(check.status))
+    reasons = [_reason(check, verdict) for check in blocks]
+    if verdict.basis not in (None, "forced", "same model"):
+        reasons = _supports(verdict)
+    said = {reason.check for reason in reasons}
+    others = [check for check in verdict.checks if check.passed and check.key not in said and check.name != DECAY]
+    missed = any(check.name == THRESHOLD and not check.passed for check in verdict.checks)
+    notes = [_note(check, verdict) for check in _worth_a_note(others, missed=missed)]
+    decays = [check for check in verdict.checks if check.name == DECAY]
+    update = {"reasons": tuple(reasons), "notes": (*notes, *_general(verdict)), "alarms": _alarms(decays, verdict)}
+    return verdict.model_copy(update=update)
+
+
+def _reason(check: Check, verdict: Verdict) -> Reason:
+    text, overruled = _text(check, verdict), verdict.basis == "forced"
+    assert check.status is not None
+    return Reason(**text._asdict(), status=check.status, check=check.key, overruled=overruled)
+
+
+def _note(check: Check, verdict: Verdict) -> Note:
+    text = _text(check, verdict)
+    return Note(**text._asdict(), check=check.key, concern=check.concern)
+
+
+def _supports(verdict: Verdict) -> list[Reason]:
+    """Why a candidate is promoted."""
+    if verdict.basis == "first model":
+        none_set = "" if verdict.settings.get("thresholds") else " and no threshold is set"
+        return [Reason(status=verdict.status, summary=f"there is no champion yet{none_set}; {_level(verdict)}")]
+    compared = verdict.compared()
+    primary = next(check for check in compared if check.metric == verdict.primary)
+    if verdict.basis == "better":
+        decisive = primary if primary.outcome == BETTER else next(c for c in compared if c.outcome == BETTER)
+        return [Reason(status=verdict.status, **_text(decisive, verdict)._asdict(), check=decisive.key)]
+    [data] = [check for check in verdict.checks if check.name == "newer data"]
+    summary = f"its data are newer, and nothing blocks it; {_text(primary, verdict).summary}"
+    return [Reason(status=verdict.status, summary=summary, detail=_text(data, verdict).summary, check=data.key)]
+
+
+def _level(verdict: Verdict) -> str:
+    """The primary metric of the candidate beside that of the baselines."""
+    name = verdict.primary or ""
+    # of a metric of the user's own nobody else can know
+    which = f" ({'more' if verdict.better == 'higher' else 'less'} is better)" if ":" in name else ""
+    known = [(who, values[name]) for who, values in verdict.metrics.baselines.items() if values.get(name) is not None]
+    others = "".join(f", {who} {number(value)}" for who, value in known)
+    return f"{name} is {number(verdict.metrics.candidate.get(name))}{which}{others}"
+
+
+def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
+    """Of slices only what is beyond a limit is told; and of thresholds, if none is missed, on a slice's values the nearest to
+    the limit."""
+    thresholds = [check for check in checks if check.name == THRESHOLD]
+    met = [check for check in thresholds if check.value is not None]
+    nearest: dict[tuple[object, ...], Check] = {}
+    for check in () if missed else met:
+        key = check.metric, check.slice, check.limit, check.allowed
+        if key not in nearest or _room(check) < _room(nearest[key]):
+            nearest[key] = check
+    others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
+    return [*nearest.values(), *(check for check in thresholds if check.value is None), *others]
+
+
+def _room(check: Check) -> float:
+    return abs((check.value or 0.0) - (check.allowed or 0.0))
+
+
+def _general(verdict: Verdict) -> list[Note]:
+    """What the comparison rests on, and what the slices came to."""
+    said = []
+    if verdict.sample_of is not None:
+        said.append(f"judged on a random sample of {verdict.rows or 0:,} of {verdict.sample_of:,} rows")
+    if verdict.drawn_by is not None:
+        said.append(verdict.drawn_by)
+    slices = verdict.compared(slices=True)
+    if slices and all(check.passed for check in slices):
+        where = {(check.slice, check.slice_value) for check in slices}
+        enough = f"{counted(len(where), 'slice')} with enough rows"
+        said.append(f"on none of the {enough} is it beyond the limit beside {slices[0].against}")
+    if verdict.left_out:
+        said.append("slices that were not compared: " + some([*map(_left_out, verdict.left_out)], 5, sep="; "))
+    if verdict.slices_chosen is not None:
+        parts = [part for name in verdict.slices_chosen for part in parts_of(name)]
+        what = listed([f"{of} in {bins} bins" if bins else of for of, bins in parts])
+        said.append(
+            "evaluation.slices names no slices, so Headway chose " + (what or "none, for want of rows or columns")
+        )
+    return [Note(summary=text) for text in said]
+
+
+def _left_out(entry: LeftOut) -> str:
+    if entry.values is not None:
+        return f"{counted(entry.values, 'value')} of {entry.slice} ({entry.why})"
+    return f"{named(entry.slice, entry.value)} ({entry.why})"
+
+
+# --- a check
+
+
+def _text(check: Check, verdict: Verdict) -> Text:
+    if check.name in _TEXTS:
+        return _TEXTS[check.name](check, verdict)
+    return _baseline(check, verdict) if check.name.endswith(" baseline") else Text(f"{check.name}: {check.outcome}")
+
+
+def _same_model(check: Check, verdict: Verdict) -> Text:
+    return Text(f"the candidate is the champion, {check.against}: there is nothing to promote")
+
+
+def _rolled_back(check: Check, verdict: Verdict) -> Text:
+    return Text(f"this model was rolled back ({check.why}) and returns only by force")
+
+
+def _unusable(check: Check, verdict: Verdict) -> Text:
+    return Text(f"the candidate gives {check.why}")
+
+
+def _without_value(check: Check, verdict: Verdict) -> Text:
+    missing = f"{listed(check.names)} {agree(len(check.names), 'has', 'have')} no value on these rows"
+    compared = {each.metric for each in verdict.checks} - {*check.names}
+    alone = len(check.names) == 1 and (verdict.champion is not None or bool(compared & {verdict.primary}))
+    return Text(f"{missing}, and gate.tolerance asks for one" if alone else missing)
+
+
+def _hold(check: Check, verdict: Verdict) -> Text:
+    return Text("it passed, and the gate is set to hold it for a person to promote")
+
+
+def _threshold(check: Check, verdict: Verdict) -> Text:
+    if check.outcome == "not checked":
+        return _unchecked(check)
+    where = f" on {named(check.slice, check.slice_value)}" if check.slice else ""
+    value = f"{check.metric}{where} is {number(check.value)}"
+    if check.passed:
+        return Text(f"{value}, {check.limit} {number(check.allowed)} is required")
+    rows = f" ({counted(check.rows or 0, 'row')})" if check.slice else ""
+    if check.value is None:
+        return Text(f"{check.metric}{where}{rows} has no value on these rows, and a threshold asks for one")
+    beyond = "below the required minimum" if check.limit == "at least" else "above the allowed maximum"
+    return Text(f"{check.metric}{where}{rows} is {number(check.value)}, {beyond} of {number(check.allowed)}")
+
+
+def _unchecked(check: Check) -> Text:
+    """A threshold on a slice that could not be looked at, or on some of its values."""
+    least, count = f"{number(check.allowed)} rows (gate.slice_min_rows)", check.count or 0
+    key = check.slice if check.slice_value is None else f"{check.slice}={check.slice_value}"
+    if check.passed:
+        why = {
+            "few rows": f"with fewer than {least}",
+            "no value": "on which it has no value",
+            "few rows in the sample": f"with {least} or more, of which the random sample has fewer: {some(check.names, 5)}",
+        }[check.why]
+        return Text(f"{check.metric} was not checked on {counted(count, 'value')} of {check.slice} {why}")
+    enough = f"no value of {check.slice} has {least}" + (f" and a value of {check.metric}" if count else "")
+    why = {
+        "no value has enough rows": enough,
+        "no value has enough rows in the sample": f"{enough} in the random sample",
+        "few rows in the sample": f"of its {count:,} rows the random sample has fewer than {least}",
+        "few rows": f"it has fewer than {least}",
+        "no rows": "no evaluation row has this value",
+    }[check.why]
+    return Text(f"{check.metric} cannot be checked on {key}: {why}")
+
+
+def _compared(check: Check, verdict: Verdict) -> Text:
+    """A metric beside another version's on the same rows."""
+    at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
+    verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
+    metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
+    against = f"{check.against}, the anchor" if check.name == ANCHOR else check.against
+    moved = f"from {number(check.before)} ({against}) to {number(check.value)}"
+    match check.outcome:
+        case "better":
+            summary = f"{metric} {verb} {moved}, which is better"
+        case "within the limit":
+            summary = f"{metric} is within {limit}: {moved}"
+        case "cannot tell":
+            summary = f"{metric} {verb} {moved}: too few rows to tell whether that is within {limit}"
+        case "beyond the limit":
+            summary = f"{metric} {verb} {moved}, more than the allowed {side} of {number(check.allowed)}"
+        case _:
+            return Text(f"{metric} cannot be compared with {against}")
+    details = [f"{signed(check.change)}, {between(check.interval, check.confidence)}"]
+    details += [f"the limit is {share_text(check)}"] if check.share is not None and check.outcome != BETTER else []
+    if check.outcome == CANNOT_TELL:
+        details.append(f"the smallest loss that could have been detected is {number(check.detectable)}")
+    if check.slice and not check.passed:
+        details.append(f"{chance(check.p_adjusted)} after correcting for all slices")
+    return Text(summary, "; ".join(details))
+
+
+def share_text(check: Check) -> str:
+    """What the limit of a check is a share of."""
+    share = f"{check.share:g}%"
+    return {
+        "champion": f"{share} of the champion's",
+        "gain": f"{share} of the gain of {number(check.gain)} over the constant",
+        "champion, no gain": f"{share} of the champion's, which does not beat the constant",
+        "champion, the constant not known": f"{share} of the champion's: the constant is not known",
+    }[check.share_of or "champion"]
+
+
+def _anchor(check: Check, verdict: Verdict) -> Text:
+    if check.metric is not None:
+        return _compared(check, verdict)
+    name = f"{check.against}, the anchor, cannot be compared, and the champion takes its place"
+    return Text(name, *_why_not(check))
+
+
+def _why_not(check: Check) -> tuple[str, ...]:
+    if check.outcome == "trained on these rows":
+        return (f"it was trained on evaluation rows of this run: spans {some(check.names, 5)}",)
+    return (f"it gives {check.why}" if check.outcome == "not finite" else check.why,)
+
+
+def _comparable(check: Check, verdict: Verdict) -> Text:
+    champion = f"the champion, {check.against},"
+    match check.outcome:
+        case "too few rows":
+            why = f"{check.why}; give eval more of them" if check.why else "a model has no value on these rows"
+            return Text(f"{listed(check.names)} cannot be compared with {check.against}", why, BY_FORCE)
+        case "trained on these rows":
+            spans = f"spans {some(check.names, 5)}"
+            return Text(f"{champion} was trained on evaluation rows of this run", spans, BY_FORCE)
+        case "not finite":
+            return Text(f"{champion} gives {check.why}", "", BY_FORCE)
+    return Text(f"{champion} cannot be compared: {check.why}", "", BY_FORCE)
+
+
+def _newer(check: Check, verdict: Verdict) -> Text:
+    match check.outcome:
+        case "later spans":
+            ours, theirs = check.names
+            return Text(f"the candidate was trained up to span {ours}, {check.against} up to {theirs}")
+        case "changed files":
+            spans = some(check.names, 3)
+            return Text(f"the raw files of span {spans} have changed since {check.against} was trained")
+    newest = "data are not newer" if check.outcome == "not newer" else "data are not known to be newer"
+    better = f"{verdict.primary} is not better than with {check.against}"
+    mixed = [c.metric or "" for c in verdict.compared() if c.worse and not c.surely_within]
+    if mixed and any(c.outcome == BETTER for c in verdict.compared()):
+        gained = listed([c.metric or "" for c in verdict.compared() if c.outcome == BETTER])
+        better = (
+            f"{gained} {agree(len(gained), 'is', 'are')} better than with {check.against}, but {listed(mixed)} worse"
+        )
+    return Text(f"{better}, and the candidate's {newest}", f"{check.against} stays")
+
+
+def _baseline(check: Check, verdict: Verdict) -> Text:
+    """A metric beside a baseline's."""
+    known = check.metric is not None
+    values = f"{check.metric} is {number(check.value)}, {check.against} {number(check.before)}" if known else ""
+    numbers = _gain(check)
+    if check.sample is not None:
+        few = f"{size_text(check.sample)} too few to say whether the candidate beats the {check.name}"
+        return Text(few, ", ".join(filter(None, [values, numbers])), BY_FORCE)
+    fix = "" if check.passed else "gate.baseline: false would let it pass"
+    told = verdict.champion is not None or check.against != "constant"
+    match check.outcome:
+        case "better":
+            return Text(f"the candidate beats the {check.name}: {values}", numbers)
+        case "worse" if check.passed:
+            return Text(f"the {check.name} beats the candidate: {values}", numbers)
+        case "worse":
+            return Text(f"the candidate is worse than the {check.name}: {values}", numbers, fix)
+        case "cannot tell" if check.passed and told:
+            return Text(f"the candidate and the {check.name} cannot be told apart: {values}", numbers)
+        case "cannot tell" if check.passed:
+            return Text(f"beside the {check.name}: {values}", numbers)
+        case "cannot tell":
+            return Text(f"the candidate does not beat the {check.name}: {values}", numbers, fix)
+    return Text(f"beside the {check.name}: {values}", "the rows are too few to tell which is better", fix)
+
+
+def _gain(check: Check) -> str:
+    """The gain over a baseline with its interval; empty where there are too few rows for one."""
+    if check.upward is None or check.change is None:
+        return ""
+    low, high = check.upward
+    by_chance = ", which chance can explain" if low <= 0 <= high else ""
+    gain = check.change if check.better == "higher" else -check.change
+    return f"a gain of {signed(gain)}, {between(check.upward, check.confidence)}{by_chance}"
+
+
+def size_text(size: SampleSize) -> str:
+    """What a metric's spread rests on, with the verb: "19 eval rows are"."""
+    if size.of == "groups with a positive label":
+        what = "of eval rows with a positive label"
+        text = counted(size.count, f"group {what}", f"groups {what}")
+    elif size.of == "groups":
+        text = counted(size.count, "group of eval rows", "groups of eval rows")
+    else:
+        text = counted(size.count, "eval row")
+        if size.units is not None:
+            text += " of " + counted(size.units, "unit of the split", "units of the split")
+    if size.rarer is not None:
+        return f"{text} with {size.rarer:,} of the rarer class are"
+    return text + agree(size.count, " is", " are")
+
+
+def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Note, ...]:
+    """How a champion became worse, and what to do."""
+    if not decays:
+        return ()
+    first = decays[0]
+    detail = "; ".join(f"{d.metric}: {_decay(d)}" if len(decays) > 1 else _decay(d) for d in decays)
+    facts: dict[str, Any] = {"detail": detail, "check": first.key, "concern": first.concern}
+    if first.mended is None:
+        said = [f"{d.metric} was {number(d.before)} and is {number(d.value)} today" for d in decays]
+        name = f"the champion, {(first.against or '').removesuffix(' at its promotion')},"
+        return (Note(summary=f"{name} has become worse since it was promoted: {listed(said)}", **facts),)
+    spans, before = window_text(verdict.spans), window_text(first.names)
+    other = bool(before) and spans != before
+    then = listed([f"{d.metric} {number(d.before)}" for d in decays]) + (f" on {before}" if other else "")
+    now = listed([number(d.value) for d in decays]) + (f" on {spans}" if other else " today")
+    name = (first.against or "").removesuffix(" at its promotion")
+    fell = f"{name} became worse, from {then} to {now}, and the candidate "
+    if first.mended:
+        return (Note(summary=f"{fell}makes up for it", **facts),)
+    harder = f"{spans} is harder: " if other else ""
+    fix = "if rows like these go on coming, expect this level"
+    return (Note(summary=f"{harder}{fell}does not make up for it", fix=fix, **facts),)
+
+
+def _decay(check: Check) -> str:
+    interval = check.upward and (-check.upward[1], -check.upward[0])
+    worse = f"worse by {number(abs(check.change or 0.0))}, {between(interval, check.confidence)}"
+    worse += f", beyond the limit of {number(check.allowed)}"
+    if check.gains is None:
+        return worse
+    then, today = (f"{number(abs(gain))} {'better' if gain >= 0 else 'worse'} than" for gain in check.gains)
+    return f"{then} the constant then, {today} it today: {worse}"
+
+
+_TEXTS: dict[str, Callable[[Check, Verdict], Text]] = {
+    "same model": _same_model,
+    "rolled back before": _rolled_back,
+    "usable predictions": _unusable,
+    "has a value": _without_value,
+    "hold": _hold,
+    "comparable": _comparable,
+    "newer data": _newer,
+    THRESHOLD: _threshold,
+    CHAMPION: _compared,
+    ANCHOR: _anchor,
+}
