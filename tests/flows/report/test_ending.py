@@ -29,7 +29,7 @@ ROWS = 4000
 ENDS = {
     "promoted": ("promoted", "green"),
     "amber": ("promoted, with warnings", "amber"),
-    "kept": ("kept the champion", "plain"),
+    "kept": ("kept", "plain"),
     "rejected": ("rejected", "red"),
     "failed": ("failed", "red"),
 }
@@ -116,7 +116,10 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
         for said in (ending.headline, ending.coloured, *ending.concerns, *ending.said):
             assert " ".join(said.split()) in text, (renderer, said)
         for check in ending.checks[: 3 if renderer == "terminal" else None]:
-            numbers = [number(check.value), *([signed(check.change)] if check.before is not None else [])]
+            numbers = [
+                *([number(check.value)] if check.value is not None else []),
+                *([signed(check.change)] if check.before is not None else []),
+            ]
             assert all(shown in text for shown in numbers), (renderer, check)
     with caplog.at_level("INFO"):
         JsonLog().run(Scope(), record)
@@ -128,8 +131,9 @@ def test_a_run_is_told_the_same_everywhere(records, tmp_path, caplog, end):
 def test_a_concern_stands_beside_the_headline(records):
     ending = ending_of(records["amber"])
     assert ending.headline.startswith("Version 4 is promoted: auc rose from")
-    linear, few = ending.concerns
+    linear, *others, few = ending.concerns
     assert linear.startswith("the linear baseline beats the candidate: auc is ") and few == "few rows of city 2"
+    assert [said.split(":")[0] for said in others] == ["the linear baseline beats the candidate"], "by the loss too"
     assert ending.line.startswith(f"{ending.headline} Warning: The linear baseline beats")
     assert not any(linear in said for said in ending.said), "it is said once"
 
@@ -315,7 +319,7 @@ def test_a_brief_summary_shows_few_warnings_and_how_many_more_there_are(state, s
 
 
 def test_a_first_model_s_headline_is_its_level_beside_the_baselines():
-    verdict = Verdict(status="promoted", primary="auc")
+    verdict = Verdict(status="promoted", basis="first model", primary="auc")
     levels = {"metrics": {"auc": 0.91}, "baselines": {"constant": {"auc": 0.5}, "linear": {"auc": 0.9}}}
     record = RunRecord(**KNOWN, state="promoted", version=1, verdict=verdict, **levels)
     said = "Version 1 is promoted, the first of this model: auc is 0.91, constant 0.5, linear 0.9."

@@ -341,7 +341,8 @@ def test_processes_that_publish_and_promote_at_the_same_time(registry, saved_mod
 def test_the_anchor_is_the_last_champion_that_was_better_or_that_a_person_chose(registry, saved_model):
     assert registry.anchor() is None
     for number, (basis, anchor) in enumerate(
-        [("first model", True), ("newer data", False), ("newer data", False), ("better", True), ("newer data", False)], 1
+        [("first model", True), ("newer data", False), ("newer data", False), ("better", True), ("newer data", False)],
+        1,
     ):
         registry.publish(saved_model, {})
         registry.promote(number, reason="", run="r", basis=basis, anchor=anchor)
