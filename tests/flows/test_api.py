@@ -25,7 +25,7 @@ def ran(exported_once, tmp_path_factory, forked):
 
 def test_a_run_has_its_verdict_metrics_record_and_outputs(ran):
     pipeline, run = ran
-    assert (run.state, run.version) == ("promoted", 1) and run.verdict.startswith("first model: ")
+    assert (run.state, run.version) == ("promoted", 1) and run.verdict.startswith("promoted: there is no champion yet")
     assert 0.5 < run.metrics["auc"] <= 1 and run.headline.startswith(
         "Version 1 is promoted, the first of this model: auc"
     )

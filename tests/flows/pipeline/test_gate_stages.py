@@ -1,6 +1,7 @@
 """Who a candidate is compared with from run to run, on the real DAG and gate, with models that are only predictions."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -165,6 +166,24 @@ def test_what_is_as_good_stays_and_what_is_newer_and_not_blocked_is_promoted(run
     assert compared["check"]["change"] == pytest.approx(-0.009)
     beside = second.evaluation.baselines["champion"]
     assert beside["accuracy"] == pytest.approx(0.9), "the champion's, on the same rows"
+
+
+def test_small_losses_are_held_against_the_anchor_which_a_person_moves(run):
+    run("2024-01", 0.10)
+    second, titles, registry = run("2024-02", 0.109)
+    assert (second.verdict.basis, registry.anchor()) == ("newer data", 1) and "evaluate anchor 1" not in titles
+    third, titles, registry = run("2024-03", 0.118)
+    assert "evaluate champion 2" in titles and "evaluate anchor 1" in titles
+    assert third.verdict.status == "rejected" and registry.champion().number == 2
+    assert "(version 1, the anchor) to 0.882" in third.verdict.sentences[0]
+    registry.promote(1, reason="by hand")
+    registry.promote(2, reason="by hand")
+    third, titles, registry = run("2024-03", 0.118)
+    assert "evaluate anchor 1" not in titles and third.verdict.promote
+    assert (registry.champion().number, registry.anchor()) == (3, 2)
+    shutil.rmtree(registry.folder / "2")
+    gone, _, _ = run("2024-03", 0.119, seed=3)
+    assert any("version 2, the anchor, cannot be compared" in note.text for note in gone.notes)
 
 
 def test_the_champion_is_evaluated_anew_when_asked_and_not_beside_itself(run):
