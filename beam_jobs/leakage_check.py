@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from beam_jobs.runners.place import open_place
 from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
 from beam_jobs.splits_request import SplitsRequest
 from headway.errors import DataError
-from headway.leakage.copies import File, copies
 from headway.leakage.examples import PLACES, KeyOccurrence
 from headway.leakage.hash_sets import Hashes
 from headway.leakage.keys import canonical, key_hashes, key_text
@@ -39,7 +38,6 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Chunk, Range, read_unchanged
 from headway.storage.manifest import FileEntry, entries
-from headway.tabular.splits import SPLITS
 from headway.validation.anomaly import SplitProof
 
 FILE = "splits.json"
@@ -100,7 +98,6 @@ def prove(
         ]
 
     proof = prove_splits(request.split, window, request.parts, look)
-    proof.anomalies += copies(list(_files(request, splits)))
     found = SplitProof(says=tuple(proof.says), anomalies=tuple(proof.anomalies), splits=proof.splits)
     result = found.model_dump(mode="json")
     (out / FILE).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -109,18 +106,6 @@ def prove(
         open_place(place).put(out, made)
         result["files"] = [entry.model_dump(mode="json") for entry in made]
     return result
-
-
-def _files(request: SplitsRequest, splits: dict[str, dict[str, str]]) -> Iterator[File]:
-    """Yields the raw files of the window, each with the split of all its rows, if they are in one."""
-    for part in request.spans:
-        names = splits.get(part.request.span, {})
-        whole = next(iter(names.values())) if len({*names.values()}) == 1 else None
-        of = [names.get(SPLITS[code]) for code in part.request.file_splits(part.request.files)] or [whole] * len(
-            part.request.files
-        )
-        for name, file, split in zip(file_names(part.request.files), part.request.files, of, strict=True):
-            yield File(part.request.span, name, file.bytes, file.crc32c, split)
 
 
 @dataclass(frozen=True)

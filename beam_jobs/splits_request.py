@@ -22,7 +22,7 @@ class SpanOutput(Frozen):
 
 
 class SplitsRequest(Stage[SplitProof]):
-    name, version, runs = "splits", 3, "beam_jobs.leakage_check:prove"
+    name, version, runs = "splits", 4, "beam_jobs.leakage_check:prove"
     delivers = True
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]

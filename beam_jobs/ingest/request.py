@@ -24,7 +24,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
-VERSION = 14
+VERSION = 15
 """The version of ingest; whoever changes a byte of what it writes for the same request raises it."""
 
 NOTES = "splits"

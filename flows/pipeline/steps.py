@@ -108,7 +108,7 @@ def validate(context: Context) -> Steps:
     context.champion = context.registry.champion()
     context.reference = _reference(context)
     # by time units may have rows on both sides
-    by_time = pipeline.split.mode == "time" or pipeline.split.eval_from is not None
+    by_time = pipeline.split.by_time
     request = ValidateRequest(
         config=pipeline.validation,
         served=served,

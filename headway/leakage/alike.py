@@ -2,13 +2,15 @@
 
     alike = Alike(config, columns)               # what is compared: alike.names; none of it: nothing is drawn
     alike.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
-    share(train, eval)                           # (0.88, 210, False)
+    overlap(train, eval)                         # Overlap(share=0.88, beyond=0.85, values=210, whole=False)
 
 A hash of every column of every row would cost as much as the split itself. So rows have an order, a hash of a few of their
 columns, and only those of least order are hashed whole: rows that are alike have one order, in whatever file and split.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.leakage.hash_sets import Distinct, Hashes
-from headway.schema.columns import Column
+from headway.schema.columns import Column, named_for
 from headway.statistics.row_sample import hashed_texts
 from headway.tabular.hashing import NULL
 from headway.tabular.list_arrays import slots
@@ -34,13 +36,14 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
-    """The columns by which rows are compared: those that are read, except names and places of rows.
-
-    None where it says nothing: by a time, rows recur as months do; without a key, rows that are alike are in one split anyway.
+    """The columns by which rows are compared: those that are read, except names and places of rows and, of a split by time,
+    the time. None without a key: rows that are alike are in one split then.
     """
-    if config.by_row or config.mode == "time" or config.eval_from is not None:
+    if config.by_row:
         return ()
     apart = config.columns()
+    if config.by_time and (time := named_for(columns, "time")) is not None:
+        apart |= {time}
     return tuple(
         column.name
         for column in columns
@@ -138,15 +141,38 @@ def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
     return column_hash(array)
 
 
-def share(others: Distinct, rows: Distinct) -> tuple[float, int, bool] | None:
-    """(the share of `rows` that occur in `others` too, the distinct rows compared, whether all were compared).
+@dataclass(frozen=True)
+class Overlap:
+    """The rows of a split that stand in train too, as far as samples of both tell."""
 
-    None: there are none to tell it from.
-    """
-    bounds = [sample.bound for sample in (others, rows) if sample.bound is not None]
+    share: float
+    """Of the rows: those that occur in train."""
+    beyond: float
+    """How much greater it is, beyond three standard errors, than the share of train rows that train has again: rows of a few
+    categories come again everywhere, and a month that was delivered twice in two splits only."""
+    values: int
+    """The distinct rows compared."""
+    whole: bool
+    """Whether these are all there are."""
+
+
+def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
+    """The rows of a split that occur in train; None: there are none to tell it from."""
+    bounds = [sample.bound for sample in (train, rows) if sample.bound is not None]
     hashes, counts = rows.upto(min(bounds) if bounds else None)
-    if not len(hashes):
+    known, times = train.upto(None)
+    if not len(hashes) or not len(known):
         return None
     # kind: tables of hashes that lie close together overflow in NumPy 2.0
-    shared = np.isin(hashes, others.upto(None)[0], kind="sort")
-    return float(counts[shared].sum() / counts.sum()), len(hashes), not bounds
+    found, noise = _share(np.isin(hashes, known, kind="sort"), counts)
+    again, noise_again = _share(times > 1, times)
+    return Overlap(found, found - again - 3 * math.hypot(noise, noise_again), len(hashes), not bounds)
+
+
+def _share(which: NDArray[np.bool_], counts: NDArray[np.int64]) -> tuple[float, float]:
+    """(the share of the rows, its standard error): distinct rows are drawn, and each brings its count of rows."""
+    rows = float(counts.sum())
+    drawn = rows**2 / float((counts.astype(np.float64) ** 2).sum())
+    share = float(counts[which].sum()) / rows
+    likely = (share * drawn + 1) / (drawn + 2)  # none of a few is not never
+    return share, math.sqrt(likely * (1 - likely) / drawn)

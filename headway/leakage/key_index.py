@@ -9,8 +9,8 @@
 A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it; with
 `unique` a second set holds those that occurred more than once. A span's sets are its ranges' one behind the other. A time
 column leaves its least and greatest value. A split by hash of all columns leaves its least and greatest split hash: when
-those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row. Of a split
-by a key or a column a sample of what rows hold beside it is kept, as rows may stand in two splits under two keys.
+those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row. Of any
+other split a sample of what rows hold beside its key, column or time is kept, as equal rows may stand in two splits.
 """
 
 import functools
@@ -71,7 +71,7 @@ class SplitIndex(Frozen):
     repeats: str | None = None
     """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.hash_sets`)."""
     contents: str | None = None
-    """Of rows that are split by a key or a column: a sample of what they hold beside it (`headway.leakage.alike`)."""
+    """Of rows that are not split by what they hold: a sample of it (`headway.leakage.alike`)."""
     time: TimeRange | None = None
     keys: dict[KeyName, KeyEntry] = Field(default_factory=dict)
 

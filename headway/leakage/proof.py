@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.leakage import hash_sets
-from headway.leakage.alike import KEPT, share
+from headway.leakage.alike import KEPT, overlap
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_text
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
@@ -26,8 +26,11 @@ from headway.validation.anomaly import Severity
 
 FEW_MISSING = 0.01
 """A larger share of rows without a key is warned of."""
-FEW_REPEATED = 0.01
-"""A larger share of eval rows that stand in train is warned of."""
+FEW_REPEATED, MANY_REPEATED = 0.01, 0.1
+"""A larger share of eval rows that stand in train is warned of; and so much more than train has of rows that come again is an
+error."""
+COMBINATIONS = 0.1
+"""Where fewer of the train rows are distinct, they are combinations of a few values, and equal rows no copies."""
 FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 """Fewer keys than this, in all or in eval, are warned of."""
 
@@ -87,7 +90,7 @@ class _Prover:
             self._keys("group")
         if self.config.unique_columns():
             self._unique()
-        repeated_in_train(self.window)
+        repeated_in_train(self.window, by_time=self.config.by_time)
         return self.window.proof
 
     # --- keys
@@ -279,8 +282,11 @@ def few_keys(window: Window, keys: Mapping[str, int], name: str) -> None:
     window.find("warning", "few keys", "eval", message, fix)
 
 
-def repeated_in_train(window: Window) -> None:
-    """Warn when rows of eval or test occur in train too, apart from identifiers; estimated from samples."""
+def repeated_in_train(window: Window, *, by_time: bool) -> None:
+    """Find rows of eval or test that occur in train too, apart from identifiers; estimated from samples.
+
+    By time rows come again as months do, so only what is beyond that is found.
+    """
     content = window.spans[0].index.content
     if not content or "train" not in window.parts or any(indexed.index.content != content for indexed in window.spans):
         return
@@ -290,24 +296,29 @@ def repeated_in_train(window: Window) -> None:
             if note.contents is None:
                 return
             sample.merge(Distinct.from_text(note.contents, KEPT))
-    apart = window.spans[0].index.apart
+    train, apart = samples["train"], window.spans[0].index.apart
     but = f", but for {agree(len(apart), 'column', 'columns')} {some(apart, 5, repr)}" if apart else ""
     for split in (split for split in ("eval", "test") if split in samples):
-        repeats = share(samples["train"], samples[split])
-        if repeats is None or not repeats[0]:
+        found = overlap(train, samples[split])
+        if found is None or not found.share:
             continue
-        part, values, whole = repeats
-        shown_share = f"{'' if whole else 'about '}{part:.0%}" if part >= FEW_REPEATED else "few"
-        repeated = f"{shown_share} of the {split} rows also occur in train{but}"
-        of = f"seen in {counted(values, 'distinct row')}" + ("" if whole else ", a sample")
-        if part < FEW_REPEATED:
-            window.say(f"{repeated} ({of})")
+        about = "" if found.whole else "about "
+        repeated = f"{about}{found.share:.0%}" if found.share >= FEW_REPEATED else "few"
+        repeated += f" of the {split} rows also occur in train{but}"
+        of = f"seen in {counted(found.values, 'distinct row')}" + ("" if found.whole else ", a sample")
+        usual = found.beyond < FEW_REPEATED if by_time else train.values < COMBINATIONS * train.rows
+        if found.share < FEW_REPEATED or (usual and found.beyond < MANY_REPEATED):
+            window.say(f"{repeated} ({of})" + (", as many as train rows come again in train" if by_time else ""))
             continue
         message = f"{repeated} ({of}; {counted(len(content), 'column')} compared): "
         message += "metrics on such rows measure what the model memorized"
         fix = "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
         fix += "identical rows then go into one split"
-        window.find("warning", "row overlap", f"train, {split}", message, fix)
+        if by_time:
+            fix = "look for a span that was delivered again, and remove it; if rows of things that do not change are "
+            fix += "meant: validation.severity: {row_overlap: warning}"
+        severity: Severity = "error" if found.beyond >= MANY_REPEATED else "warning"
+        window.find(severity, "row overlap", f"train, {split}", message, fix)
 
 
 def repeats(window: Window, columns: Sequence[str]) -> None:

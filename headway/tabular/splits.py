@@ -126,6 +126,11 @@ class SplitConfig(Frozen):
         """Whether rows are split by their content, without a key."""
         return self.mode == "hash" and not self.key
 
+    @property
+    def by_time(self) -> bool:
+        """Whether eval rows are later than train rows."""
+        return self.mode == "time" or self.eval_from is not None
+
     def at_ingest(self) -> dict[str, Any]:
         """Returns the part of the config that decides each row's split."""
         if self.mode == "time":

@@ -24,7 +24,7 @@ Kind = Literal[
     "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
     "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
-    "split proof", "missing key", "missing class", "few keys", "duplicate rows",
+    "split proof", "missing key", "missing class", "few keys",
     "group overlap", "row overlap", "torn unit", "new column", "weight",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -3,15 +3,15 @@
 drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
 Train rows are held against the champion's train rows: text by the greatest change of one value's share (L-infinity),
-numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values. Of a split by
-time, numbers of eval and test are held against those of train, for a unit that changed (`rescaled`).
+numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values. Numbers of eval and
+test are held against those of train, for a unit that changed and, by time, for values beyond the range of train (`moved`).
 
 The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
 quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
 its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -103,7 +103,7 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
     """How far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon divergence
     in bits for numbers; None where that cannot be told."""
-    if theirs.type != ours.type or not _flat(ours) or not _flat(theirs) or _absent(ours) == 1 or _absent(theirs) == 1:
+    if theirs.type != ours.type or not all(_flat(side) and _comparable(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
         return None if ours.text is None or theirs.text is None else l_infinity(ours, theirs)[0]
@@ -195,7 +195,7 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bou
         message = f"{which} is missing in {now:.2%} of {sides.rows}, and was in {before:.2%} of {sides.theirs} "
         message += f"(a change of {change:.3f}; the limit is {bounds.missing:g})"
         yield sides.found(name, message, "missing", change, bounds.missing)
-    if now == 1 or before == 1:
+    if not _comparable(ours) or not _comparable(theirs):
         return
     if ours.text is None or theirs.text is None:
         if ours.type == "bytes":
@@ -223,29 +223,65 @@ def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bou
             yield sides.found(name, message, "quantile", shift, bounds.quantile)
 
 
-def rescaled(split: str, ours: SplitStatistics, theirs: SplitStatistics) -> Iterator[Anomaly]:
-    """Report numbers of a split by time that are ten times as large as those of train, or a tenth.
+def moved(
+    split: str, ours: SplitStatistics, theirs: SplitStatistics, features: Collection[str], *, by_time: bool
+) -> Iterator[Anomaly]:
+    """Report numbers of a split that train says nothing of: by time, those that all lie beyond the range of train, as a counter
+    or a sum does; and those that are ten times as large as in train, or a tenth, so that their unit may have changed.
 
-    The farther end of the range from 5% to 95% is compared, which numbers that grow with time hardly change.
+    Args:
+        ours: of eval or test.
+        theirs: of train.
+        features: what the model learns from; the label is looked at for its unit only.
     """
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
         if other is None or "bytes" in (column.type, other.type) or not _flat(column):
             continue
-        if min(column.finite, other.finite) < _FEWEST:
+        if (name not in features and name != LABEL) or min(column.finite, other.finite) < _FEWEST:
             continue
-        now, before = (float(np.abs(side.quantile([0.05, 0.95])).max()) for side in (column, other))
-        if not min(now, before) or max(now, before) < RESCALED * min(now, before):
-            continue
-        ratio = float(f"{max(now, before) / min(now, before):.1g}")  # 1,013 is about 1,000
-        times = f"{ratio:,.0f} times" if now > before else f"1/{ratio:,.0f}"
-        message = (
-            f"{_called(name)} is about {times} as large in the {split} rows as in the train rows: its 5% to 95% range "
-        )
-        message += f"went from {_figures(other, [0.05, 0.95], None)} to {_figures(column, [0.05, 0.95], None)}"
-        fix = "if its unit changed, mend the source, or the model is judged by other numbers than it learned from; if it is "
-        fix += f"right: validation.columns.{name}.severity: {{drift: ignore}}"
-        yield finding("warning", "drift", split, message, fix, column=name, value=now, expected=before)
+        found = None
+        if by_time and name != LABEL and not column.temporal:
+            found = _beyond(split, column, other)
+        if (found := found or _rescaled(split, column, other)) is not None:
+            yield found
+
+
+def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
+    above = ours.quantile([0])[0] > theirs.quantile([1])[0]
+    if not above and not ours.quantile([1])[0] < theirs.quantile([0])[0]:
+        return None
+    message = f"{_called(ours.name)} is {'above' if above else 'below'} every value of train in all {split} rows: it goes from "
+    message += f"{' to '.join(_figures(theirs, [end], None) for end in (0, 1))} in train and from "
+    message += (
+        f"{' to '.join(_figures(ours, [end], None) for end in (0, 1))} in {split}, as a counter or a sum does. A model "
+    )
+    message += "learns nothing of such values, and later ones lie farther off"
+    fix = f"leave it out: {column_yaml(ours.name, 'ignore')}, or compute what does not grow, such as the change since the row "
+    fix += f"before; if it is right: validation.columns.{ours.name}.severity: {{drift: ignore}}"
+    return finding("warning", "drift", split, message, fix, column=ours.name)
+
+
+def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
+    """A number most of whose quantiles are ten times as far from 0: a unit changes all of them, growth or a rare value some."""
+    now, before = (np.abs(side.quantile(INNER.tolist())) for side in (ours, theirs))
+    both = (now > 0) & (before > 0)
+    if 2 * both.sum() < len(INNER):
+        return None
+    times = float(np.median(now[both] / before[both]))
+    if 1 / RESCALED < times < RESCALED:
+        return None
+    ratio = float(f"{max(times, 1 / times):.1g}")  # 1,013 is about 1,000
+    said = f"{ratio:,.0f} times" if times > 1 else f"1/{ratio:,.0f}"
+    message = (
+        f"{_called(ours.name)} is about {said} as large in the {split} rows as in the train rows: its 5% to 95% range "
+    )
+    message += f"went from {_figures(theirs, [0.05, 0.95], None)} to {_figures(ours, [0.05, 0.95], None)}"
+    fix = (
+        "if its unit changed, mend the source, or the model is judged by other numbers than it learned from; if it is "
+    )
+    fix += f"right: validation.columns.{ours.name}.severity: {{drift: ignore}}"
+    return finding("warning", "drift", split, message, fix, column=ours.name, value=times, expected=RESCALED)
 
 
 def _called(name: str) -> str:
@@ -264,9 +300,14 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sid
 
 
 def _absent(column: ColumnStatistics) -> float:
-    """The share of rows without a comparable value: null, NaN or infinite."""
-    present = column.present if column.type == "bytes" else column.finite
-    return 1 - present / column.rows if column.rows else 1.0
+    """The share of rows without a value: null or NaN. That one is infinite is said by itself."""
+    missing = column.missing if column.type == "bytes" else column.missing + column.nan
+    return missing / column.rows if column.rows else 1.0
+
+
+def _comparable(column: ColumnStatistics) -> bool:
+    """Whether there is a value to compare."""
+    return bool(column.present if column.type == "bytes" else column.finite)
 
 
 def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:

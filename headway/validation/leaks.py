@@ -3,10 +3,10 @@
     alone = strengths(train, names, "binary")              # {"delay": 0.97, "hour": 0.58}
     list(leakage(train, alone, "binary", LEAKAGE))         # what is named, with the question that only a person can answer
 
-Each half of the sampled rows is predicted from the other half by one feature: a number by a line within each of its quantile
-ranges, anything else, and a number of few values, by the mean label of its value; a missing value is a value. Whether the
-feature is there is measured by itself too. So a column of unique values predicts nothing. The figure is the AUC, for several
-classes the mean of each class's AUC against the others, and for a number the R2 of its values or of their ranks.
+Each half of the sampled rows is predicted from the other half by one feature: a number by a line, and by one within each of its
+quantile ranges, anything else, and a number of few values, by the mean label of its value; a missing value is a value. Whether
+the feature is there is measured by itself too. So a column of unique values predicts nothing. The figure is the AUC, for
+several classes the mean of each class's AUC against the others, and for a number the R2 of its values or of their ranks.
 
 A strong feature is no leak. Named is what comes so near to certain that no feature is expected to: LEAKAGE, one pair of rows in a
 thousand in the wrong order. Labels themselves are seldom written down that well: in ten much used test sets at least 3.3% of
@@ -155,27 +155,24 @@ def _targets(label: pa.ChunkedArray, task: str) -> Floats:
 
 
 def _classification(values: pa.ChunkedArray, targets: Floats) -> float:
-    """The mean AUC of the targets. The line through all rows orders those of each class without the noise of its ranges."""
-    score = _mean_auc(*_coded(values), targets)
-    if _is_quantity(values):
-        floats, good = numbers(values)
-        score = max(score, _mean_auc(good.astype(np.int64), ranks(floats) * good, targets))
-    return score
+    """The mean AUC of the targets, by the way of predicting them that has the greatest."""
+    return max(_mean_auc(codes, along, targets) for codes, along in _ways(values))
 
 
 def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
-    """R2 of the label's values by the column's, or of its ranks by the column's ranks: what is greater.
+    """R2 of the label's values by the column's, or of its ranks by the column's ranks, by the way that has the greatest.
 
     Ranks see a copy on another scale, such as its logarithm; values one whose noise is small beside the greatest of them.
     """
-    codes, along = _coded(values)
     scores = []
+    floats = numbers(values)[0] if _is_quantity(values) else None
     of_values, of_ranks = targets
-    floats = numbers(values)[0] if along.any() else along
-    for target, by in ((of_values, floats), (of_ranks, along)):
-        predicted = _out_of_fold(codes, by, target).clip(target.min(), target.max())
-        missed = ((target - predicted) ** 2).sum()
-        scores.append(1.0 - float(missed / ((target - target.mean()) ** 2).sum()))
+    for codes, along in _ways(values):
+        by = floats if floats is not None and along.any() else along
+        for target, of in ((of_values, by), (of_ranks, along)):
+            predicted = _out_of_fold(codes, of, target).clip(target.min(), target.max())
+            missed = ((target - predicted) ** 2).sum()
+            scores.append(1.0 - float(missed / ((target - target.mean()) ** 2).sum()))
     return max(scores)
 
 
@@ -203,20 +200,26 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
     return is_number(values.type) and values.type != pa.uint64()  # the hash of a text
 
 
-def _coded(values: pa.ChunkedArray) -> tuple[Codes, Floats]:
-    """(the value or quantile range of each row, its rank where it is in a range of several values, else 0)."""
+def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
+    """The ways of predicting from a column: (which rows are of one value or range, where along it each is; 0: nowhere)."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
-    along = np.zeros(len(codes))
-    if _is_quantity(values) and _ROWS_OF_A_VALUE * len(counts) > len(codes):
-        floats, good = numbers(values)
-        along = ranks(floats) * good
-        many = min(_RANGES, max(1, len(codes) // _ROWS_OF_A_RANGE))
-        frequent = counts[codes] * many >= len(codes)  # a value that fills a range is one by itself
-        codes = np.where(frequent, many + codes, (along * many).astype(np.int64).clip(max=many - 1))
-        codes = np.where(good, codes, int(codes.max()) + 1)
-    codes = np.where(missing, int(codes.max()) + 1, codes)
-    return np.unique(codes, return_inverse=True)[1].astype(np.int64), along
+    rows, quantity = len(codes), _is_quantity(values)
+    if not quantity or _ROWS_OF_A_VALUE * len(counts) <= rows:
+        yield np.where(missing, len(counts), codes), np.zeros(rows)
+    if not quantity:
+        return
+    floats, good = numbers(values)
+    along = ranks(floats) * good
+    yield (
+        good.astype(np.int64),
+        along,
+    )  # a line has less noise than its ranges, so that it orders the rows of a class better
+    many = min(_RANGES, rows // _ROWS_OF_A_RANGE)
+    frequent = counts[codes] * many >= rows  # a value that fills a range is one by itself
+    ranges = np.where(frequent, many + codes, (along * many).astype(np.int64).clip(max=many - 1))
+    ranges = np.where(good, ranges, many + len(counts))
+    yield np.unique(np.where(missing, many + len(counts) + 1, ranges), return_inverse=True)[1], along
 
 
 def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:

@@ -27,7 +27,7 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, rescaled, skew, vanished
+from headway.validation.drift import drift, moved, skew, vanished
 from headway.validation.label_checks import is_class, label_kind, labels, weights
 from headway.validation.leaks import constant, duplicates, leakage, strengths
 from headway.validation.units import SampledRows, torn_units
@@ -266,10 +266,9 @@ def _content(
         if name != LABEL and name in request.schema_ and name not in request.auto:
             yield from constant(train.columns[name])
     yield from duplicates(train, _features(request, train))
-    by_row = request.split is not None and request.split.mode == "hash"
-    if request.split is not None and not by_row:
+    if request.split is not None and request.split.mode != "hash":
         for name in sorted({*splits} - {"train"}):
-            yield from rescaled(name, splits[name], train)
+            yield from moved(name, splits[name], train, _features(request, train), by_time=request.split.by_time)
     if train_label is not None:
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.alike import DRAWN, KEPT, Alike, content, share
+from headway.leakage.alike import DRAWN, KEPT, Alike, content, overlap
 from headway.leakage.hash_sets import Distinct
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
@@ -53,8 +53,10 @@ def drawn(batch, codes, size, kept=DRAWN):
 def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says_nothing():
     assert content(BY_ID, COLUMNS) == ("x", "n", "s")
     assert content(SplitConfig(mode="column", column="s"), COLUMNS) == ("id", "x", "n")
-    assert content(SplitConfig(), COLUMNS) == content(SplitConfig(mode="time"), COLUMNS) == ()
-    assert content(SplitConfig(mode="column", column="s", eval_from="2"), COLUMNS) == ()
+    assert content(SplitConfig(), COLUMNS) == ()
+    timed = (*COLUMNS, Column(name="t", type="int64", nullable=False, role="time"))
+    assert content(SplitConfig(mode="time"), timed) == ("id", "x", "n", "s")
+    assert content(SplitConfig(mode="column", column="t", eval_from="2"), timed) == ("id", "x", "n", "s")
 
 
 def test_of_a_wide_table_some_columns_are_compared():
@@ -68,23 +70,24 @@ def test_the_share_of_rows_in_both_splits_is_close_from_samples(repeated):
     at, batch, codes = table(60_000, repeated, values=2**40)
     true = np.isin(at[codes == 1], at[codes == 0]).mean()
     train, judging = drawn(batch, codes, 5_000)
-    found, different, whole = share(train, judging)
-    assert not whole and different > 100
-    assert found == pytest.approx(true, abs=0.12) and (found == 0) == (true == 0)
+    found = overlap(train, judging)
+    assert not found.whole and found.values > 100
+    assert found.share == pytest.approx(true, abs=0.12) and (found.share == 0) == (true == 0)
+    assert found.beyond < 0.01  # train has as many again
 
 
 def test_of_few_rows_the_share_is_exact_however_they_come():
     at, batch, codes = table(200, 0.6, values=2**40)
     true = np.isin(at[codes == 1], at[codes == 0]).mean()
     for size in (7, 200):
-        found, _, whole = share(*drawn(batch, codes, size))
-        assert whole and found == pytest.approx(true)
+        found = overlap(*drawn(batch, codes, size))
+        assert found.whole and found.share == pytest.approx(true)
 
 
 def test_rows_of_few_values_are_all_counted():
     _, batch, codes = table(30_000, 0.0, values=30)
     train, judging = drawn(batch, codes, 10_000)
-    assert train.whole and train.rows + judging.rows == 30_000 and share(train, judging)[0] == 1.0
+    assert train.whole and train.rows + judging.rows == 30_000 and overlap(train, judging).share == 1.0
 
 
 def test_a_null_is_not_a_zero():
@@ -97,4 +100,23 @@ def test_a_null_is_not_a_zero():
         )
         alike.draw(batch, np.zeros(1, np.int8), {0: sample})
         made.append(sample)
-    assert share(*made)[0] == 0.0
+    assert overlap(*made).share == 0.0
+
+
+def test_rows_that_come_again_as_often_as_in_train_are_not_beyond_it_and_a_month_delivered_twice_is():
+    """Equal data in 200 draws: of many combinations of categories, a few, and nearly none that come again."""
+    for values in (50, 5_000, 10**7):
+        beyond = []
+        for seed in range(200):
+            r, train, judging = np.random.default_rng(seed), Distinct(KEPT), Distinct(KEPT)
+            hashes = r.integers(0, 2**64, values, dtype=np.uint64) if values < 10**6 else None
+            for sample, rows in ((train, 6_000), (judging, 1_000)):
+                at = r.integers(0, values, rows)
+                sample.add(at.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) if hashes is None else hashes[at])
+            beyond.append(overlap(train, judging).beyond)
+        assert np.mean(np.array(beyond) > 0.01) <= 0.01
+    months = [r.integers(0, 2**64, 1_000, dtype=np.uint64) for _ in range(6)]
+    train, judging = Distinct(KEPT), Distinct(KEPT)
+    train.add(np.concatenate(months))
+    judging.add(months[2])
+    assert overlap(train, judging).beyond > 0.9
