@@ -3,14 +3,12 @@
     logged = requests(Path("requests.jsonl"), feature_columns)
     logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
 
-The file holds a request a line as JSON ({"carrier": "AA", "distance": 733}, or TensorFlow Serving's {"instances": [...]}), or
-is a TFRecord of tf.Examples, read as ingest reads them. Features that no request names count as missing in all of them.
+The file of requests holds one a line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of tf.Examples; either is
+read as ingest reads it. Features that no request names count as missing in all of them.
 """
 
-import contextlib
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +20,6 @@ from headway.schema.columns import Column
 from headway.sources.base import Chunk, InputFile
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files, open_source
-from headway.sources.formats.jsonl import Parser, counted_in, parser_of
-from headway.sources.formats.tfexample import ExamplesSource
-from headway.sources.text_files import BOM, TextFile, last_line_end
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import filesystem
 from headway.storage.filesystem import open_file, reading
@@ -33,8 +28,6 @@ from headway.tabular.expressions import parse
 from headway.tabular.quarantine import PLACE
 
 _GZIP = b"\x1f\x8b"
-_BATCH = 32_768
-_JSON_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ class Logged:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
-    """How many requests are broken or hold a value that does not fit its column, and the first with its line and reason."""
+    """How many requests are broken or hold a value that does not fit its column, and the first with its number and reason."""
 
 
 def checksum(path: Path) -> dict[str, int | str]:
@@ -52,7 +45,7 @@ def checksum(path: Path) -> dict[str, int | str]:
 
 
 def requests(path: Path, columns: Sequence[Column]) -> Logged:
-    """Statistics of logged requests. A broken line, or a value that does not fit, rejects its request only.
+    """Statistics of logged requests. A broken one, or a value that does not fit, rejects its request only.
 
     Raises:
         DataError: the file holds no request, or a TFRecord is damaged.
@@ -60,33 +53,42 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
     statistics = SplitStatistics.create(columns)
     read_as = [column.model_copy(update={"nullable": True}) for column in columns]
     rows, unfit, first = 0, 0, ""
-
-    def add(number: int, reason: str, place: str) -> None:
-        nonlocal unfit, first
-        if not unfit:
-            first = f"{place} {number}: {reason}"
-        unfit += 1
-
-    for chunk, numbers, place in _chunks(path, columns):
+    for chunk, before in _chunks(path, columns):
+        coerced, at = coerce(chunk.batch, read_as), chunk.positions()
+        statistics.update(coerced.batch)
         rows += chunk.batch.num_rows + len(chunk.malformed)
-        for bad in chunk.malformed:
-            reason = re.sub(PLACE, "", bad.reason)  # the line's number says it, and blocks are rewritten
-            reason = f"{bad.column!r}: {bad.text!r} {reason}" if bad.column else reason
-            add(numbers(bad.row), reason, place)
-        at = chunk.positions()
-        for start in range(0, chunk.batch.num_rows, _BATCH):
-            coerced = coerce(chunk.batch.slice(start, _BATCH), read_as)
-            statistics.update(coerced.batch)
-            for bad in coerced.rejected.to_pylist():
-                add(numbers(int(at[start + bad["row"]])), f"{bad['column']!r}: {bad['value']!r} {bad['reason']}", place)
+        bad = [(row.row, row.column, row.text, re.sub(PLACE, "", row.reason)) for row in chunk.malformed]
+        bad += [(int(at[b["row"]]), b["column"], b["value"], b["reason"]) for b in coerced.rejected.to_pylist()]
+        unfit += len(bad)
+        if bad and not first:
+            row, column, value, reason = min(bad, key=lambda each: each[0])
+            first = f"row {before + row + 1:,}: {f'{column!r}: {value!r} ' if column else ''}{reason}"
     if unfit == rows:
-        problem = (
-            f"none of its lines is a request that fits the schema; the first: {first}"
-            if rows
-            else "there is no request in the file"
+        problem = f"none of its rows is a request that fits the schema; the first: {first}"
+        raise DataError(
+            problem if rows else "there is no request in the file",
+            where=str(path),
+            fix="log one JSON object of features per line, or leave it out",
         )
-        raise DataError(problem, where=str(path), fix="log one JSON object of features per line, or leave it out")
     return Logged(rows, statistics, (unfit, first))
+
+
+def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]]:
+    """The requests, and how many came before the range that they are numbered in."""
+    with open_file(str(path)) as file:
+        head, size = file.read(len(_GZIP)), file.size()
+        file.seek(0)
+        with reading(str(path)):
+            head = (pa.CompressedInputStream(file, "gzip") if head == _GZIP else file).read(8)
+    # a record begins with its length, some bytes of which are zero; text holds none
+    source = SourceConfig(format="examples" if b"\0" in head else "jsonl", path=str(path))
+    reader, before = open_source(source, columns=columns), 0
+    for piece in reader.ranges([InputFile(path=str(path), bytes=size, crc32c="")]):
+        rows = 0
+        for chunk in reader.read(piece, [column.name for column in columns], raw_types(columns)):
+            yield chunk, before
+            rows += chunk.batch.num_rows + len(chunk.malformed)
+        before += rows
 
 
 def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
@@ -111,59 +113,3 @@ def span_statistics(source: SourceConfig, span: str, columns: list[Column], moni
                 batch = batch.filter(where.keep(batch))
             statistics.update(coerce(batch, read).batch)
     return statistics
-
-
-Numbers = Callable[[int], int]
-
-
-def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, Numbers, str]]:
-    """(rows, a function from a row to its place in the file, the word for that place) of each chunk."""
-    types, names = raw_types(columns), [column.name for column in columns]
-    with open_file(str(path)) as file:
-        head, size = file.read(len(_GZIP)), file.size()
-        file.seek(0)
-        with reading(str(path)):
-            head = (pa.CompressedInputStream(file, "gzip") if head == _GZIP else file).read(8)
-    if b"\0" not in head:  # a record begins with its length, some bytes of which are zero; text holds none
-        yield from ((chunk, numbers, "line") for chunk, numbers in _json(path, names, types))
-        return
-    source = ExamplesSource(SourceConfig(format="examples", path=str(path)))
-    before = 0
-    for piece in source.ranges([InputFile(path=str(path), bytes=size, crc32c="")]):
-        rows = 0
-        for chunk in source.read(piece, names, types):
-            yield chunk, lambda row, before=before: before + row + 1, "record"  # type: ignore[misc]
-            rows += chunk.batch.num_rows + len(chunk.malformed)
-        before += rows
-
-
-def _json(path: Path, names: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[Chunk, Numbers]]:
-    text = TextFile(str(path))
-    parser: Parser | None = None
-    lines = 0
-    for at, data in text.blocks(0, None, _JSON_BLOCK, last_line_end):
-        data = data.removeprefix(BOM) if not at else data
-        single, numbers = _one_a_line(data, lines)
-        lines += data.count(b"\n")
-        if not single:
-            continue
-        parser = parser or parser_of(counted_in(single, str(path))[0], names, types)
-        chunk, _ = parser.parse(single, at, 0)
-        yield chunk, numbers.__getitem__
-
-
-def _one_a_line(data: bytes, before: int) -> tuple[bytes, list[int]]:
-    """Read requests, one per line, with the line number of each."""
-    requests, numbers = list[bytes](), list[int]()
-    for number, line in enumerate(data.split(b"\n"), before + 1):
-        if not line.strip(b" \t\r"):
-            continue
-        rows = [line]
-        if b'"instances"' in line:
-            with contextlib.suppress(ValueError, RecursionError):
-                value = json.loads(line)
-                if isinstance(value, dict) and isinstance(value.get("instances"), list):
-                    rows = [json.dumps(row).encode() for row in value["instances"]]
-        requests += rows
-        numbers += [number] * len(rows)
-    return b"\n".join(requests), numbers

@@ -43,16 +43,13 @@ def as_rows(rows):
 def write(path, kind, rows):
     if kind == "lines":
         path.write_text("".join(json.dumps(row) + "\n" for row in as_rows(rows)))
-    elif kind == "instances":
-        found = as_rows(rows)
-        path.write_text("".join(json.dumps({"instances": found[i : i + 7]}) + "\n" for i in range(0, len(found), 7)))
     else:
         with ShardWriter(path) as shard:
             shard.write_many(encode_classic(rows, COLUMNS))
     return path
 
 
-@pytest.mark.parametrize("kind", ["lines", "instances", "tfrecord"])
+@pytest.mark.parametrize("kind", ["lines", "tfrecord"])
 def test_each_way_to_log_gives_the_same_statistics(tmp_path, kind):
     logged = requests(write(tmp_path / "log", kind, batch()), COLUMNS)
     assert logged.rows == 2000 and logged.unfit == (0, "")
@@ -96,16 +93,8 @@ def test_a_broken_line_is_skipped_alone_and_reported_with_its_number(tmp_path, z
     path.write_bytes(gzip.compress(lines) if zipped else lines)
     logged = requests(path, COLUMNS)
     assert logged.rows == 8 and logged.statistics.rows == 5
-    assert logged.unfit[0] == 3 and logged.unfit[1].startswith("line 4: not JSON")
+    assert logged.unfit[0] == 3 and logged.unfit[1].startswith("row 3: not JSON")
     assert "byte" not in logged.unfit[1]
-
-
-def test_an_instance_is_reported_with_the_line_of_its_request(tmp_path):
-    path = tmp_path / "log"
-    path.write_text('{"instances": [{"hour": 1}, {"hour": 2}]}\n{"instances": [{"hour": 3}, {"hour": "noon"}, 5]}\n')
-    logged = requests(path, COLUMNS)
-    assert (logged.rows, logged.statistics.rows) == (5, 3)
-    assert logged.unfit[0] == 2 and logged.unfit[1].startswith("line 2: ")
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -115,7 +104,7 @@ def test_a_record_that_is_no_example_is_counted(tmp_path, zipped):
     if zipped:
         (tmp_path / "log").write_bytes(gzip.compress((tmp_path / "log").read_bytes()))
     logged = requests(tmp_path / "log", COLUMNS)
-    assert (logged.rows, logged.unfit[0]) == (4, 1) and logged.unfit[1].startswith("record 4: ")
+    assert (logged.rows, logged.unfit[0]) == (4, 1) and logged.unfit[1].startswith("row 4: ")
 
 
 @pytest.mark.parametrize(
