@@ -401,8 +401,7 @@ def _learner(data: Data, specs: Any, *, full: bool = False) -> Any:
 
     from tfcore.models import build
     from tfcore.models.config import ModelConfig
-    from tfcore.train.config import OptimizerConfig
-    from tfcore.train.loop import LIMIT, Learner, StopCondition
+    from tfcore.train.loop import Learner
     from tfcore.train.step import StepConfig
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -412,9 +411,7 @@ def _learner(data: Data, specs: Any, *, full: bool = False) -> Any:
         head="binary",
         step=step,
         specs=specs,
-        optimizer=OptimizerConfig(),
         config=StepConfig(clip_norm=1e3 if full else None),
-        ending=StopCondition(LIMIT) if full else None,
         jit="auto",
         log=print,
     )

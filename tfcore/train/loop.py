@@ -9,8 +9,8 @@ where the order within groups is learned too. Batches `first` to `first + steps 
 and end anywhere in a stack without another trace or compilation. The loss of a batch is the weighted mean of its rows'
 losses. A step whose loss or gradients are not finite changes nothing but the step count: neither weights, optimizer, nor
 a moving average. Every scheduled number is an argument, one value a step, which the model and the loss read by
-`tfcore.graph.scheduled`; micro-batches, a loss scale and an ending are in the program only where they are asked for. With
-an ending the program may run fewer steps than it was asked to: the outcome holds those it ran.
+`tfcore.graph.scheduled`; micro-batches and a loss scale are in the program only where they are asked for. The program
+runs fewer steps than it was asked to where `StepConfig.limit` of them in a row are not finite: the outcome holds those it ran.
 
 `batches(step)` yields stacks whose first batch is that of `step`: which rows a step sees never depends on how the steps
 were cut into calls, or on where a run was resumed. Stacks begin at multiples of their size also after a resume, so that
@@ -35,7 +35,6 @@ from tfcore.graph.function import GraphFunction, Jit
 from tfcore.graph.scheduled import stepping
 from tfcore.graph.shared_state import SharedState
 from tfcore.heads.base import Head
-from tfcore.train.config import OptimizerConfig
 from tfcore.train.eager import checked_numerics
 from tfcore.train.step import StepConfig, StepResult, TrainStep, accumulated, make_optimizer
 
@@ -64,10 +63,10 @@ class Learner:
         head: decides the loss; a task's name stands for its head.
         step: int64 variable, counted up by one each step; dropout masks are drawn from it.
         specs: of a stack, all dimensions known.
-        optimizer: which, and its settings.
-        values: the numbers that every step is given, "learning_rate" among them. Those of
-            `tfcore.train.schedule.MEANINGS` are read here, others by the model or its loss.
-        ending: when the steps end by themselves; None: never.
+
+    Attributes:
+        in_row: steps in a row, up to now, that were not finite. It is carried from call to call and through a checkpoint, so that
+            where a training ends does not depend on how its steps were cut into calls.
     """
 
     def __init__(
@@ -77,15 +76,12 @@ class Learner:
         head: Head | str,
         step: tf.Variable,
         specs: Mapping[str, tf.TensorSpec],
-        optimizer: OptimizerConfig,
-        values: Sequence[str] = ("learning_rate",),
         config: StepConfig = StepConfig(),
-        ending: StopCondition | None = None,
         jit: Jit = "auto",
         log: Callable[[str], None] | None = None,
     ):
-        self.model, self.step = model, step
-        self.optimizer = make_optimizer(optimizer)
+        self.model, self.step, self.config = model, step, config
+        self.optimizer = make_optimizer(config.optimizer)
         # before the first trace: its variables must exist, and a checkpoint must find them
         self.optimizer.build(model.trainable_variables)
         self.train_step = TrainStep(
@@ -99,17 +95,16 @@ class Learner:
         """The step whose pieces the compiled program is made of."""
         self.stack, self.batch = specs["weight"].shape
         scalar = tf.TensorSpec([], tf.int32)
-        self.values = tuple(values)
         self._read: set[str] = set()
-        self.ending = ending or StopCondition()
-        control = self.ending.specs | ({"micro_batches": scalar} if config.micro_batches else {})
+        self.in_row = np.int32(0)
+        control = {"in_row": scalar} | ({"micro_batches": scalar} if config.micro_batches else {})
         self._run = GraphFunction(
             self._train_steps,
             {
                 "stack": dict(specs),
                 "first": scalar,
                 "steps": scalar,
-                "values": {name: tf.TensorSpec([self.stack], tf.float32) for name in self.values},
+                "values": {name: tf.TensorSpec([self.stack], tf.float32) for name in config.values},
                 "control": control,
             },
             jit=jit,
@@ -124,6 +119,11 @@ class Learner:
         self.state.hold("step", step)
         if config.scale is not None:
             self.state.hold("loss_scale", config.scale)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further step is run: too many in a row were not finite."""
+        return int(self.in_row) >= self.config.limit
 
     @property
     def traces(self) -> int:
@@ -157,21 +157,21 @@ class Learner:
         values: Mapping[str, NDArray[np.float32]],
         micro_batches: int = 1,
     ) -> Outcome:
-        """Train on batches first .. first + steps - 1 of `stack`, or on fewer if the stop condition is met.
+        """Train on batches first .. first + steps - 1 of `stack`, or on fewer where too many in a row are not finite.
 
         Args:
             values: [K]; values[name][i] is the number for batch i.
             micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
         """
-        control = self.ending.arguments
-        if self.train_step.config.micro_batches:
-            control["micro_batches"] = np.int32(micro_batches)
-        if micro_batches > 1 and (not self.train_step.config.micro_batches or self._rows(stack) % micro_batches):
+        control = {"in_row": self.in_row} | (
+            {"micro_batches": np.int32(micro_batches)} if self.config.micro_batches else {}
+        )
+        if micro_batches > 1 and (not self.config.micro_batches or self._rows(stack) % micro_batches):
             raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
-        facts, ran, counts = self._run(
+        facts, ran, in_row = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), values=values, control=control
         )
-        self.ending.take(counts)
+        self.in_row = in_row.numpy()
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in facts.items()}
         return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
@@ -207,20 +207,21 @@ class Learner:
         positions = tf.range(self.stack)
         last = first + steps
 
-        def should_continue(i: tf.Tensor, so_far: Any, counts: Any) -> tf.Tensor:
-            return (i < last) & self.ending.should_continue(counts) if counts else i < last
+        def should_continue(i: tf.Tensor, so_far: Any, in_row: tf.Tensor) -> tf.Tensor:
+            return (i < last) & (in_row < self.config.limit)
 
-        def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], counts: Mapping[str, tf.Tensor]) -> Any:
+        def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], in_row: tf.Tensor) -> Any:
             batch = {key: value[i] for key, value in stack.items()}
             with stepping({name: value[i] for name, value in values.items()}) as read:
                 loss, weight, done = self._train_step(batch, control.get("micro_batches"))
             self._read |= read
             facts = {"losses": loss, "weights": weight, "applied": done.applied, "retryable": done.retryable}
             here = positions == i
+            missed = 1 if done.retryable is None else tf.cast(~done.retryable, tf.int32)
             return (
                 i + 1,
                 {name: tf.where(here, facts[name], before) for name, before in so_far.items()},
-                self.ending.after(counts, applied=done.applied, retryable=done.retryable),
+                tf.where(done.applied, 0, in_row + missed),
             )
 
         zeros, never = tf.zeros([self.stack], tf.float32), tf.zeros([self.stack], tf.bool)
@@ -228,16 +229,16 @@ class Learner:
         if self.train_step.scale is not None:
             facts["retryable"] = never
         # one step after another: each reads the weights the last one wrote
-        ran, facts, counts = tf.while_loop(
-            should_continue, body, (first, facts, self.ending.counts(control)), parallel_iterations=1
+        ran, facts, in_row = tf.while_loop(
+            should_continue, body, (first, facts, control["in_row"]), parallel_iterations=1
         )
-        if unread := [name for name in self.values if name not in self._read]:
+        if unread := [name for name in self.config.values if name not in self._read]:
             raise ConfigError(
                 f"nothing in the step reads {unread[0]!r}",
                 where=f"training.schedules.{unread[0]}",
                 fix="read it by tfcore.graph.scheduled.scheduled in a layer's call or in the loss, or leave it out",
             )
-        return facts, ran, counts
+        return facts, ran, in_row
 
     def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
         kept = self.train_step.keep()
@@ -299,8 +300,7 @@ def run(
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
 
-    That is earlier when it was cancelled, ended by an act, or when the learner's stop condition is met, in the middle of a
-    call.
+    That is earlier when it was cancelled, ended by an act, or when the learner has ended, in the middle of a call.
 
     Args:
         batches: from a step to the stacks that begin with its batch, without end.
@@ -319,7 +319,7 @@ def run(
     stacks = batches(start - used)
     stack: Stack | None = None
     ended = False
-    while step < total and not learner.ending.met:
+    while step < total and not learner.ended:
         if used == learner.stack:
             stack, used = None, 0
         boundary = min([total, *(each.steps * (step // each.steps + 1) for each in every)])
@@ -341,58 +341,3 @@ def run(
         ends = [each.act(step) for each in every if each.due(step, total)]
         ended = any(ends)
     return step
-
-
-LIMIT = 10
-"""A few bad rows spoil single steps, and ten in a row are no accident: what follows would be skipped too."""
-IN_ROW = "in_row"
-Counts = Mapping[str, tf.Tensor]
-
-
-class StopCondition:
-    """The condition that ends the compiled steps; see the module.
-
-    Args:
-        limit: steps in a row; None: nothing ends them.
-    """
-
-    def __init__(self, limit: int | None = None):
-        self.limit, self._in_row = limit, np.int32(0)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of the compiled program: the count so far."""
-        return {} if self.limit is None else {IN_ROW: self._in_row}
-
-    @property
-    def specs(self) -> dict[str, tf.TensorSpec]:
-        return {name: tf.TensorSpec([], value.dtype) for name, value in self.arguments.items()}
-
-    @property
-    def met(self) -> bool:
-        """Whether no further step is run."""
-        return self.limit is not None and bool(self._in_row >= self.limit)
-
-    def counts(self, arguments: Counts) -> dict[str, tf.Tensor]:
-        """Return the count that is carried from step to step, in the graph."""
-        return {name: arguments[name] for name in self.arguments}
-
-    def should_continue(self, counts: Counts) -> tf.Tensor:
-        """Return whether to run another step, as a bool scalar in the graph; agrees with `met` outside of it."""
-        return counts[IN_ROW] < self.limit if IN_ROW in counts else tf.constant(True)
-
-    def after(self, counts: Counts, *, applied: tf.Tensor, retryable: tf.Tensor | None) -> dict[str, tf.Tensor]:
-        """Return the count after a step, in the graph. A `retryable` step (the loss scale was too large) is not counted."""
-        missed = 1 if retryable is None else tf.cast(~retryable, tf.int32)
-        return {name: tf.where(applied, 0, count + missed) for name, count in counts.items()}
-
-    def take(self, counts: Counts) -> None:
-        """Store the count at the end of a call."""
-        if IN_ROW in counts:
-            self._in_row = counts[IN_ROW].numpy()
-
-    def state(self) -> dict[str, int]:
-        return {IN_ROW: int(self._in_row)}
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        self._in_row = np.int32(state[IN_ROW])

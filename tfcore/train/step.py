@@ -17,7 +17,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
@@ -37,6 +37,8 @@ from tfcore.train.ranking import pairwise_loss
 from tfcore.train.retrieval import RetrievalPart
 
 Batch = Mapping[str, Any]
+LIMIT = 10
+"""A few bad rows spoil single steps, and ten in a row are no accident: what follows would be skipped too."""
 _NAMES = 8
 """So many variables are named in a warning."""
 
@@ -67,6 +69,12 @@ class StepResult:
 class StepConfig:
     """What a training step does besides the gradient of the rows' loss."""
 
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    values: tuple[str, ...] = ("learning_rate",)
+    """The numbers that every step is given as tensors, "learning_rate" among them. Those of `tfcore.train.schedule.MEANINGS` are
+    read here, others by the model or its loss."""
+    limit: int = LIMIT
+    """So many steps in a row whose loss or gradients are not finite end the training."""
     label_std: float = 1.0
     """For labels with a unit: gradients are those of the error in standard deviations, so that learning rate and clipping mean
     the same whatever the label's unit. The reported loss stays in the label's unit squared."""

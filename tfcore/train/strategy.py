@@ -368,7 +368,7 @@ class DistributedLearner(Learner):
         self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
-        if self.train_step.config.micro_batches and self.train_step.keep():
+        if self.config.micro_batches and self.train_step.keep():
             raise ConfigError(
                 "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
                 "cannot share within a step",
@@ -435,20 +435,20 @@ class DistributedLearner(Learner):
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
             # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
             signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
-            signature += [tf.TensorSpec([], tf.int32)] if self.train_step.config.micro_batches else []
+            signature += [tf.TensorSpec([], tf.int32)] if self.config.micro_batches else []
 
             @tf.function(autograph=False, input_signature=signature)
             def once(some: Stack, count: tf.Tensor | None = None) -> None:
                 def of_replica() -> Any:
                     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-                    values = {name: tf.constant(0.5) for name in self.values}
+                    values = {name: tf.constant(0.5) for name in self.config.values}
                     return compiled(*self._share(some, replica), values, tf.constant(1.0), count)
 
                 self._strategy.run(of_replica)
 
             zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
             try:
-                once(zeros, *([tf.constant(1)] if self.train_step.config.micro_batches else []))
+                once(zeros, *([tf.constant(1)] if self.config.micro_batches else []))
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:

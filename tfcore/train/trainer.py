@@ -37,12 +37,12 @@ from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.config import LARGE_BATCH
 from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
-from tfcore.train.loop import LIMIT, Learner, Outcome, PeriodicAction, StopCondition, run
+from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
 from tfcore.train.request import TrainRequest
 from tfcore.train.retrieval import RetrievalPart
 from tfcore.train.rows import class_counts, class_names, class_weights, logit_offsets
 from tfcore.train.schedule import StepValues, check_schedules
-from tfcore.train.step import StepConfig
+from tfcore.train.step import LIMIT, StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
 from tfcore.train.training_data import TrainingData, training_data
 from tfcore.train.warm_start import warm_start
@@ -221,9 +221,9 @@ class TrainingSession:
             head=head,
             step=step,
             specs=self.data.specs(self.stack),
-            optimizer=config.optimizer,
-            values=self.values.names,
             config=StepConfig(
+                optimizer=config.optimizer,
+                values=tuple(self.values.names),
                 label_std=head.units(label)[0],
                 clip_norm=config.clip_norm,
                 offsets=self._offsets(),
@@ -235,7 +235,6 @@ class TrainingSession:
                 scaled_penalties=request.model.scaled_penalties and head.degree == 2,
                 micro_batches=config.micro_batches > 1,
             ),
-            ending=StopCondition(LIMIT),
             jit=self.jit,
             log=self.monitor.warn,
         )
@@ -330,7 +329,7 @@ class TrainingSession:
             "threads": self.threads,
             "devices": self.placement.facts(),
             "seconds": self.seconds,
-            "ending": self.learner.ending.state(),
+            "in_row": int(self.learner.in_row),
         } | {callback.name: callback.state() for callback in self.callbacks if callback.name is not None}
 
     def _restore(self, checkpoint: Found) -> None:
@@ -340,7 +339,7 @@ class TrainingSession:
             self.checkpoints.restore(checkpoint, self.variables())
         self.start = self.step = checkpoint.step
         self._seconds = checkpoint.state["seconds"]
-        self.learner.ending.restore(checkpoint.state["ending"])
+        self.learner.in_row = np.int32(checkpoint.state["in_row"])
         for callback in self.callbacks:
             if callback.name is not None:
                 callback.restore(checkpoint.state[callback.name])
@@ -431,7 +430,7 @@ class TrainingSession:
         for callback in self.callbacks:
             callback.after_call(self, outcome)
         self._guard.check()
-        if self.learner.ending.met:
+        if self.learner.ended:
             raise DataError(
                 f"loss or gradients were not finite {LIMIT} steps in a row, up to step {step:,}, whose loss is "
                 f"{outcome.losses[-1]:g}",

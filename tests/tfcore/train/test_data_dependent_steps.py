@@ -21,7 +21,7 @@ from tfcore.models.layers import OffsetEmbedding
 from tfcore.models.precision import FIRST, LossScale, computing_in
 from tfcore.train.callbacks import Recorder
 from tfcore.train.config import OptimizerConfig
-from tfcore.train.loop import Learner, StopCondition, run
+from tfcore.train.loop import Learner, run
 from tfcore.train.step import StepConfig, accumulated
 
 K, B, NUMERIC, SIZES = 8, 16, 3, (5, 7)
@@ -61,11 +61,11 @@ def stacks(step, **spoilt):
 
 
 KINDS = Kinds()
+MOMENTUM = OptimizerConfig(name="sgd", settings={"momentum": 0.9})
 
 
-def learner(jit="off", *, precision="float32", scheduled=(), dropout=0.2, ending=None, good_steps=None, **options):
+def learner(jit="off", *, precision="float32", scheduled=(), dropout=0.2, good_steps=None, **options):
     """As if it were new; two of one kind are one learner. In float16 its loss scale is doubled after `good_steps`."""
-    ending = ending or StopCondition()
 
     def make():
         step = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -79,15 +79,12 @@ def learner(jit="off", *, precision="float32", scheduled=(), dropout=0.2, ending
             head=given.pop("head", "binary"),
             step=step,
             specs=SPECS,
-            optimizer=OptimizerConfig(name="sgd", settings={"momentum": 0.9}),
-            values=["learning_rate", *scheduled],
-            config=StepConfig(**given),
-            ending=ending,
+            config=StepConfig(optimizer=MOMENTUM, values=("learning_rate", *scheduled), **given),
             jit=jit,
         )
 
-    it = KINDS(repr((jit, precision, sorted(scheduled), dropout, good_steps, ending.limit, options)), make)
-    it.ending = ending
+    it = KINDS(repr((jit, precision, sorted(scheduled), dropout, good_steps, options)), make)
+    it.in_row = np.int32(0)
     return it
 
 
@@ -102,9 +99,13 @@ def train(it, total, start=0, batches=stacks, rate=0.05, **options):
 def eagerly(it, stack, *, steps, values, control):
     """The same steps without a graph: every op at once, the loop and its conditions in Python."""
     made, ran, counts = it._train_steps(
-        stack, tf.constant(0), tf.constant(steps), {n: tf.constant(v) for n, v in values.items()}, control
+        stack,
+        tf.constant(0),
+        tf.constant(steps),
+        {n: tf.constant(v) for n, v in values.items()},
+        control | {"in_row": tf.constant(it.in_row)},
     )
-    it.ending.take(counts)
+    it.in_row = counts.numpy()
     return {name: value.numpy()[: int(ran)] for name, value in made.items()}
 
 
@@ -186,36 +187,34 @@ def test_a_number_of_micro_batches_that_does_not_divide_a_batch_is_refused():
 
 @pytest.mark.parametrize("jit", ["off", "on", "eager"])
 def test_steps_that_stay_not_finite_end_the_call_at_the_last_of_them(jit):
-    it = learner("off" if jit == "eager" else jit, ending=StopCondition(3))
+    it = learner("off" if jit == "eager" else jit, limit=3)
     batches = stack(spoilt=[1, 3, 4, 5, 6])
     if jit == "eager":
-        control = {name: tf.constant(value) for name, value in it.ending.arguments.items()}
-        applied = eagerly(it, batches, steps=K, values=rates(), control=control)["applied"]
+        applied = eagerly(it, batches, steps=K, values=rates(), control={})["applied"]
     else:
         applied = it.run(batches, first=0, steps=K, values=rates()).applied
     assert applied.tolist() == [True, False, True, False, False, False]
-    assert it.ending.met
+    assert it.ended
     assert int(it.step) == 6
 
 
 def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
-    it = learner(ending=StopCondition(3))
+    it = learner(limit=3)
     outcomes = [it.run(stack(spoilt=[2, 3, 4]), first=i, steps=1, values=rates()) for i in range(4)]
-    assert not it.ending.met and it.ending.state() == {"in_row": 2}
+    assert not it.ended and it.in_row == 2
     assert [len(o.losses) for o in outcomes] == [1, 1, 1, 1]
     it.run(stack(spoilt=[2, 3, 4]), first=4, steps=4, values=rates())
-    assert it.ending.met and int(it.step) == 5
+    assert it.ended and int(it.step) == 5
     assert len(it.run(stack(), first=5, steps=3, values=rates()).losses) == 0
 
 
 def test_a_training_with_a_limit_ends_at_the_step_and_a_restored_one_there_too():
     spoilt = [10, 11, 12, 13, 14, 15]
-    it = learner(ending=StopCondition(3))
+    it = learner(limit=3)
     assert train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt)) == 13 == int(it.step)
-    it = learner(ending=StopCondition(3))
+    it = learner(limit=3)
     assert train(it, 11, batches=lambda step: stacks(step, spoilt=spoilt)) == 11
-    it.ending, state = StopCondition(3), it.ending.state()
-    it.ending.restore(state)
+    it.in_row = np.int32(int(it.in_row))  # as a checkpoint holds it
     assert train(it, 40, start=11, batches=lambda step: stacks(step, spoilt=spoilt)) == 13
 
 
@@ -256,9 +255,8 @@ IN_UNITS = InUnits(task_of("binary"))
 
 def in_float16(jit):
     """Compiled, for micro-batches too: one program for what is below."""
-    limit = StopCondition(1)
-    options = {"head": IN_UNITS, "label_std": 0.01, "micro_batches": jit == "on"}
-    return learner(jit, precision="float16", dropout=0.0, good_steps=15, ending=limit, **options)
+    options = {"head": IN_UNITS, "label_std": 0.01, "micro_batches": jit == "on", "limit": 1}
+    return learner(jit, precision="float16", dropout=0.0, good_steps=15, **options)
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])
@@ -284,9 +282,9 @@ def test_float16_finds_its_loss_scale_and_learns_while_no_step_counts_as_gone_wr
 
 
 def test_what_is_not_finite_for_its_data_counts_in_float16_too():
-    it = learner(precision="float16", ending=StopCondition(3))
+    it = learner(precision="float16", limit=3)
     outcome = it.run(stack(spoilt=[2, 3, 4, 5]), first=0, steps=K, values=rates())
-    assert len(outcome.losses) == 5 and it.ending.met
+    assert len(outcome.losses) == 5 and it.ended
     assert not outcome.retryable.any()
 
 

@@ -317,7 +317,6 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
                 "weight": tf.TensorSpec([1, 8]),
                 "label": tf.TensorSpec([1, 8]),
             },
-            optimizer=TrainingConfig().optimizer,
             config=StepConfig(micro_batches=True),
         )
 

@@ -21,7 +21,7 @@ from tfcore.train.callbacks import Recorder
 from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
-from tfcore.train.loop import Learner, PeriodicAction, StopCondition, run
+from tfcore.train.loop import Learner, PeriodicAction, run
 from tfcore.train.rows import class_weights
 from tfcore.train.schedule import Schedule, StepValues
 from tfcore.train.step import StepConfig
@@ -66,7 +66,7 @@ def stacks(step, change=lambda step, batch: None):
 KINDS = Kinds()
 
 
-def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", ending=None, **config):
+def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", **config):
     """As if it were new; two of one kind are one learner."""
 
     def make():
@@ -77,19 +77,20 @@ def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", 
             head="binary",
             step=step,
             specs=SPECS,
-            optimizer=OptimizerConfig(name=optimizer),
-            values=["learning_rate", *scheduled],
-            config=StepConfig(**config),
-            ending=ending,
+            config=StepConfig(
+                optimizer=OptimizerConfig(name=optimizer), values=("learning_rate", *scheduled), **config
+            ),
             jit=jit,
         )
 
-    return make() if model or ending else KINDS(repr((jit, dropout, sorted(scheduled), optimizer, config)), make)
+    it = make() if model else KINDS(repr((jit, dropout, sorted(scheduled), optimizer, config)), make)
+    it.in_row = np.int32(0)
+    return it
 
 
 def train(it, total, start=0, batches=stacks, **options):
     schedule = Schedule(name="cosine", settings={"initial": 0.01})
-    values = StepValues(dict.fromkeys(it.values, schedule), 30)
+    values = StepValues(dict.fromkeys(it.config.values, schedule), 30)
     return run(it, batches, start=start, total=total, values=values, **options)
 
 
@@ -190,9 +191,9 @@ def test_steps_that_stay_not_finite_end_the_training():
         one["weight"][0] = np.inf
 
     recorder = Recorder(total=20, batch=B, monitor=Monitor())
-    it = learner(ending=StopCondition(6))
+    it = learner(limit=6)
     assert train(it, 20, batches=lambda s: stacks(s, spoil), report=recorder) == 6
-    assert recorder.skipped == 6 and it.ending.met
+    assert recorder.skipped == 6 and it.ended
 
 
 def test_gradients_are_clipped_to_their_global_norm():

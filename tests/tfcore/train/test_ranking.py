@@ -73,8 +73,7 @@ def learner_of(ranking, jit, task, std):
         head=task,
         step=tf.Variable(0, dtype=tf.int64),
         specs=specs,
-        optimizer=OptimizerConfig(name="sgd"),
-        config=StepConfig(ranking=ranking, label_std=std),
+        config=StepConfig(optimizer=OptimizerConfig(name="sgd"), ranking=ranking, label_std=std),
         jit=jit,
     )
     return learner, layer, specs
