@@ -313,11 +313,12 @@ def _written(folder: Path, rows: int) -> Any:
 
 
 def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
-    from tfcore.data.shards import shards_of
     from tfcore.train.config import TrainingConfig
+    from tfcore.train.request import TrainRequest
     from tfcore.train.training_data import training_data
 
-    data = training_data(shards_of([written.part("train")]), written.fit(), seed=0, training=TrainingConfig(**settings))
+    settings = {"transform": written.fit(), "training": TrainingConfig(**settings)}
+    data = training_data(TrainRequest(examples=(written.part("train"),), **settings))
     stacks = data.stacks(data.stack(128))(0)
     return lambda: int(tf.size(next(stacks)["weight"]))
 

@@ -262,12 +262,12 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
 
 
 def rows_of(data: Data, batch: int, seed: int = 0) -> Any:
-    from tfcore.data.shards import shards_of
     from tfcore.train.config import TrainingConfig
+    from tfcore.train.request import TrainRequest
     from tfcore.train.training_data import training_data
 
-    shards = shards_of([data.groups.part("train")])
-    return training_data(shards, data.parameters, seed=seed, training=TrainingConfig(batch_size=batch))
+    training, parts = TrainingConfig(batch_size=batch), (data.groups.part("train"),)
+    return training_data(TrainRequest(examples=parts, transform=data.parameters, training=training, seed=seed))
 
 
 def stack_of(batch: int) -> int:

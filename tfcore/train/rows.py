@@ -1,6 +1,6 @@
 """The rows of a training, decided before the first is read: which are held out, which are groups, how often each class comes.
 
-    rows = plan_rows(shards, labeler, parameters, training, seed=0)
+    rows = plan_rows(request, shards, labeler)
     rows.plan                   # what `tfcore.data.dataset` reads an epoch by
     rows.held_out               # those on which early stopping measures, or None
     drawn = draw(shards, 0.1, group="query", latest=None)
@@ -45,8 +45,8 @@ from tfcore.data.groups import NO_GROUP, GroupOrder, group_ids
 from tfcore.data.reader import Labeler, by_shard, classes_of, least_label, look_through
 from tfcore.data.shards import Holdout, Resample, Shards
 from tfcore.heads.table import label_head
-from tfcore.train.config import SamplingConfig, TrainingConfig
-from tfcore.train.request import Latest
+from tfcore.train.config import SamplingConfig
+from tfcore.train.request import Latest, TrainRequest
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
@@ -82,28 +82,19 @@ class TrainingRows:
     held_out_count: int = 0
 
 
-def plan_rows(
-    shards: Shards,
-    labeler: Labeler,
-    parameters: TransformParameters,
-    training: TrainingConfig,
-    *,
-    seed: int,
-    holdout: float | None = None,
-    latest: Latest | None = None,
-) -> TrainingRows:
+def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> TrainingRows:
     """Decide which rows of the shards a training has, reading the one column that each decision needs.
 
-    Args:
-        holdout: the holdout's share of the rows, which need one; None: that of early stopping, if there is any.
-        latest: the split is by time, and so the holdout.
+    A trial of a study needs a holdout, of its share; else early stopping has one, if there is any.
 
     Raises:
         ConfigError, DataError: the rows cannot be had so, with the reason.
     """
+    parameters, training, seed = request.transform, request.training, request.seed
     label, ranking, early = parameters.label, training.ranking, training.early_stopping
     group, notes, runs = named_for(shards.columns, "group"), tuple[str, ...](), None
-    needed, share = holdout is not None, holdout or (early.holdout if early else None)
+    needed = request.trial is not None
+    share = request.trial.holdout if request.trial else early.holdout if early else None
     rates = resample = held_out = None
     if ranking is not None:
         ranking.check(label.task, group=group)
@@ -115,7 +106,7 @@ def plan_rows(
         runs = group_runs(shards, group)
         shards, notes = runs.shards, runs.notes
     if share is not None and shards.total:
-        drawn = draw(shards, share, group=group, latest=latest)
+        drawn = draw(shards, share, group=group, latest=request.latest)
         held_out = drawn.holdout
         if held_out is None and needed:
             fix = "a key, group or column with more values in the train rows"
@@ -123,7 +114,7 @@ def plan_rows(
         if held_out is None:
             notes = (*notes, f"without a holdout nothing stops the training early: {drawn.problem}")
     kept = held_out.inverse if held_out else None
-    window, cycle = window_rows(row_bytes(parameters, training)), max(1, min(MOST_OPEN_SHARDS, len(shards.paths)))
+    window, cycle = window_rows(row_bytes(request)), max(1, min(MOST_OPEN_SHARDS, len(shards.paths)))
     plan = RowPlan.of(shards, seed=seed, holdout=kept, resample=resample, window=window, cycle=cycle)
     if runs is not None:
         groups = GroupOrder(runs.column, plan.order, shards, batch=training.batch_size, holdout=kept, resample=resample)
@@ -150,10 +141,11 @@ def window_rows(row_bytes: int) -> int:
     return max(few, SHUFFLE_BYTES // row_bytes)
 
 
-def row_bytes(parameters: TransformParameters, training: TrainingConfig) -> int:
+def row_bytes(request: TrainRequest) -> int:
     """The bytes of a row as the model takes it, with its label and weight."""
-    inputs, head = parameters.inputs().values(), label_head(parameters.label)
-    soft = bool(training.augment and training.augment.mixup and head.task.per_class)
+    inputs, head = request.transform.inputs().values(), label_head(request.transform.label)
+    augment = request.training.augment
+    soft = bool(augment and augment.mixup and head.task.per_class)
     label = 4 * head.outputs if soft else 4
     return sum(math.prod(shape) * (1 if dtype == "uint8" else 4) for shape, dtype in inputs) + label + 4
 

@@ -26,7 +26,7 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
 from headway.tasks.user_task import UserTask
-from tfcore.data.shards import Shards, shards_of
+from tfcore.data.shards import Shards
 from tfcore.graph.function import Jit
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
@@ -40,11 +40,11 @@ from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_x
 from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
 from tfcore.train.request import TrainRequest
 from tfcore.train.retrieval import RetrievalPart
-from tfcore.train.rows import class_counts, class_names, class_weights, logit_offsets
+from tfcore.train.rows import logit_offsets
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import LIMIT, StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
-from tfcore.train.training_data import TrainingData, training_data
+from tfcore.train.training_data import training_data
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128
@@ -134,7 +134,7 @@ class TrainingSession:
         self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
         self.threads = prepare()
         self.placement = placed()
-        self.data = self._data(shards, stager)
+        self.data = training_data(request, shards, placement=self.placement, stager=stager)
         for note in self.data.rows.notes:
             monitor.log(note)
         self.total = self.data.total_steps()
@@ -162,24 +162,6 @@ class TrainingSession:
         self._guard = RetraceGuard(self.learner, action="warn", log=monitor.warn)
         if self.checkpoint:
             self._restore(self.checkpoint)
-
-    def _data(self, shards: Shards | None, stager: Stager | None) -> TrainingData:
-        request, transform = self.request, self.request.transform
-        weights = class_weights(
-            request.training.class_weights, class_names(transform), class_counts(transform), transform.label.task
-        )
-        return training_data(
-            shards or shards_of(request.examples, stager),
-            transform,
-            seed=request.seed,
-            training=request.training,
-            class_weights=weights,
-            preprocess=request.preprocess,
-            placement=self.placement,
-            holdout=request.trial.holdout if request.trial else None,
-            latest=request.latest,
-            units=request.model.name == "stacked",
-        )
 
     def _step_values(self) -> StepValues:
         request, config, task = self.request, self.request.training, label_task(self.request.transform.label)

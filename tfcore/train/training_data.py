@@ -1,6 +1,6 @@
 """The batches of a training: stacks of those that are trained on, and the holdout for early stopping.
 
-data = training_data(shards, parameters, seed=0, training=TrainingConfig())
+data = training_data(request)
 stacks = data.stacks(32)              # from a step to the stacks that begin with its batch
 data.holdout()                        # batches of the rows that are never trained on
 """
@@ -8,7 +8,6 @@ data.holdout()                        # batches of the rows that are never train
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -17,24 +16,23 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.schema.columns import UNIT, named_for
+from headway.storage.prefetch import Stager
 from tfcore.data.dataset import Inputs, RowCache, evaluation_dataset, training_dataset
 from tfcore.data.groups import GROUP
 from tfcore.data.order import shard_order
 from tfcore.data.reader import Labeler, labeler, owned, safe
-from tfcore.data.shards import Batch, Shards
+from tfcore.data.shards import Batch, Shards, shards_of
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.models.towers.item_index import collect
 from tfcore.train.augment import Augment
-from tfcore.train.config import TrainingConfig
 from tfcore.train.cost import repays_compiling
-from tfcore.train.request import Latest
-from tfcore.train.rows import TrainingRows, plan_rows, row_bytes
+from tfcore.train.request import TrainRequest
+from tfcore.train.rows import TrainingRows, class_counts, class_names, class_weights, plan_rows, row_bytes
 from tfcore.train.strategy import PLACE, Choice, Placement, compact, slice_of
 from tfcore.transform.images import Tolerant
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.preprocess import transform_of
 
 STACK_ROWS, STACK_BYTES = 262_144, 64 * 2**20
@@ -47,40 +45,35 @@ HOLDOUT_MEMORY_BYTES = 256 * 2**20
 
 
 def training_data(
-    shards: Shards,
-    parameters: TransformParameters,
+    request: TrainRequest,
+    shards: Shards | None = None,
     *,
-    seed: int,
-    training: TrainingConfig,
-    class_weights: Sequence[float] | None = None,
-    preprocess: Path | None = None,
     placement: Placement | None = None,
-    holdout: float | None = None,
-    latest: Latest | None = None,
-    units: bool = False,
+    stager: Stager | None = None,
 ) -> TrainingData:
-    """The data of a training on the rows of shards.
+    """The data of a training.
 
     Args:
-        class_weights: [classes], multiplied into the rows' weights, of the holdout too.
+        shards: the rows in place of the request's examples.
         placement: where the rows are trained on.
-        holdout, latest: see `tfcore.train.rows.plan_rows`.
-        units: batches have "group", the id of each row's unit, where the split has units.
+        stager: brings the shards as they are read; None: they are here.
 
     Raises:
         ConfigError, DataError: the rows cannot be had so, with the reason.
     """
-    images = Tolerant(shards.total)
-    transform = transform_of(parameters, preprocess, tolerant=images)
-    label = labeler(shards, parameters, class_weights)
-    augment = Augment(training.augment, parameters, seed=seed) if training.augment else None
-    rows = plan_rows(shards, label, parameters, training, seed=seed, holdout=holdout, latest=latest)
-    shards.ahead(shard_order(len(shards.paths), seed, 0))  # they come while the model is built
-    group = named_for(shards.columns, "group")
-    ids = group if training.ranking is not None else (UNIT if shards.unit else group) if units else None
-    return TrainingData(
-        rows, transform, label, parameters, training, ids=ids, images=images, augment=augment, placement=placement
-    )
+    shards = shards or shards_of(request.examples, stager)
+    parameters, training = request.transform, request.training
+    task, images = parameters.label.task, Tolerant(shards.total)
+    weights = class_weights(training.class_weights, class_names(parameters), class_counts(parameters), task)
+    label = labeler(shards, parameters, weights)
+    augment = Augment(training.augment, parameters, seed=request.seed) if training.augment else None
+    transform = transform_of(parameters, request.preprocess, tolerant=images)
+    rows = plan_rows(request, shards, label)
+    shards.ahead(shard_order(len(shards.paths), request.seed, 0))  # they come while the model is built
+    ids, group = None, named_for(shards.columns, "group")
+    if training.ranking is not None or request.model.name == "stacked":
+        ids = UNIT if shards.unit and training.ranking is None else group
+    return TrainingData(request, rows, transform, label, ids=ids, images=images, augment=augment, placement=placement)
 
 
 class TrainingData:
@@ -93,11 +86,10 @@ class TrainingData:
 
     def __init__(
         self,
+        request: TrainRequest,
         rows: TrainingRows,
         transform: Transform,
         labeler: Labeler,
-        parameters: TransformParameters,
-        training: TrainingConfig,
         *,
         images: Tolerant,
         ids: str | None = None,
@@ -105,7 +97,8 @@ class TrainingData:
         placement: Placement | None = None,
     ):
         self.rows, self.images, self._plan = rows, images, rows.plan
-        self._transform, self._labeler, self._parameters, self._training = transform, labeler, parameters, training
+        self._request, self._transform, self._labeler = request, transform, labeler
+        self._parameters, self._training = request.transform, request.training
         self._ids, self._augment, self._placement = ids, augment, placement or Placement(Choice("cpu"))
         self._cache: RowCache | None = None
         self._holdout: tf.data.Dataset | None = None
@@ -129,7 +122,7 @@ class TrainingData:
 
     @property
     def _row_bytes(self) -> int:
-        return row_bytes(self._parameters, self._training)
+        return row_bytes(self._request)
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """Return the specs of a stack."""

@@ -14,10 +14,11 @@ from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data import groups
 from tfcore.data.groups import NO_GROUP, GroupOrder
-from tfcore.data.shards import Holdout, Shards, kept_rows, shards_of
+from tfcore.data.shards import Holdout, Shards, kept_rows
 from tfcore.data.source import rows_in_memory
 from tfcore.train import rows as discovery
 from tfcore.train.config import TrainingConfig
+from tfcore.train.request import TrainRequest
 from tfcore.train.rows import group_runs
 from tfcore.train.training_data import training_data
 from tfcore.transform.config import ColumnTransform
@@ -119,10 +120,14 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
     assert first == order.bounds(start.epoch)[start.window]
 
 
+def asked(written, transform, training):
+    return TrainRequest(examples=(written.part("train"),), transform=transform, training=training, seed=3)
+
+
 def made(written, **training):
     given = {"batch_size": 32, "steps": 1, "ranking": {}, "jit": "off"}
     config = TrainingConfig(**(given | training))
-    return training_data(shards_of([written.part("train")]), written.fit(task="binary"), seed=3, training=config)
+    return training_data(asked(written, written.fit(task="binary"), config))
 
 
 def batches(data, first, count):
@@ -192,7 +197,7 @@ def test_augmented_rows_resume_too(tmp_path):
     written = write_examples(tmp_path, {"train": whole}, columns, rows_per_record=64, shards=2)
     given = {"batch_size": 32, "steps": 1, "ranking": {}, "jit": "off", "augment": {"flip": "both", "crop": 1}}
     fitted = written.fit({"photo": ColumnTransform(transform={"image": {"height": 4, "width": 4}})}, "binary")
-    data = training_data(shards_of([written.part("train")]), fitted, seed=3, training=TrainingConfig(**given))
+    data = training_data(asked(written, fitted, TrainingConfig(**given)))
 
     def images(first, count):
         return next(data.stacks(count)(first))["image_photo"].numpy()

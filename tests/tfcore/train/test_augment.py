@@ -10,7 +10,6 @@ import tensorflow as tf
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.shards import shards_of
 from tfcore.heads.table import head_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.augment import _SALT, _SHARE, LEVELS, Augment, Draws, beta_quantiles
@@ -100,7 +99,9 @@ def data(found, task, augment, batch=16, transforms=TRANSFORMS):
     if key not in found:
         training = TrainingConfig(batch_size=batch, augment=augment)
         parameters = found[task].fit(transforms, task)
-        found[key] = training_data(shards_of([found[task].part("train")]), parameters, seed=5, training=training)
+        found[key] = training_data(
+            TrainRequest(examples=(found[task].part("train"),), transform=parameters, training=training, seed=5)
+        )
     return found[key]
 
 

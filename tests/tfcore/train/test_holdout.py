@@ -15,7 +15,7 @@ from tests.example_shards import write_examples
 from tfcore.data.shards import Shards, kept_rows
 from tfcore.train import rows as drawing
 from tfcore.train.config import TrainingConfig
-from tfcore.train.request import Latest
+from tfcore.train.request import Latest, TrainRequest, TrialConfig
 from tfcore.train.rows import draw
 from tfcore.train.training_data import training_data
 
@@ -43,6 +43,10 @@ def written(folder, values, column, *, rows_per_record=4096, shards=2, span="all
 
 def shards_of(*parts):
     return Shards.of([(part.folder, part.result, "train") for part in parts])
+
+
+def asked(part, training, **more):
+    return TrainRequest(examples=(part.part("train"),), transform=part.fit(task="binary"), training=training, **more)
 
 
 def held(shards, share, group=None, latest=None):
@@ -90,7 +94,7 @@ def test_many_units_give_about_the_share_and_batches_have_none_of_them(tmp_path)
     units = np.random.default_rng(1).integers(0, 300, 3000)
     part = written(tmp_path, units, UNIT_COLUMN)
     training = TrainingConfig(steps=30, batch_size=64, jit="off", early_stopping={"holdout": 0.2})
-    data = training_data(shards_of(part), part.fit(task="binary"), seed=0, training=training)
+    data = training_data(asked(part, training))
     assert data.rows.held_out_count + data.rows.count == 3000 and abs(data.rows.held_out_count - 600) < 30
     mean, std = np.arange(3000).mean(), np.arange(3000).std()  # x is standardized
 
@@ -115,15 +119,14 @@ def test_where_units_are_few_one_is_held_out_and_one_is_left(tmp_path):
 def test_one_unit_trains_without_a_holdout_and_a_trial_of_it_says_why(tmp_path):
     part = written(tmp_path, [4] * 500, UNIT_COLUMN)
     training = TrainingConfig(steps=20, batch_size=16, jit="off", early_stopping={})
-    options = {"seed": 0, "training": training}
-    data = training_data(shards_of(part), part.fit(task="binary"), **options)
+    data = training_data(asked(part, training))
     assert (
         data.rows.held_out is None
         and data.rows.count == 500
         and "nothing stops the training early" in data.rows.notes[0]
     )
     with pytest.raises(DataError, match="no holdout to judge by: one unit that the split keeps together"):
-        training_data(shards_of(part), part.fit(task="binary"), holdout=0.2, **options)
+        training_data(asked(part, training, trial=TrialConfig(holdout=0.2)))
 
 
 def test_by_time_the_last_spans_are_held_out_where_they_are_about_the_share(tmp_path):

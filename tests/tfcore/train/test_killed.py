@@ -16,7 +16,6 @@ from PIL import Image
 
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
-from tfcore.data.shards import shards_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
@@ -185,7 +184,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
 @pytest.mark.chaos
 def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row):
     whole = patients(tmp_path)
-    data = training_data(shards_of(whole.examples), whole.transform, seed=whole.seed, training=whole.training)
+    data = training_data(whole)
     assert data.rows.held_out_count % 16 == 0 and data.rows.held_out_count + data.rows.count == 640  # whole patients
     again = whole.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     assert child(whole, tmp_path, "whole")["resumed_from"] is None

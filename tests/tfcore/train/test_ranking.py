@@ -15,7 +15,6 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data.groups import NO_GROUP, group_ids, group_splits
-from tfcore.data.shards import shards_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import OptimizerConfig, RankingConfig, TrainingConfig
 from tfcore.train.loop import Learner
@@ -178,14 +177,8 @@ def request(examples, **training):
     )
 
 
-def data(request, **more):
-    return training_data(
-        shards_of(request.examples), request.transform, seed=request.seed, training=request.training, **more
-    )
-
-
 def test_a_batch_holds_whole_groups_and_an_epoch_every_row_once(examples):
-    made = data(request(examples, epochs=1, steps=None))
+    made = training_data(request(examples, epochs=1, steps=None))
     batches = next(made.stacks(made.total_steps())(0))
     group, weight = batches["group"].numpy(), batches["weight"].numpy()
     sizes, rows = {}, 0
@@ -209,7 +202,7 @@ def wrongly_ordered(examples, out, **training):
     trained = TrainingSession(asked, Monitor())
     trained.run()
     wrong = pairs = 0
-    batches = next(data(request(examples)).stacks(26)(0))
+    batches = next(training_data(request(examples)).stacks(26)(0))
     for number in range(26):
         batch = {name: value[number] for name, value in batches.items()}
         scores = trained.model({name: batch[name] for name in ("numeric", "categorical")}).numpy()[:, 0]
@@ -262,11 +255,11 @@ def test_mistakes_are_named(examples, tmp_path):
     with pytest.raises(ConfigError, match="of a multiclass task have no order"):
         RankingConfig().check("multiclass", group="query")
     with pytest.raises(ValidationError, match="rows of two groups"):
-        data(request(examples, augment={"mixup": 0.2}))
+        training_data(request(examples, augment={"mixup": 0.2}))
     with pytest.raises(DataError, match=r"the gain 2\^label - 1, and one is -"):
-        data(request(examples, ranking={"kind": "lambdarank"}))
+        training_data(request(examples, ranking={"kind": "lambdarank"}))
     alone = tuple(column for column in COLUMNS if column.role != "group")
     without = write_examples(tmp_path, {"train": table().drop_columns(["query"])}, alone, rows_per_record=256, shards=1)
     with pytest.raises(ConfigError, match="needs a column with role: group"):
-        data(request(without))
-    data(request(without, ranking=None))
+        training_data(request(without))
+    training_data(request(without, ranking=None))

@@ -9,7 +9,6 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.shards import shards_of
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -52,7 +51,8 @@ def written(tmp_path_factory):
 def labels(written, sampling, *, batch=100, stack=5, start=0, stacks=4, data=None, **training):
     """(data, a sample's rows); of `data` where it is there, since it looks through the labels as it is made."""
     config = TrainingConfig(batch_size=batch, sampling=sampling, **training)
-    data = data or training_data(shards_of([written.part("train")]), written.fit(), seed=4, training=config)
+    asked = TrainRequest(examples=(written.part("train"),), transform=written.fit(), training=config, seed=4)
+    data = data or training_data(asked)
     begun = data.stacks(stack)(start)
     taken = [next(begun) for _ in range(stacks)]
     rows = [

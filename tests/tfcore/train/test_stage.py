@@ -19,7 +19,6 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.shards import shards_of
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
@@ -321,27 +320,20 @@ def test_a_damaged_shard_is_named(examples, tmp_path):
 def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
     # sorted data in windows of a part of an epoch cost flights 0.01 of AUC: what came last weighed more
     asked = request(examples)
-    assert (
-        training_data(
-            shards_of(asked.examples), asked.transform, seed=0, training=asked.training
-        ).rows.plan.order.window
-        > 1_000_000
-    )
+    assert training_data(asked).rows.plan.order.window > 1_000_000
 
 
 def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeypatch):
     """Whether they stay in memory for the training or not; neither a holdout nor class weights change them. Rows in memory,
     and a holdout there, are not read again."""
 
-    def data(weights=None, **training):
+    def data(**training):
         asked = request(examples, **training)
-        return training_data(
-            shards_of(asked.examples), asked.transform, seed=0, training=asked.training, class_weights=weights
-        )
+        return training_data(asked)
 
     wanted, looked, batches = data().linear_baseline(), [], TrainingData._batches
     monkeypatch.setattr(TrainingData, "_batches", lambda data, names: looked.append(data) or batches(data, names))
-    weighted = data(weights=[1.0, 3.0])
+    weighted = data(class_weights={"1": 3.0})
     for begun in (data(), data(early_stopping={}), weighted):
         next(begun.stacks(1)(0))
         if begun.rows.held_out is not None:
@@ -363,7 +355,7 @@ def test_a_holdout_too_large_for_memory_is_read_each_time_from_one_dataset(examp
     monkeypatch.setattr("tfcore.train.training_data.HOLDOUT_MEMORY_BYTES", 0)
     monkeypatch.setattr("tfcore.train.training_data.evaluation_dataset", counted)
     asked = request(examples, early_stopping={"holdout": 0.2})
-    data = training_data(shards_of(asked.examples), asked.transform, seed=0, training=asked.training)
+    data = training_data(asked)
     first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.holdout()] for _ in range(2))
     assert first == second and len(first) == 1
     assert len(made) == 1
