@@ -20,6 +20,7 @@ PAGES = [
     ROOT / "docs" / "custom-ops.md",
     ROOT / "docs" / "serving.md",
     ROOT / "docs" / "stages.md",
+    ROOT / "docs" / "training.md",
 ]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """

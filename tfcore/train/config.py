@@ -19,6 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from headway.config import Frozen, refuse_idle
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import column_yaml
+from headway.tasks.base import Task
 from headway.tasks.table import task_of
 from tfcore.train.schedule import COSINE, INITIAL, MEANINGS, Number, Schedule, Scheduled, check_settings, fault
 
@@ -60,6 +61,13 @@ RANKING_VERSION = 3
 _RANKING = "training.ranking"
 LARGE_BATCH = 256
 """From here on plain steps gain more than XLA does, whose matrix of pairs grows with the square of a batch."""
+
+
+def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
+    """Return the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
+    if task_of(task).per_class:
+        return [math.log(rate) for rate in rates]
+    return [math.log(rates[1] / rates[0])]
 
 
 class AugmentConfig(Frozen):

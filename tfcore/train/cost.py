@@ -21,17 +21,19 @@ long compiled as plain. Headway's own embeddings do without (`tfcore.models.laye
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import keras
 import tensorflow as tf
 
+from tfcore.graph.function import Jit
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.xla import intended
 from tfcore.models.config import STACKED, ModelConfig
 from tfcore.train.config import LARGE_BATCH, TrainingConfig
+from tfcore.train.request import TrainRequest
 from tfcore.transform.parameters import TransformParameters
 
 Device = Literal["cpu", "gpu", "mirrored"]
@@ -149,6 +151,42 @@ LEAST_ROWS = 2_500_000
 LEAST_STEPS_ON_GPU = 700
 SCATTERS = frozenset({"ScatterNd", "SegmentSumV2", "TensorScatterAdd", "UnsortedSegmentSum"})
 """What adds up the gradients of `tf.gather` and its like, by TensorFlow's names."""
+
+
+def choose_jit(
+    request: TrainRequest,
+    model: keras.Model,
+    specs: Mapping[str, tf.TensorSpec],
+    *,
+    steps: int,
+    gpu: bool,
+    log: Callable[[str], None],
+) -> Jit:
+    """Whether XLA compiles the steps, as `training.jit` says; of `auto` the log says why it does not.
+
+    Args:
+        specs: of a stack.
+    """
+    config, said = request.training, "training.jit: auto runs steps uncompiled"
+    if config.eager or config.jit != "auto":
+        return "off" if config.eager else config.jit
+    if not repays_compiling(steps, config.batch_size, gpu=gpu):
+        return "off"
+    rows = request.transform.inputs()
+    inputs = {name: specs[name] for name in rows}
+    op = None
+    if gpu and config.deterministic:  # only in one order are they slow
+        op = scatters_under_xla(model, inputs)
+    elif not gpu and (request.model.user_defined or any(len(row) > 2 for row, _ in rows.values())):
+        op = slow_under_xla(model, inputs)  # only images go through such ops in a built-in model
+    if op is not None:
+        calls, where = ("the gradients of the model need", "a GPU") if gpu else ("the model calls", "a CPU")
+        log(f"{said}: {calls} {op}, which XLA makes slow on {where}")
+        return "off"
+    if config.ranking is None or config.batch_size < LARGE_BATCH:
+        return "auto"
+    log(f"{said}: training.ranking has a loss that XLA makes slow for so large a batch")
+    return "off"
 
 
 def repays_compiling(steps: int, batch: int, *, gpu: bool = False) -> bool:

@@ -450,13 +450,6 @@ def class_rates(
     return [target / counts[name] if counts.get(name) else 1.0 for name in classes]
 
 
-def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """Return the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
-    if task_of(task).per_class:
-        return [math.log(rate) for rate in rates]
-    return [math.log(rates[1] / rates[0])]
-
-
 def class_weights(
     setting: str | Mapping[str, float] | None,
     classes: Sequence[str],

@@ -18,7 +18,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -32,8 +32,9 @@ from tfcore.heads.base import Head
 from tfcore.heads.table import head_of
 from tfcore.models.layers import noise_of, rows_from
 from tfcore.models.precision import LossScale
-from tfcore.train.config import OptimizerConfig, RankingConfig
+from tfcore.train.config import OptimizerConfig, RankingConfig, logit_offsets
 from tfcore.train.ranking import pairwise_loss
+from tfcore.train.request import TrainRequest
 from tfcore.train.retrieval import RetrievalPart
 
 Batch = Mapping[str, Any]
@@ -94,6 +95,38 @@ class StepConfig:
     around its prediction says of them. Of whole batches and of parts alike."""
     micro_batches: bool = False
     """Whether each call says into how many micro-batches a batch is cut; see `tfcore.train.step`."""
+
+    @classmethod
+    def of(
+        cls,
+        request: TrainRequest,
+        model: keras.Model,
+        head: Head,
+        *,
+        rates: Sequence[float] | None,
+        values: Sequence[str],
+    ) -> Self:
+        """The step of a training.
+
+        Args:
+            rates: how often a row of each class comes in an epoch, where that is not once.
+        """
+        config, label, retrieval = request.training, request.transform.label, None
+        if config.retrieval is not None:
+            retrieval = RetrievalPart(model, config.retrieval, request.model, request.transform)
+        corrected = config.sampling is not None and config.sampling.correct == "logits" and rates
+        return cls(
+            optimizer=config.optimizer,
+            values=tuple(values),
+            label_std=head.units(label)[0],
+            clip_norm=config.clip_norm,
+            offsets=logit_offsets(rates, label.task) if corrected and rates else None,
+            ranking=config.ranking,
+            retrieval=retrieval,
+            scale=LossScale() if config.precision == "float16" else None,
+            scaled_penalties=request.model.scaled_penalties and head.degree == 2,
+            micro_batches=config.micro_batches > 1,
+        )
 
 
 class TrainStep:

@@ -32,15 +32,11 @@ from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
 from tfcore.heads.table import label_head, label_task
 from tfcore.models import build
-from tfcore.models.precision import LossScale
 from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
-from tfcore.train.config import LARGE_BATCH
-from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
+from tfcore.train.cost import choose_jit
 from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
 from tfcore.train.request import TrainRequest
-from tfcore.train.retrieval import RetrievalPart
-from tfcore.train.rows import logit_offsets
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import LIMIT, StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
@@ -176,8 +172,8 @@ class TrainingSession:
         return StepValues({"learning_rate": config.learning_rate} | config.schedules, self.total)
 
     def _learner(self) -> Learner:
-        request, config, label = self.request, self.request.training, self.request.transform.label
-        head = label_head(label)
+        request, config = self.request, self.request.training
+        head = label_head(request.transform.label)
         if config.loss is not None:
             head = with_loss(head, name=config.loss, file=request.loss)
         if head.train_step is not None and (config.micro_batches > 1 or self.placement.several):
@@ -197,26 +193,18 @@ class TrainingSession:
             kind = functools.partial(DistributedLearner, placement=self.placement)
         # compiled and plain steps round differently, so a resumed training keeps the mode it began in
         kept: dict[str, Jit] = {"jit": "on", "graph": "off", "eager": "off"}
-        self.jit = kept[self.checkpoint.state["jit"]] if self.checkpoint else self._jit()
+        gpu, specs = self.placement.on_gpu, self.data.specs(self.stack)
+        self.jit = (
+            kept[self.checkpoint.state["jit"]]
+            if self.checkpoint
+            else choose_jit(request, self.model, specs, steps=self.total, gpu=gpu, log=self.monitor.log)
+        )
         return kind(
             model=self.model,
             head=head,
             step=step,
-            specs=self.data.specs(self.stack),
-            config=StepConfig(
-                optimizer=config.optimizer,
-                values=tuple(self.values.names),
-                label_std=head.units(label)[0],
-                clip_norm=config.clip_norm,
-                offsets=self._offsets(),
-                ranking=config.ranking,
-                retrieval=None
-                if config.retrieval is None
-                else RetrievalPart(self.model, config.retrieval, request.model, request.transform),
-                scale=LossScale() if config.precision == "float16" else None,
-                scaled_penalties=request.model.scaled_penalties and head.degree == 2,
-                micro_batches=config.micro_batches > 1,
-            ),
+            specs=specs,
+            config=StepConfig.of(request, self.model, head, rates=self.data.rows.rates, values=self.values.names),
             jit=self.jit,
             log=self.monitor.warn,
         )
@@ -233,43 +221,6 @@ class TrainingSession:
         log = self.monitor.log if self.checkpoint is None else lambda line: None
         parent = self.request.warm_start
         return warm_start(self.model, self.request, parent, assign=self.checkpoint is None, log=log)
-
-    def _jit(self) -> Jit:
-        config = self.request.training
-        gpu = self.placement.on_gpu
-        if config.eager:
-            return "off"
-        if config.jit != "auto":
-            return config.jit
-        if not repays_compiling(self.total, config.batch_size, gpu=gpu):
-            return "off"
-        if (op := self._slow_op(gpu)) is not None:
-            calls = f"the gradients of the model need {op}" if gpu else f"the model calls {op}"
-            where = "a GPU" if gpu else "a CPU"
-            self.monitor.log(f"training.jit: auto runs steps uncompiled: {calls}, which XLA makes slow on {where}")
-            return "off"
-        if config.ranking is None or config.batch_size < LARGE_BATCH:
-            return config.jit
-        self.monitor.log(
-            "training.jit: auto runs steps uncompiled: training.ranking has a loss that XLA makes slow for so large a batch"
-        )
-        return "off"
-
-    def _slow_op(self, gpu: bool) -> str | None:
-        """An op of the model or its gradients that XLA makes slow where it is trained; None when there is none."""
-        inputs, specs = self.request.transform.inputs(), self.data.specs(self.stack)
-        if gpu and not self.request.training.deterministic:
-            return None  # only in one order are they slow
-        if gpu:
-            return scatters_under_xla(self.model, {name: specs[name] for name in inputs})
-        if not self.request.model.user_defined and all(len(row) < 3 for row, _ in inputs.values()):
-            return None  # only images go through such ops in a built-in model
-        return slow_under_xla(self.model, {name: specs[name] for name in inputs})
-
-    def _offsets(self) -> list[float] | None:
-        sampling, rates = self.request.training.sampling, self.data.rows.rates
-        corrected = sampling is not None and sampling.correct == "logits" and rates is not None
-        return logit_offsets(rates, self.request.transform.label.task) if corrected and rates else None
 
     # --- what callbacks use
 

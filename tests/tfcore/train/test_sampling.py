@@ -12,9 +12,9 @@ from tests.example_shards import write_examples
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
-from tfcore.train.config import SamplingConfig, TrainingConfig
+from tfcore.train.config import SamplingConfig, TrainingConfig, logit_offsets
 from tfcore.train.request import TrainRequest
-from tfcore.train.rows import class_rates, logit_offsets
+from tfcore.train.rows import class_rates
 from tfcore.train.stage import train
 from tfcore.train.training_data import training_data
 
