@@ -15,7 +15,7 @@ from flows.pipeline import champion as champions
 from flows.pipeline.champion import judges_of, predictions_of
 from flows.pipeline.column_table import column_table
 from flows.pipeline.context import Candidate, Context, check_metrics
-from flows.pipeline.warm_start import parent_of
+from flows.pipeline.warm_start import begun
 from flows.records import TestMetrics
 from headway.errors import DataError
 from headway.evaluation.gate import Candidate as JudgedCandidate
@@ -254,12 +254,7 @@ def train(context: Context) -> Steps:
         preprocess=files.get("preprocess"),
         loss=files.get("training.loss"),
     )
-    parent, note = parent_of(context, request)
-    if parent is not None:
-        context.parent = parent.version
-        request = request.model_copy(update={"warm_start": parent.warm_start(context)})
-    if note is not None:
-        context.notes.append(Note(text=note))
+    request = begun(context, request)
     name = request.fingerprint
     summaries = None if trial else store.summaries / context.pipeline.name / name
     yield Step(request.model_copy(update={"checkpoints": store.checkpoints / name, "summaries": summaries}))

@@ -1,114 +1,89 @@
-"""The model that a training begins with: the version that `training.warm_start` names, and whether it may.
+"""The version whose weights a training begins with, as `training.warm_start` names it, and whether it may.
 
-parent, note = parent_of(context, request)
-parent.warm_start(context)               # part of the request of the new one
+request = begun(context, request)        # with the weights of that version, if there is one
 """
-
-from dataclasses import dataclass
 
 from flows.pipeline.champion import knows_rows
 from flows.pipeline.context import Context
 from headway.errors import ConfigError
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Version
+from headway.schema.notes import Note
 from headway.stages.refs import Ref
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import Trained, TrainRequest, WarmStart
 from tfcore.transform.parameters import TransformParameters, TransformRequest
 
-WHERE = "training.warm_start"
 
+def begun(context: Context, request: TrainRequest) -> TrainRequest:
+    """Returns the request of a training with the weights that it begins with, and notes where it begins without.
 
-@dataclass(frozen=True)
-class Parent:
-    """The version that a training begins with."""
-
-    version: Version
-    train: str
-    """The fingerprint of its training."""
-
-    def warm_start(self, context: Context) -> WarmStart:
-        """Return its part of the train stage's request.
-
-        Raises:
-            ConfigError: its training is gone from the store.
-        """
-        trained = context.store.find(TrainRequest.name, self.train)
-        fitted = (
-            None if trained is None else context.store.find(TransformRequest.name, trained.key["inputs"]["transform"])
-        )
-        if trained is None or fitted is None:
-            raise ConfigError(
-                f"the weights of version {self.version.number} are gone from the store's stages",
-                where=f"{context.loaded.file}: {WHERE}",
-                fix="leave it out once: the next champion's weights are there",
-            )
-        return WarmStart(
-            version=self.version.number,
-            trained=Ref[Trained](
-                stage=TrainRequest.name,
-                fingerprint=self.train,
-                path=context.store.output(TrainRequest.name, self.train),
-            ),
-            transform=TransformParameters.model_validate(fitted.result["parameters"]),
-            model=ModelConfig.model_validate(trained.key["config"]["model"]),
-        )
-
-
-def parent_of(context: Context, request: TrainRequest) -> tuple[Parent | None, str | None]:
-    """The model to begin with, or None; and a note.
-
-    Args:
-        request: of the training without a warm start. A champion that has its very key is not trained on from itself: it
-            began with what this training begins with.
+    A champion that has the very key of the request is not trained on from itself: the training begins with what it began with.
 
     Raises:
-        ConfigError: no version has that name, or it was trained on rows that this candidate will be judged on.
+        ConfigError: no version has that name, it was trained on rows that this candidate will be judged on, or its weights are
+            gone.
     """
-    name, registry = context.loaded.pipeline.training.warm_start, context.registry
-    if name is None:
-        return None, None
-    if context.trial is not None:
-        return None, "trials of a study begin with initial weights: the champion's know the holdout's rows"
-    if name == CHAMPION and registry.champion() is None:
-        return None, "the training begins with initial weights, since this model has no champion yet"
-    version = registry.named(name)
+    version = _named(context)
+    if version is None:
+        return request
     train = str(version.facts.get("train"))
     trained = context.store.find(TrainRequest.name, train)
     if trained is not None and fingerprint({**trained.key, "warm_start": None}) == fingerprint(
         {**request.key(), "version": trained.key["version"], "warm_start": None}
     ):
         before = (trained.key.get("warm_start") or {}).get("train")
-        earlier = registry.find("train", before) if before else None
+        earlier = context.registry.find("train", before) if before else None
         if before is None or earlier is None:
-            return None, None
-        version, train = earlier, before
+            return request
+        version, train, trained = earlier, before, context.store.find(TrainRequest.name, before)
     _refuse(context, version)
-    return Parent(version, train), None
+    fitted = trained and context.store.find(TransformRequest.name, trained.key["inputs"]["transform"])
+    if trained is None or fitted is None:
+        problem = f"the weights of version {version.number} are gone from the store's stages"
+        raise _error(context, problem, "leave it out once: the next champion's weights are there")
+    context.parent = version
+    start = WarmStart(
+        version=version.number,
+        trained=Ref[Trained](
+            stage=TrainRequest.name, fingerprint=train, path=context.store.output(TrainRequest.name, train)
+        ),
+        transform=TransformParameters.model_validate(fitted.result["parameters"]),
+        model=ModelConfig.model_validate(trained.key["config"]["model"]),
+    )
+    return request.model_copy(update={"warm_start": start})
 
 
 def check_parent(context: Context) -> None:
-    """Check that a training which is not known yet may begin with the version that is named.
-
-    Raises:
-        ConfigError, StoreError: as `parent_of`.
-    """
-    name, registry = context.loaded.pipeline.training.warm_start, context.registry
-    if name is None or context.trial is not None or (name == CHAMPION and registry.champion() is None):
-        return
-    version = registry.named(name)
-    if (
-        tuple(map(tuple, version.facts.get("train_parts") or ())) != context.parts["train"]
-    ):  # else it may be this very training
+    """Raises ConfigError or StoreError as `begun` would, for a training that is not known yet."""
+    version = _named(context, note=False)
+    # else it may be this very training
+    if version is not None and tuple(map(tuple, version.facts.get("train_parts") or ())) != context.parts["train"]:
         _refuse(context, version)
+
+
+def _named(context: Context, *, note: bool = True) -> Version | None:
+    """Returns the version that the config names; None where the training begins with initial weights."""
+    name, text = context.pipeline.training.warm_start, None
+    if name is not None and context.trial is not None:
+        text = "trials of a study begin with initial weights: the champion's know the holdout's rows"
+    elif name == CHAMPION and context.registry.champion() is None:
+        text = "the training begins with initial weights, since this model has no champion yet"
+    elif name is not None:
+        return context.registry.named(name)
+    if text is not None and note:
+        context.notes.append(Note(text=text))
+    return None
 
 
 def _refuse(context: Context, version: Version) -> None:
     if knows_rows(context, version):
-        raise ConfigError(
-            f"version {version.number} was trained on rows that this candidate will be judged on, so that the verdict would "
-            "be worth nothing",
-            where=f"{context.loaded.file}: {WHERE}",
-            fix="leave it out for this window",
+        problem = (
+            f"version {version.number} was trained on rows that this candidate will be judged on: the verdict would be "
         )
+        raise _error(context, problem + "worth nothing", "leave it out for this window")
+
+
+def _error(context: Context, problem: str, fix: str) -> ConfigError:
+    return ConfigError(problem, where=f"{context.loaded.file}: training.warm_start", fix=fix)

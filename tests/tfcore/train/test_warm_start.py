@@ -1,4 +1,4 @@
-"""Warm start: a model begins where the earlier one ended, whatever became of vocabularies, columns, units and classes."""
+"""Warm start: a category's vector stays with its category; the rest is taken where names, shapes and meanings agree."""
 
 import json
 
@@ -31,22 +31,18 @@ BEFORE = TransformParameters(
     fitted=(_words("carrier", ["UA", "B6", "DL"]), _number("delay", 3.0, 2.0, EDGES), _words("origin", ["EWR", "JFK"])),
     label=LabelParameters(mean=10.0, std=4.0, **LABEL),
 )
-AFTER = TransformParameters(
-    fitted=(
-        _words("origin", ["JFK", "LGA", "EWR"]),
-        _words("carrier", ["B6", "ZZ", "UA"]),
-        _number("delay", 2.5, 1.5, EDGES),
-        _number("distance", 0.0, 1.0, EDGES),
-    ),
-    label=LabelParameters(mean=12.0, std=5.0, **LABEL),
+AFTER = BEFORE.model_copy(
+    update={
+        "fitted": (_words("carrier", ["B6", "ZZ", "UA"]), BEFORE.fitted[1], _words("origin", ["JFK", "LGA", "EWR"]))
+    }
 )
+"""As many values of the carrier as before: a table of the same shape."""
 ROWS = [("UA", "EWR", 1.0), ("B6", "JFK", 7.0), ("ZZ", "LGA", -2.0), (None, "JFK", 3.0), ("XX", None, 0.5)]
 """carrier, origin, delay; ZZ and LGA are values that the earlier model did not know, XX one that neither does."""
 
 
 def _inputs(layout):
     given = {"carrier": [r[0] for r in ROWS], "origin": [r[1] for r in ROWS], "delay": [r[2] for r in ROWS]}
-    given["distance"] = [5.0] * len(ROWS)
     numeric, categorical = [], []
     for fitted in layout.fitted:
         op, values = fitted.ops[-1], given[fitted.column.name]
@@ -79,13 +75,17 @@ def trained(tf, tmp_path):
     return make
 
 
-def _begun(config, parent, layout=AFTER, log=lambda line: None):
+def warm_started(config, parent, layout, log=lambda line: None):
+    """The model, and the report."""
     from tfcore.models.build import build
     from tfcore.train.warm_start import warm_start
 
     model = build(config, layout, seed=2)
-    request = TrainRequest(transform=layout, model=config)
-    report = warm_start(model, request, parent, assign=True, log=log)
+    return model, warm_start(model, TrainRequest(transform=layout, model=config), parent, assign=True, log=log)
+
+
+def _begun(config, parent, layout=AFTER, log=lambda line: None):
+    model, report = warm_started(config, parent, layout, log)
     return np.asarray(model(_inputs(layout), training=False)), report
 
 
@@ -94,99 +94,65 @@ def _begun(config, parent, layout=AFTER, log=lambda line: None):
     [
         {"name": "mlp", "hidden": (16, 8), "embedding": 3},
         {"name": "mlp", "hidden": (), "embedding": 3},
-        {"name": "mlp", "hidden": (8,), "linear": True, "bins": 2},
-        {"name": "wide_deep", "hidden": (8,), "embedding": 4},
+        {"name": "mlp", "hidden": (8,), "linear": True},
+        {"name": "two_towers", "item": ("origin",), "hidden": (8,), "embedding": 4},
+        {"name": "two_towers", "item": ("carrier",), "hidden": (), "embedding": 4},
     ],
 )
-def test_the_first_predictions_are_those_of_the_earlier_model(trained, config):
-    if config.get("bins"):
-        layout = AFTER.model_copy(update={"fitted": (*AFTER.fitted[:2], BEFORE.fitted[1], AFTER.fitted[3])})
-    else:
-        layout = AFTER
+def test_the_first_predictions_are_those_of_the_earlier_model_whatever_became_of_vocabularies(trained, config):
     config, said = ModelConfig(**config), []
     before, parent = trained(config)
-    after, report = _begun(config, parent, layout, said.append)
-    assert np.allclose(after, before, atol=2e-4 if config.bins else 1e-4), (before, after)
-    # what stands for the new values is what stood for unknown ones
-    assert report["columns"]["carrier"] == {"kept": 2, "new": ["ZZ"], "dropped": ["DL"]}
-    assert report["columns"]["origin"] == {"kept": 2, "new": ["LGA"], "dropped": []}
-    assert report["restandardized"] == ([] if config.bins else ["delay"])
-    assert not report["new"] and not report["dropped"]
-    assert "warm start from version 3" in said[0] and "carrier: 2 values kept, 1 new (ZZ), 1 dropped (DL)" in said[0]
+    after, report = _begun(config, parent, AFTER, said.append)
+    # ZZ and LGA stood for unknown values, and do
+    assert np.allclose(after, before, atol=1e-5), (before, after)
+    assert not report["new"] and all(path.endswith("/table") for path in report["partly"])
+    assert said == [report["says"]] and "warm start from version 3" in said[0] and "row by row: " in said[0]
 
 
-def test_numbers_between_a_minimum_and_a_maximum_follow_these(trained):
-    def layout(minimum, maximum, low, high):
-        op = FittedOp(op="min_max", minimum=minimum, maximum=maximum, low=low, high=high)
-        delay = BEFORE.fitted[1].model_copy(update={"ops": (op,)})
-        return BEFORE.model_copy(update={"fitted": (BEFORE.fitted[0], delay, BEFORE.fitted[2])})
-
-    config = ModelConfig(hidden=(8,), embedding=3)
-    before, parent = trained(config, layout(-2.0, 7.0, 0.0, 1.0))
-    after, report = _begun(config, parent, layout(-3.0, 9.0, -1.0, 2.0))
-    assert np.allclose(after, before, atol=1e-5) and report["restandardized"] == ["delay"]
-
-
-def test_the_length_of_a_list_does_not_move_with_its_values(tf):
-    from tfcore.train.warm_start import _moved
-
-    def layout(mean):
-        op = FittedOp(op="standardize", mean=mean, std=1.0)
-        delays = Column(name="delays", type="float32", nullable=False, shape=(None,))
-        fitted = Fitted(column=delays, ops=(op,), fill=0.0, pool=("mean", "sum", "length"), longest=4)
-        return TransformParameters(fitted=(fitted,), label=BEFORE.label)
-
-    assert [*_moved(layout(1.0), layout(3.0))] == ["delays__mean"]
-
-
-@pytest.mark.parametrize("name", ["mlp", "stacked"])
-def test_models_whose_features_meet_begin_exactly_where_only_vocabularies_changed(trained, name):
-    config = ModelConfig(name=name, hidden=(8,), embedding=3)
-    layout = BEFORE.model_copy(
-        update={"fitted": (_words("carrier", ["DL", "UA", "ZZ", "B6"]), BEFORE.fitted[1], BEFORE.fitted[2])}
-    )
-    before, parent = trained(config)
-    after, report = _begun(config, parent, layout)
-    assert np.allclose(after, before, atol=1e-5)
-    assert report["partly"] == ["embeddings/table"]
-
-
-def test_an_embedding_follows_its_value(tf, trained):
-    from tfcore.models.build import build
-    from tfcore.train.warm_start import _stored, warm_start
+def test_a_vector_follows_its_value(trained):
+    from tfcore.train.warm_start import _stored
 
     config = ModelConfig(hidden=(8,), embedding=3)
     _, parent = trained(config)
-    model = build(config, AFTER, seed=2)
-    warm_start(model, TrainRequest(transform=AFTER, model=config), parent, assign=True, log=print)
+    model, _ = warm_started(config, parent, AFTER)
     old = _stored(parent.trained.file)["embeddings/table"]
     new = np.asarray(next(v for v in model.variables if v.path == "embeddings/table").value)
     # carrier: UA, B6, DL, unknown, null; origin: EWR, JFK, unknown, null
-    origin, carrier = new[:5], new[5:]
-    assert np.array_equal(origin, old[[6, 7, 5, 7, 8]])
-    assert np.array_equal(carrier, old[[1, 3, 0, 3, 4]])
+    assert np.array_equal(new[:5], old[[1, 3, 0, 3, 4]]) and np.array_equal(new[5:], old[[6, 7, 5, 7, 8]])
 
 
-def test_classes_keep_their_weights_in_another_order(trained):
-    def labelled(*classes):
-        label = LabelParameters(task="multiclass", type="bytes", classes=classes, counts=(1,) * len(classes))
-        return BEFORE.model_copy(update={"label": label})
+def _labelled(*classes):
+    label = LabelParameters(task="multiclass", type="bytes", classes=classes, counts=(1,) * len(classes))
+    return BEFORE.model_copy(update={"label": label})
 
-    config = ModelConfig(hidden=(8,), linear=True)
-    before, parent = trained(config, labelled("a", "b", "c"))
-    after, report = _begun(config, parent, labelled("c", "a", "b"))
-    assert np.allclose(after, before[:, [2, 0, 1]], atol=1e-5)
-    assert "output/bias" in report["partly"]
+
+OTHERS = {
+    "classes in another order": (_labelled("a", "b", "c"), _labelled("c", "a", "b")),
+    "another number in the place of one": (
+        BEFORE,
+        BEFORE.model_copy(update={"fitted": (BEFORE.fitted[0], _number("distance", 3.0, 2.0), BEFORE.fitted[2])}),
+    ),
+    "columns in another order": (BEFORE, BEFORE.model_copy(update={"fitted": BEFORE.fitted[::-1]})),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_weights_that_would_go_to_another_column_or_class_begin_anew(trained, change):
+    config, (before, after) = ModelConfig(hidden=(8,), embedding=3), OTHERS[change]
+    _, parent = trained(config, before)
+    _, report = warm_started(config, parent, after)
+    assert report["kept"] + report["partly"] == ["embeddings/table"]
+    assert set(report["new"]) == {"hidden_0/kernel", "hidden_0/bias", "output/kernel", "output/bias"}
 
 
 def test_other_layers_begin_anew_and_are_named(trained):
     _, parent = trained(ModelConfig(hidden=(16,), embedding=3))
     _, report = _begun(ModelConfig(hidden=(8,), embedding=3), parent)
     assert set(report["new"]) == {"hidden_0/kernel", "hidden_0/bias", "output/kernel"}
-    assert report["partly"] == ["embeddings/table"]
+    assert report["partly"] == ["embeddings/table"] and report["kept"] == ["output/bias"]
+    alone = BEFORE.model_copy(update={"fitted": BEFORE.fitted[1:2]})
     with pytest.raises(ConfigError, match="none of the weights of version 3 fits this model"):
-        binary = BEFORE.model_copy(update={"label": LabelParameters(task="regression", type="float32")})
-        _begun(ModelConfig(name="stacked", hidden=(4,), embedding=5), parent, binary)
+        warm_started(ModelConfig(hidden=(4,), embedding=5), parent, alone)
 
 
 def test_mistakes_are_named(trained, tmp_path):
@@ -200,8 +166,30 @@ def test_mistakes_are_named(trained, tmp_path):
         _begun(config, parent)
 
 
-def test_layers_without_a_name_are_matched_by_their_order():
-    from tfcore.train.warm_start import _ordered
+def _own(tf, units):
+    import keras
 
-    before = _ordered(["dense_7/kernel", "dense_7/bias", "towers/scale", "dense_9/kernel"])
-    assert before == _ordered(["dense/kernel", "dense/bias", "towers/scale", "dense_1/kernel"])
+    inputs = keras.Input([2], name="numeric")
+    hidden = keras.layers.Dense(units, activation="relu")(inputs)  # without a name: Keras counts such layers
+    return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(units)(hidden)))
+
+
+def test_a_model_of_ones_own_is_taken_whole_or_not_at_all(tf, tmp_path):
+    from tfcore.models.build import WEIGHTS, save_weights
+    from tfcore.train.warm_start import warm_start
+
+    config, old = ModelConfig(name="mine:model"), _own(tf, 2)
+    save_weights(old, tmp_path / WEIGHTS)
+    (tmp_path / "model.json").write_text(json.dumps({"variables": [v.path for v in old.variables]}))
+    parent = WarmStart(version=3, trained=tmp_path, transform=BEFORE, model=config)
+
+    def begin(model, layout):
+        return warm_start(model, TrainRequest(transform=layout, model=config), parent, assign=True, log=print)
+
+    new = _own(tf, 2)
+    assert len(begin(new, BEFORE)["kept"]) == 6
+    assert all(np.array_equal(a, b) for a, b in zip(new.get_weights(), old.get_weights(), strict=True))
+    for model, layout in ((_own(tf, 2), AFTER), (_own(tf, 3), BEFORE)):  # a vocabulary has changed; another model
+        with pytest.raises(ConfigError, match="none of the weights of version 3 fits") as error:
+            begin(model, layout)
+        assert "not known which of its weights are whose" in error.value.fix
