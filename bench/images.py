@@ -40,7 +40,7 @@ from tfcore.data.dataset import evaluation_dataset
 from tfcore.data.reader import Labeler
 from tfcore.data.shards import Shards
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.images import Tolerant
+from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform
 
 REQUIRED = 0.8
@@ -98,13 +98,13 @@ def compare(kind: str, side: int, wanted: int, channels: int, images: int, round
         return tf.map_fn(height, record, fn_output_signature=tf.TensorSpec([], tf.int32))
 
     def decoded(record: tf.Tensor) -> tf.Tensor:
-        return Tolerant(0)(record, None, pixels)[0]
+        return ImageDecoder(0)(record, None, pixels)[0]
 
     with tempfile.TemporaryDirectory() as folder:
         written = write_examples(Path(folder), {"train": table}, COLUMNS, rows_per_record=together)
         parameters = written.fit({"photo": ColumnTransform(transform=op)}, "binary")
         shards = Shards.of([(written.folder, written.result, "train")])
-        transform, labeler = Transform(parameters, tolerant=Tolerant(0)), Labeler(parameters.label)
+        transform, labeler = Transform(parameters, tolerant=ImageDecoder(0)), Labeler(parameters.label)
         mapped = tf.data.Dataset.from_tensor_slices(tf.constant(files)).map(decode, num_parallel_calls=tf.data.AUTOTUNE)
         ways: dict[str, tuple[Any, Callable[[Any], Any]]] = {
             "alone": (records, tf.function(alone)),

@@ -23,7 +23,7 @@ from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.images import Tolerant
+from tfcore.transform.images import ImageDecoder
 
 GPUS = len(tf.config.list_physical_devices("GPU"))
 COLUMNS = (
@@ -251,7 +251,7 @@ def test_threads_that_decode_images_do_not_get_each_others_errors():
         Image.fromarray(pixels).save(out := io.BytesIO(), "PNG")
         good.append(out.getvalue())
     cut_off = b"\xff\xd8\xff\xe0 cut off"
-    decode = tf.function(lambda file: Tolerant(1 << 30)(file[None], None, (8, 6, 3)))
+    decode = tf.function(lambda file: ImageDecoder(1 << 30)(file[None], None, (8, 6, 3)))
     expected = [decode(tf.constant(file))[0] for file in good]
     until, wrong = time.monotonic() + 3, []
 

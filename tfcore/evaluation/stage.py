@@ -50,7 +50,7 @@ from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
-from tfcore.transform.images import Tolerant
+from tfcore.transform.images import ImageDecoder
 from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import PackedColumns
 
@@ -239,7 +239,7 @@ def _write(
     """Write the predictions; (rows, the first predictions as the model gave them, what a quick study tells)"""
     transform = None  # a published version has its own inside
     if isinstance(request.model, TrainedModel):
-        transform = transform_of(request.transform, request.model.preprocess, tolerant=Tolerant(shards.total))
+        transform = transform_of(request.transform, request.model.preprocess, tolerant=ImageDecoder(shards.total))
     kept = (*request.columns, UNIT) if shards.unit else request.columns
     raw = PackedColumns(shards.record_columns, tuple(dict.fromkeys([*scorer.raw, *kept])))
     size = min(request.batch_size, shards.total)

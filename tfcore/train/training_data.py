@@ -31,7 +31,7 @@ from tfcore.train.cost import repays_compiling
 from tfcore.train.request import TrainRequest
 from tfcore.train.rows import TrainingRows, class_counts, class_names, class_weights, plan_rows, row_bytes
 from tfcore.train.strategy import PLACE, Choice, Placement, compact, slice_of
-from tfcore.transform.images import Tolerant
+from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import transform_of
 
@@ -63,7 +63,7 @@ def training_data(
     """
     shards = shards or shards_of(request.examples, stager)
     parameters, training = request.transform, request.training
-    task, images = parameters.label.task, Tolerant(shards.total)
+    task, images = parameters.label.task, ImageDecoder(shards.total)
     weights = class_weights(training.class_weights, class_names(parameters), class_counts(parameters), task)
     label = labeler(shards, parameters, weights)
     augment = Augment(training.augment, parameters, seed=request.seed) if training.augment else None
@@ -91,7 +91,7 @@ class TrainingData:
         transform: Transform,
         labeler: Labeler,
         *,
-        images: Tolerant,
+        images: ImageDecoder,
         ids: str | None = None,
         augment: Augment | None = None,
         placement: Placement | None = None,

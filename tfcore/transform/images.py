@@ -2,7 +2,7 @@
 
     decode_images(files, present, (96, 96, 3))       # uint8 [rows, 96, 96, 3]
 
-In training and evaluation, `Tolerant` stands in for `decode_images`: ingest has looked at every image with Pillow, but
+In training and evaluation, `ImageDecoder` stands in for `decode_images`: ingest has looked at every image with Pillow, but
 TensorFlow refuses a few that Pillow takes, and one image should not end a training of hours. It gives black pixels, counts,
 and stops beyond a bound; it says which rows those are, so that they can be given no weight. It decodes all rows of a record
 in one loop, and again row by row where one of them fails.
@@ -115,7 +115,7 @@ def _raw_pixels(values: tf.Tensor, present: tf.Tensor | None, pixels: Pixels) ->
     return tf.reshape(flat, [-1, *pixels])
 
 
-class Tolerant:
+class ImageDecoder:
     """Decodes like `decode_images`, but skips images that TensorFlow refuses; for input pipelines, never for an export.
 
     Args:

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from headway.schema.calendar_days import part_of
 from tfcore.transform.fitted import Fitted, FittedOp
-from tfcore.transform.images import Tolerant, decode_images
+from tfcore.transform.images import ImageDecoder, decode_images
 from tfcore.transform.parameters import TransformParameters, image_input
 from tfcore.transform.raw_column import RawColumn, pad
 from tfcore.transform.vocabularies import Vocabularies
@@ -54,7 +54,7 @@ class Transform(tf.Module):
         self,
         parameters: TransformParameters,
         preprocess: Callable[[Mapping[str, RawColumn]], Mapping[str, RawColumn]] | None = None,
-        tolerant: Tolerant | None = None,
+        tolerant: ImageDecoder | None = None,
     ):
         super().__init__(name="transform")
         if parameters.derived is not None and preprocess is None:

@@ -19,7 +19,7 @@ from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, StoredType, no_column
 from headway.schema.tensor_name import PRESENT
 from headway.user_code.loading import line_of, load_function
-from tfcore.transform.images import Tolerant
+from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
@@ -196,7 +196,9 @@ _plain = functools.lru_cache(maxsize=1)(Transform)
 and it is traced once."""
 
 
-def transform_of(parameters: TransformParameters, file: Path | None, *, tolerant: Tolerant | None = None) -> Transform:
+def transform_of(
+    parameters: TransformParameters, file: Path | None, *, tolerant: ImageDecoder | None = None
+) -> Transform:
     """Returns the transform of fitted parameters, with the user's function in it when they have derived columns.
 
     Args:

@@ -17,7 +17,7 @@ from tfcore.data.reader import Labeler, safe
 from tfcore.data.shards import Shards
 from tfcore.graph.python_op import python_errors
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.images import Tolerant, decode_images
+from tfcore.transform.images import ImageDecoder, decode_images
 from tfcore.transform.parameters import fit_parameters
 
 PHOTO = Column(name="photo", type="bytes", nullable=True)
@@ -40,7 +40,7 @@ def test_tolerant_gives_the_pixels_that_the_exported_graph_gives():
     files = tf.constant([image(0), image(1, "JPEG"), image(2, mode="L"), b"", *more])
     present = tf.constant([True, True, True, False] + [True] * len(more))
     exported = tf.function(lambda f, p: decode_images(f, p, PIXELS), autograph=False)(files, present)
-    found, usable = tf.function(lambda f, p: Tolerant(0)(f, p, PIXELS), autograph=False)(files, present)
+    found, usable = tf.function(lambda f, p: ImageDecoder(0)(f, p, PIXELS), autograph=False)(files, present)
     np.testing.assert_array_equal(exported, found)
     assert exported.shape == (8, *PIXELS) and exported.dtype == tf.uint8 and usable.numpy().all()
     assert not exported[3].numpy().any() and exported[0].numpy().any()
@@ -65,7 +65,7 @@ def test_images_are_turned_as_their_orientation_says(format, order):
         found = decode_images(tf.constant([file]), None, (*image.shape[:2], 3)).numpy()[0]
         np.testing.assert_allclose(found.astype(int), image.astype(int), atol=8)
     # as soon as a file is upright, its size is that of the others
-    (found, usable) = Tolerant(0)(tf.constant(files), None, (16, 24, 3))
+    (found, usable) = ImageDecoder(0)(tf.constant(files), None, (16, 24, 3))
     assert found.shape == (10, 16, 24, 3) and usable.numpy().all()
 
 
@@ -87,7 +87,7 @@ def test_grey_pixels_of_one_size_are_pillow_s():
 
 
 def test_a_refused_image_is_counted_and_too_many_are_an_error():
-    tolerant = Tolerant(200)
+    tolerant = ImageDecoder(200)
     files = tf.constant([image(0), BROKEN, BROKEN])
     found, usable = tolerant(files, None, PIXELS)
     assert usable.numpy().tolist() == [True, False, False] and tolerant.refused == 2
@@ -114,11 +114,11 @@ def test_raw_pixels_are_taken_as_they_are():
     np.testing.assert_array_equal(found, [pixels[0], np.zeros(PIXELS), pixels[1]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="raw pixels have 144 bytes"):
         decode(files, tf.constant([True, True, True]))
-    found, usable = Tolerant(100)(files, None, PIXELS, raw=True)
+    found, usable = ImageDecoder(100)(files, None, PIXELS, raw=True)
     np.testing.assert_array_equal(found, [pixels[0], np.zeros(PIXELS), pixels[1]])
     assert usable.numpy().tolist() == [True, False, True]
     with pytest.raises(DataError, match=r"a value has 0 bytes, not the 144 of 8 x 6 x 3"), python_errors():
-        Tolerant(0)(files, None, PIXELS, raw=True)
+        ImageDecoder(0)(files, None, PIXELS, raw=True)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     assert parameters.inputs()["image_photo"] == (PIXELS, "uint8")
     assert parameters.numeric == ("photo__missing",)
     shards = Shards.of([(found.folder, found.result, "train")])
-    tolerant = Tolerant(1000)
+    tolerant = ImageDecoder(1000)
     labeler, transform = Labeler(parameters.label), Transform(parameters, tolerant=tolerant)
     (batch,) = list(safe(evaluation_dataset(shards, transform, labeler, batch=8), shards))
     assert "usable" not in batch and batch["image_photo"].shape == (8, *PIXELS)
@@ -161,7 +161,7 @@ def test_refused_and_missing_images_on_the_way_to_a_model(tmp_path):
     assert batch["numeric"].numpy()[:, 0].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
     stack = next(iter(dataset_of(shards, transform, labeler, seed=0, batch=4, stack=2)))
     assert stack["image_photo"].shape == (2, 4, *PIXELS) and stack["weight"].numpy().sum() == 7
-    strict = Transform(parameters, tolerant=Tolerant(0))
+    strict = Transform(parameters, tolerant=ImageDecoder(0))
     with pytest.raises(DataError, match=r"images: TensorFlow refused 1 image, more than 1% of them"):
         list(safe(evaluation_dataset(shards, strict, labeler, batch=8), shards))
 
