@@ -183,7 +183,7 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     import tfcore.export.predictor  # noqa: F401 - and TensorFlow
-    from beam_jobs.predict.request import Passed, PredictRequest
+    from beam_jobs.predict.request import CopiedColumn, PredictRequest
     from beam_jobs.predict.stage import predict
     from beam_jobs.runners.config import RunnerConfig
     from headway.monitor import Monitor
@@ -199,7 +199,7 @@ def headway(arguments: argparse.Namespace, out: Path) -> dict[str, Any]:
         model=str(arguments.folder / "model"),
         digest="bench",
         loader="tfcore.export.predictor:load",
-        passthrough=(Passed(name="row_id"),),
+        passthrough=(CopiedColumn(name="row_id"),),
     )
     result = predict(request, out, Monitor(), runner=RunnerConfig(workers=arguments.workers))
     seconds = time.perf_counter() - started

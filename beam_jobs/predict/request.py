@@ -1,7 +1,7 @@
 """The request of a batch prediction: plain data that crosses to a worker.
 
 request = PredictRequest(files=files(source, ONE_SPAN), source=source, columns=model.columns, model=folder,
-                         digest=digest, loader="tfcore.export.predictor:load", passthrough=(Passed(name="id"),))
+                         digest=digest, loader="tfcore.export.predictor:load", passthrough=(CopiedColumn(name="id"),))
 request.check()
 request.key(piece)           # what the output of one range depends on
 """
@@ -26,7 +26,7 @@ FILE, ROW = "source_file", "source_row"
 OUTPUTS = (FILE, ROW, "prediction", "probabilities")
 
 
-class Passed(Frozen):
+class CopiedColumn(Frozen):
     """An input column that is copied to the output."""
 
     name: str
@@ -50,7 +50,7 @@ class PredictRequest(Frozen):
     loader: str
     """The function that loads the model, as `module:function`; called with (model, digest), it returns a function from
     coerced batches to batches of predictions."""
-    passthrough: tuple[Passed, ...] = ()
+    passthrough: tuple[CopiedColumn, ...] = ()
     write: Literal["parquet", "jsonl"] = "parquet"
     span: str = "predict"
     """The name of the input in messages."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from beam_jobs.ingest.merge import rows_in_files
 from beam_jobs.predict.model import fetch_model, model_digest
 from beam_jobs.predict.range_scorer import RangeScorer, Scorer
-from beam_jobs.predict.request import FILE, ROW, Passed, PredictRequest
+from beam_jobs.predict.request import FILE, ROW, CopiedColumn, PredictRequest
 from beam_jobs.predict.stage import with_rows
 from beam_jobs.transforms.stored_batches import full_name, of_manifest, whole_errors
 from headway.errors import StoreError
@@ -66,7 +66,7 @@ class Predict(beam.PTransform):
             model_url=folder if is_remote(folder) else None,
             digest=digest,
             loader=_LOADER,
-            passthrough=tuple(Passed(name=name) for name in passthrough),
+            passthrough=tuple(CopiedColumn(name=name) for name in passthrough),
         )
         self._ranges: list[Range] | None = None
         if source is not None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.predict.model import model_digest
-from beam_jobs.predict.request import Passed, PredictRequest
+from beam_jobs.predict.request import CopiedColumn, PredictRequest
 from beam_jobs.predict.stage import MANIFEST
 from beam_jobs.predict.stage import predict as run
 from flows.config.pipeline import LoadedPipeline
@@ -130,7 +130,7 @@ def find_model(
 
 def _passed(
     loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
-) -> list[Passed]:
+) -> list[CopiedColumn]:
     """The columns that go through; by default the keys, by role, then those of the split. Text formats give them the type
     of the model or the pipeline's schema, if one has it."""
     path = loaded.schema_file
@@ -142,7 +142,7 @@ def _passed(
         column = columns_by_name.get(name) if source.format not in _TYPED else None
         if column is not None and name not in inputs:
             column = column.model_copy(update={"nullable": True})  # a key that is missing costs no prediction
-        passed.append(Passed(name=name, column=column))
+        passed.append(CopiedColumn(name=name, column=column))
     return passed
 
 

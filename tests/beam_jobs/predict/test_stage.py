@@ -18,7 +18,7 @@ import pytest
 
 from beam_jobs.predict import request as request_module
 from beam_jobs.predict.part_writer import json_lines
-from beam_jobs.predict.request import Passed, PredictRequest
+from beam_jobs.predict.request import CopiedColumn, PredictRequest
 from beam_jobs.predict.stage import MANIFEST, predict
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import ConfigError, DataError, Locked, StoreError
@@ -72,7 +72,7 @@ def _request(path, model, *, format="parquet", write="parquet", passthrough=("id
         model=str(model),
         digest="1",
         loader=f"{__name__}:doubled",
-        passthrough=tuple(Passed(name=name, column=None if typed else ID) for name in passthrough),
+        passthrough=tuple(CopiedColumn(name=name, column=None if typed else ID) for name in passthrough),
         write=write,
         **changes,
     )
@@ -268,9 +268,9 @@ def test_what_is_copied_is_not_rounded(tmp_path, model):
     request = _request(tmp_path / "a.csv", model, format="csv")
     number = Column(name="id", type="float32", nullable=True)
     passed = (
-        Passed(name="id", column=number),
-        Passed(name="x", column=COLUMNS[0]),
-        Passed(name="s", column=COLUMNS[1]),
+        CopiedColumn(name="id", column=number),
+        CopiedColumn(name="x", column=COLUMNS[0]),
+        CopiedColumn(name="s", column=COLUMNS[1]),
     )
     predict(request.model_copy(update={"passthrough": passed}), tmp_path / "out", Monitor())
     found = [(row["id"], row["x"], row["s"]) for row in _found(tmp_path / "out")]

@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that
 
-from beam_jobs.predict.request import Passed, PredictRequest
+from beam_jobs.predict.request import CopiedColumn, PredictRequest
 from beam_jobs.predict.stage import predict
 from beam_jobs.transforms import Predict
 from headway.errors import ConfigError, DataError, StoreError
@@ -79,7 +79,7 @@ def of_the_job(served_once, source, tmp_path_factory):
             model=str(model),
             digest="1",
             loader="tfcore.export.predictor:load",
-            passthrough=(Passed(name="id"),),
+            passthrough=(CopiedColumn(name="id"),),
         )
         result = predict(request, out / "out", Monitor(), max_quarantined=0.5)
         parts = [pq.read_table(out / "out" / part["file"]) for part in result["parts"]]
