@@ -48,13 +48,13 @@ _Fault = tuple[_Mask, str]
 
 
 @dataclass(frozen=True)
-class Coerced:
+class CoercedBatch:
     batch: pa.RecordBatch
     fitting_rows: NDArray[np.int64] | None
     rejected: pa.Table
 
 
-def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[str] = ()) -> Coerced:
+def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[str] = ()) -> CoercedBatch:
     """Returns the named columns of `batch` in their stored types.
 
     Args:
@@ -89,9 +89,9 @@ def coerce(batch: pa.RecordBatch, columns: Sequence[Column], keys: Collection[st
     names = [column.name for column in columns]
     whole = pa.RecordBatch.from_arrays(arrays, names=names)
     if bad is None:
-        return Coerced(whole, None, SCHEMA.empty_table())
+        return CoercedBatch(whole, None, SCHEMA.empty_table())
     fitting_rows = np.flatnonzero(~bad)
-    return Coerced(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
+    return CoercedBatch(whole.take(pa.array(fitting_rows)), fitting_rows, _one_per_row(pa.concat_tables(tables)))
 
 
 def _without_words(raw: pa.Array, words: Sequence[str]) -> pa.Array:
