@@ -1,7 +1,7 @@
 """The quotes of CSV text: where records end, and which records a misplaced quote makes unreadable.
 
 rules = QuoteRules(CsvConfig(), longest=16 << 20)
-rules.broken(b'1,"12" pipe"\\n2,x\\n', columns=2)         # one Broken: text follows a closing quote
+rules.broken(b'1,"12" pipe"\\n2,x\\n', columns=2)         # one BrokenRecord: text follows a closing quote
 rules.record_end(b'1,"a\\nb"\\n2,"c\\n', columns=2)       # 8: the second record may go on
 Quotes(CsvConfig())                                     # feed(block), newline_inside: such a file cannot be cut
 
@@ -26,7 +26,7 @@ value."""
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenRecord:
     """A record that cannot be read: bytes [start, end) of some data."""
 
     start: int
@@ -67,7 +67,7 @@ class QuoteRules:
             return data.rfind(b"\n") + 1
         return self._walk(data, columns, newlines=True, final=False)[0]
 
-    def broken(self, data: bytes, columns: int, *, newlines: bool = True) -> list[Broken]:
+    def broken(self, data: bytes, columns: int, *, newlines: bool = True) -> list[BrokenRecord]:
         """Returns the records of some data, which ends with one, that cannot be read because of a quote.
 
         Args:
@@ -92,10 +92,10 @@ class QuoteRules:
         """Returns whether data hold a quote or an escape."""
         return any(mark and mark in data for mark in (self._quote, self._escape))
 
-    def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[Broken]]:
+    def _walk(self, data: bytes, columns: int, newlines: bool, final: bool) -> tuple[int, list[BrokenRecord]]:
         """Returns the end of the last whole record, and the broken records. Line ends before `floor` may lie in a
         value, and a record that reaches there began at `record`."""
-        broken: list[Broken] = []
+        broken: list[BrokenRecord] = []
         at = floor = record = 0
         while (found := self._plain.match(data, at)) and (at := found.end()) < len(data):
             start = data.rfind(b"\n", floor, at) + 1 or record
@@ -113,7 +113,7 @@ class QuoteRules:
             opened = self._opening.match(data, at)
             closes = opened is not None and opened.end() < end
             reason = "text follows a closing quote" if closes else "a quote opens a value and does not close it"
-            broken.append(Broken(start, end, f"{reason} (see csv.quote, csv.escape)"))
+            broken.append(BrokenRecord(start, end, f"{reason} (see csv.quote, csv.escape)"))
             at = floor = record = end
         return len(data) if final else data.rfind(b"\n", floor) + 1 or record, broken
 
