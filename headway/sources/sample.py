@@ -2,8 +2,8 @@
 between files, such as a list in one and an object in another.
 
     forms = Forms()
-    forms.note("0.jsonl", {("a",): Seen("a list", 40, 40)})
-    forms.note("1.jsonl", {("a", "b"): Seen("one value", 40, 40)})     # so that `a` is an object there
+    forms.note("0.jsonl", {("a",): ColumnForm("a list", 40, 40)})
+    forms.note("1.jsonl", {("a", "b"): ColumnForm("one value", 40, 40)})     # so that `a` is an object there
     forms.clashes()         # {"a": "column 'a' is a list in 0.jsonl and an object in 1.jsonl", "a.b": the same}
 
 No type holds both, and of a sample that left one out the rows would be rejected later. What one value in a hundred is
@@ -81,7 +81,7 @@ _OBJECT, EMPTY_LIST = "an object", "an empty list"
 Way = tuple[str, ...]
 
 
-class Seen(NamedTuple):
+class ColumnForm(NamedTuple):
     """The type of one column in some lines."""
 
     form: str | None
@@ -105,7 +105,7 @@ class Forms:
     _forms: dict[Way, dict[str, _Form]] = field(default_factory=dict)
     _ways: set[Way] = field(default_factory=set)
 
-    def note(self, path: str, columns: Mapping[Way, Seen]) -> None:
+    def note(self, path: str, columns: Mapping[Way, ColumnForm]) -> None:
         """Add the columns of some lines of a file."""
         objects: dict[Way, int] = {}
         for way, column in columns.items():

@@ -28,7 +28,7 @@ import pyarrow.json as pajson
 from headway.errors import DataError
 from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, cut, pick, sampled
 from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.sample import EMPTY_LIST, ONE_IN, Forms, Sample, Seen, without_values
+from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, Forms, Sample, without_values
 from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
@@ -83,7 +83,7 @@ class JsonlSource:
 
     def prefix(self, files: Sequence[InputFile], rows: int) -> Sample:
         """Sample rows from places spread over the files."""
-        samples: list[tuple[pa.Table, dict[Way, Seen], Kinds]] = []
+        samples: list[tuple[pa.Table, dict[Way, ColumnForm], Kinds]] = []
         forms = Forms()
         for file in files[:SAMPLE_FILES]:
             text = _opened(file.path)
@@ -248,7 +248,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Seen]]:
+def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], ColumnForm]]:
     """Returns the columns of some lines, and the number of values of each form; broken lines show none.
 
     Raises:
@@ -274,13 +274,15 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], See
     for way, kinds in counts.items():
         name = ".".join(way)
         if way in overruled:  # it counts as another form of what overrules it
-            columns[way] = Seen(_form(_together(_usual(_settled(kinds)))), kinds.total() - kinds["null"], kinds.total())
+            columns[way] = ColumnForm(
+                _form(_together(_usual(_settled(kinds)))), kinds.total() - kinds["null"], kinds.total()
+            )
             continue
         if name in kinds_of:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
         kind = _together(_usual(_settled(kinds)))
         kinds_of[name] = [list(way), kind, _most(_settled(kinds, few=0))]
-        columns[way] = Seen(_form(kind), kinds.total() - kinds["null"], kinds.total())
+        columns[way] = ColumnForm(_form(kind), kinds.total() - kinds["null"], kinds.total())
     return kinds_of, columns
 
 
