@@ -26,7 +26,7 @@ from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.place import open_place
-from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from beam_jobs.runners.spans import RangeResult, SpanJob, SpanMerger, Tick
 from beam_jobs.splits_request import SplitsRequest
 from headway.errors import DataError
 from headway.leakage.examples import PLACES, KeyOccurrence
@@ -131,7 +131,7 @@ class LookJob(SpanJob):
     def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
         return {}
 
-    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+    def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
         """Returns the rows: hash, key, key as it is written, split, file, and row counted from 1 in the file."""
         names, found, seen = file_names(self.request.files), list[list[Any]](), Counter[tuple[int, str, str]]()
         befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])

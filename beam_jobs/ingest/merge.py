@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.ingest.range_worker import SHARD, STATISTICS
 from beam_jobs.ingest.request import NOTES, IngestRequest
-from beam_jobs.runners.spans import Merging, RangeResult
+from beam_jobs.runners.spans import RangeResult, SpanMerger
 from headway.leakage import key_index
 from headway.records.encode import feature_spec, total
 from headway.schema.columns import Column
@@ -31,7 +31,7 @@ def shard_name(split: str, index: int, total: int) -> str:
     return f"{split}-{index:05d}-of-{total:05d}.tfrecord"
 
 
-def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Merging) -> dict[str, Any]:
+def collect(request: IngestRequest, done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
     """Merge what the ranges of a span delivered; return the stage's result.
 
     Raises:
@@ -64,7 +64,7 @@ def collect(request: IngestRequest, done: Sequence[RangeResult], merging: Mergin
     }
 
 
-def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: Merging) -> dict[str, Any]:
+def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult], merging: SpanMerger) -> dict[str, Any]:
     """Name the shards of one split, merge its statistics."""
     shards: list[dict[str, Any]] = []
     saved: list[Path] = []
@@ -84,7 +84,9 @@ def _split(split: str, columns: tuple[Column, ...], done: Sequence[RangeResult],
     return {"rows": rows, "shards": shards, "statistics": f"statistics/{split}"}
 
 
-def quarantined_rows(files: Sequence[InputFile], done: Sequence[RangeResult], merging: Merging) -> Iterator[pa.Table]:
+def quarantined_rows(
+    files: Sequence[InputFile], done: Sequence[RangeResult], merging: SpanMerger
+) -> Iterator[pa.Table]:
     """Yields the ranges' rejected rows with their file's name, counted from 1 within the file."""
     names = file_names(files)
     befores = rows_before([each.piece for each in done], [each.facts["rows"] for each in done])

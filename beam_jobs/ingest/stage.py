@@ -21,7 +21,7 @@ from beam_jobs.ingest.range_worker import SHARD
 from beam_jobs.ingest.request import VERSION, IngestRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
-from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from beam_jobs.runners.spans import RangeResult, SpanJob, SpanMerger, Tick
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.sources.base import Range
@@ -50,7 +50,7 @@ class IngestJob(SpanJob):
     def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
         return {f"{split}/{SHARD}": shard_name(split, piece.index, total) for split in facts["records"]}
 
-    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+    def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
         result = collect(self.request, done, merging)
         shards = [
             FileEntry(path=path, bytes=each.files[name][0], crc32c=each.files[name][1])

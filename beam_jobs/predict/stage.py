@@ -36,7 +36,7 @@ from beam_jobs.predict.request import ROW, PredictRequest
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.driver import run_spans
 from beam_jobs.runners.place import BucketPlace, FolderPlace, writable
-from beam_jobs.runners.spans import Merging, RangeResult, SpanJob, Tick
+from beam_jobs.runners.spans import RangeResult, SpanJob, SpanMerger, Tick
 from headway.errors import DataError, Locked, StoreError
 from headway.messages import agree
 from headway.monitor import Monitor
@@ -80,7 +80,7 @@ class PredictJob(SpanJob):
         part = facts["part"]
         return {} if part is None else {part: f"part-{piece.index:05d}-of-{total:05d}.{self.request.write}"}
 
-    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+    def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
         """Give the parts their names; returns the manifest, which the driver writes."""
         counts = {name: sum(each.facts[name] for each in done) for name in ("rows", "predicted", "quarantined")}
         counts["read"] = counts.pop("rows")

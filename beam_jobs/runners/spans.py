@@ -61,7 +61,7 @@ class RangeResult:
     """Whether an earlier job had finished the range."""
 
 
-class Merging:
+class SpanMerger:
     """Merges the ranges of a span on this machine, into the folder `out`.
 
     Args:
@@ -136,7 +136,7 @@ class SpanJob:
         """Return, by file of the range's folder, its name in the output."""
         raise NotImplementedError
 
-    def finish(self, done: Sequence[RangeResult], merging: Merging) -> tuple[dict[str, Any], list[FileEntry]]:
+    def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:
         """Merge the ranges in their order; return the answer, and the entries of the output's files."""
         raise NotImplementedError
 
@@ -232,7 +232,7 @@ def finish(job: SpanJob, total: int | None, done: Sequence[RangeResult | Failure
             raise lost_ranges(job, len(lost), total, lost[0] if lost else 0)
         whole = [results[index] for index in range(total)]
         with writable(place.url), place.attempt() as scratch:
-            result, files = job.finish(whole, Merging(place, scratch, fresh=job.fresh))
+            result, files = job.finish(whole, SpanMerger(place, scratch, fresh=job.fresh))
     except HeadwayError as error:
         return Outcome(failure=Failure(-1, error.facts)).put(job)
     made = [entry.model_dump(mode="json") for entry in files]
