@@ -59,7 +59,7 @@ def predict_range(request: PredictRequest, piece: Range, folder: Path, tick: Tic
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRows:
     batch: pa.RecordBatch
     """The copied columns and the predictions of the rows that fit."""
     fitting_rows: NDArray[np.int64] | None
@@ -81,7 +81,7 @@ class Scorer:
         folder = local_model(request.model, request.model_url, request.digest)
         self._model: Model = resolve_name(request.loader)(folder, request.digest)
 
-    def score(self, batch: pa.RecordBatch, where: str) -> Scored:
+    def score(self, batch: pa.RecordBatch, where: str) -> ScoredRows:
         """Predict the rows of a batch that fit the model's columns.
 
         Args:
@@ -112,7 +112,7 @@ class Scorer:
             columns[passed.name] = _readable(array, passed.name, where)
         columns |= dict(zip(predictions.schema.names, predictions.columns, strict=True))
         whole = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        return Scored(whole, coerced.fitting_rows, coerced.rejected)
+        return ScoredRows(whole, coerced.fitting_rows, coerced.rejected)
 
 
 class RangeScorer(RangeRows):
