@@ -81,7 +81,7 @@ class Garbage:
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanResult:
     """The items that were removed from a store, or would be."""
 
     removed: list[Garbage]
@@ -97,7 +97,7 @@ class Cleaned:
         return lines + [f"{path}: left behind by a process that died" for path in self.swept]
 
 
-def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: bool) -> Cleaned:
+def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: bool) -> CleanResult:
     """Collect the store's garbage, and remove it unless `dry_run`.
 
     Raises:
@@ -108,7 +108,7 @@ def clean(store: Store, keep_runs: int, keep_versions: int | None, *, dry_run: b
         removed = planned if dry_run else remove(remover, planned, keep_versions=keep_versions)
         swept = [] if dry_run else store.sweep()
     in_use = [item.path for item in planned if item not in removed]
-    return Cleaned(removed, sum(item.bytes for item in removed), swept, in_use, dry_run)
+    return CleanResult(removed, sum(item.bytes for item in removed), swept, in_use, dry_run)
 
 
 def collect(store: Store, *, keep_runs: int, keep_versions: int | None = None) -> list[Garbage]:
