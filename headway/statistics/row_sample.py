@@ -36,7 +36,7 @@ MOST_ROWS, LEAST_ROWS, CELLS = 4096, 256, 1 << 20
 """The rows kept of a narrow table and of a very wide one, and the cells that bound those in between."""
 _SALT = 0x73616D70  # "samp": apart from the hashes that split rows and count distinct values
 Priority = NDArray[np.uint64]
-Drawn = tuple[Priority, pa.RecordBatch]
+RowsByPriority = tuple[Priority, pa.RecordBatch]
 """Sampled rows, and the priority of each."""
 
 
@@ -51,7 +51,7 @@ class RowSample:
     def __init__(self, rows: int):
         self.rows = rows
         self._rows_seen = 0
-        self._drawn: list[Drawn] = []
+        self._drawn: list[RowsByPriority] = []
         self._pending = 0
         self.below = np.uint64(0xFFFFFFFFFFFFFFFF)
         """The priority from which on rows are not kept."""
@@ -106,7 +106,7 @@ class RowSample:
         if self._pending > 2 * self.rows:
             self.drawn()
 
-    def drawn(self) -> Drawn | None:
+    def drawn(self) -> RowsByPriority | None:
         """Returns the sampled rows, least priority first; equal ones in the order they came."""
         if not self._drawn:
             return None
@@ -168,7 +168,7 @@ def _alone(array: pa.Array) -> pa.Array:
     return pa.array(pc.fill_null(array, 0).to_numpy(), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
-def without_priority(table: pa.Table) -> Drawn:
+def without_priority(table: pa.Table) -> RowsByPriority:
     """Returns rows and their priority from the form that `with_priority` gave them."""
     batch = as_batch(table)
     place = batch.schema.get_field_index(PRIORITY)
@@ -287,7 +287,7 @@ class LabelSample:
         for value, sample in other._classes.items():
             self._classes[value].merge(sample)
 
-    def _drawn(self) -> list[tuple[int, Drawn]]:
+    def _drawn(self) -> list[tuple[int, RowsByPriority]]:
         """Returns the rows of each class, in the order of the classes' hashes."""
         drawn_of = [(value, self._classes[value].drawn()) for value in sorted(self._classes)]
         return [(value, drawn) for value, drawn in drawn_of if drawn is not None]
