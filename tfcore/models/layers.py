@@ -114,7 +114,7 @@ class ColumnLasso(keras.regularizers.Regularizer):
         return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2} | bends
 
 
-class Configured(keras.layers.Layer):
+class ConfigLayer(keras.layers.Layer):
     """The base of layers whose arguments are their config, and whose output has the shape of the input.
 
     Args:
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 @keras.saving.register_keras_serializable("headway")
-class HashDropout(Configured):
+class HashDropout(ConfigLayer):
     """Dropout whose mask is a pure function of (seed, step, salt, index in the batch).
 
     Keras' own draws its mask from a counter that a checkpoint can miss, gives other bits under XLA than without, and is
@@ -218,7 +218,7 @@ def _u32(value: int) -> tf.Tensor:
 
 
 @keras.saving.register_keras_serializable("headway")
-class Shift(Configured):
+class Shift(ConfigLayer):
     """Adds one trained number per output.
 
     Args:
@@ -238,7 +238,7 @@ class Shift(Configured):
 
 
 @keras.saving.register_keras_serializable("headway")
-class SoftClip(Configured):
+class SoftClip(ConfigLayer):
     """Bounds numbers by x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
 
     def __init__(self, limit: float, **keywords: Any):
@@ -255,7 +255,7 @@ def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
     return limit * share * tf.math.rsqrt(1.0 + tf.square(share))
 
 
-class _Embeddings(Configured):
+class _Embeddings(ConfigLayer):
     """The embeddings of several columns in one table: a column's ids begin at its place in `starts`.
 
     Args:

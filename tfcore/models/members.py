@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfcore.models.config import FOLDS
-from tfcore.models.layers import UNITS, Configured, row_hash
+from tfcore.models.layers import UNITS, ConfigLayer, row_hash
 
 LEFT_OUT = 5
 """The number of parts of the rows, of which a member leaves out one."""
@@ -33,7 +33,7 @@ def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: A
 
 
 @keras.saving.register_keras_serializable("headway")
-class Stack(Configured):
+class Stack(ConfigLayer):
     """Weights the members' outputs by the share of their decay, which it learns from rows that they have not seen.
 
     A member leaves out whole units of the split, or else equal rows together: which ones follows from a hash.

@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfcore.models.layers import Configured, soft_clip
+from tfcore.models.layers import ConfigLayer, soft_clip
 
 
 @keras.saving.register_keras_serializable("headway")
-class PiecewiseLinear(Configured):
+class PiecewiseLinear(ConfigLayer):
     """Embeds each number by its place within bins: a piecewise linear function of it for each unit.
 
     A bin that lies below the number counts 1, the number's own bin how far the number is into it, and bins above 0. The
