@@ -2,7 +2,7 @@
 
     bucket = Bucket("s3://team/headway")
     bucket.put_all([("stages/x/a", Path("a"), "1c291ca3")])    # (key, file, its crc32c)
-    bucket.listing("stages/")                                       # {"stages/x/a": Found(bytes=..., changed=...)}
+    bucket.listing("stages/")                                       # {"stages/x/a": ObjectInfo(bytes=..., changed=...)}
     bucket.get("stages/x/a", Path("b"), 17, "1c291ca3")             # checked against bytes and crc32c
 
 An object appears whole or not at all, when its put ends; there is no rename. pyarrow uploads files, a part at a time, and
@@ -26,7 +26,7 @@ import pyarrow as pa
 from headway.errors import StoreError
 from headway.storage import manifest
 from headway.storage.filesystem import client_of, refusal_or_fault, resolve
-from headway.storage.objects import Found, Offset, Stored, each
+from headway.storage.objects import ObjectInfo, Offset, Stored, each
 
 ORPHAN_SECONDS = 24 * 3600.0
 """Objects of an attempt that no manifest names are swept once all are older than this."""
@@ -52,7 +52,7 @@ class Bucket:
 
     def __init__(self, url: str):
         self.url = url.rstrip("/")
-        self._listings: dict[str, tuple[float, dict[str, Found]]] = {}
+        self._listings: dict[str, tuple[float, dict[str, ObjectInfo]]] = {}
         self._clock = Offset(self._ask_time)
 
     def name(self, key: str) -> str:
@@ -95,12 +95,12 @@ class Bucket:
         finally:
             self.delete([key])
 
-    def listing(self, prefix: str = "") -> dict[str, Found]:
+    def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
         """Returns every object below a folder, by key, from one listing, except the empty ones by which consoles show
         folders."""
         prefix = prefix.rstrip("/")
         objects = self._ask(prefix, lambda client: client.list(prefix or None).collect()) or ()
-        found = {o["path"]: Found(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
+        found = {o["path"]: ObjectInfo(o["size"], round(o["last_modified"].timestamp() * 1e6) * 1000) for o in objects}
         if empty := {key for key, about in found.items() if not about.bytes}:
             for folder in empty & {prefix, *(str(folder) for key in found for folder in PurePosixPath(key).parents)}:
                 del found[folder]
@@ -129,7 +129,7 @@ class Bucket:
 
     # --- what was seen
 
-    def _seen(self, key: str) -> dict[str, Found]:
+    def _seen(self, key: str) -> dict[str, ObjectInfo]:
         """Returns every object of the stage or the model that `key` belongs to, from a listing that is at most seconds
         old."""
         area = "/".join(key.split("/")[:2])
@@ -146,7 +146,7 @@ class Bucket:
     def refresh(self) -> None:
         self._listings = {}
 
-    def seen(self, key: str) -> Found | None:
+    def seen(self, key: str) -> ObjectInfo | None:
         return self._seen(key).get(key)
 
     def size(self, key: str) -> int | str:
@@ -165,7 +165,7 @@ class Bucket:
     def changed(self, key: str) -> float:
         return max((found.changed / 1e9 for found in self._below(key).values()), default=0.0) or self.time()
 
-    def _below(self, key: str) -> dict[str, Found]:
+    def _below(self, key: str) -> dict[str, ObjectInfo]:
         """Returns an object, or all objects of a folder, as they are now."""
         listed = self.listing(key.rpartition("/")[0])
         return {name: found for name, found in listed.items() if name == key or name.startswith(key + "/")}

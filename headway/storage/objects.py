@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
-class Found(NamedTuple):
+class ObjectInfo(NamedTuple):
     bytes: int
     changed: int
     """The time of the last change in nanoseconds since 1970, by the clock of the disk or the bucket; S3 counts in whole
@@ -63,10 +63,10 @@ class Folder:
     def __init__(self, root: Path):
         self.root, self.url = root, str(root)
 
-    def listing(self, prefix: str = "") -> dict[str, Found]:
+    def listing(self, prefix: str = "") -> dict[str, ObjectInfo]:
         """Returns every object below a folder, by key."""
         return {
-            path.relative_to(self.root).as_posix(): Found(about.st_size, about.st_mtime_ns)
+            path.relative_to(self.root).as_posix(): ObjectInfo(about.st_size, about.st_mtime_ns)
             for path, about in entries(self.root / prefix)
             if stat.S_ISREG(about.st_mode)
         }
@@ -130,7 +130,7 @@ class Folder:
         fix = "let this user read it" if isinstance(error, PermissionError) else "check the disk"
         return StoreError(f"{manifests.UNREADABLE}: {error.strerror}", where=self.name(key), fix=fix)
 
-    def seen(self, key: str) -> Found | None:
+    def seen(self, key: str) -> ObjectInfo | None:
         """Returns what is known of an object, which may be seconds old until `refresh`; None when there is none."""
         try:
             about = (self.root / key).stat()
@@ -138,7 +138,7 @@ class Folder:
             return None
         except OSError as error:
             raise self._unreadable(key, error) from None
-        return Found(about.st_size, about.st_mtime_ns)
+        return ObjectInfo(about.st_size, about.st_mtime_ns)
 
     def refresh(self) -> None:
         """Forget what is known of the objects, so that the next look is new."""

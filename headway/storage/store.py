@@ -37,7 +37,7 @@ from headway.storage.filesystem import is_remote
 from headway.storage.fingerprint import Key, shared
 from headway.storage.locks import Lock
 from headway.storage.manifest import Counts, FileEntry, Manifest
-from headway.storage.objects import Folder, Found, each
+from headway.storage.objects import Folder, ObjectInfo, each
 from headway.storage.prefetch import RemoteFiles, RemoteFolder, get, intact
 from headway.storage.process_identity import abandoned, mark
 
@@ -83,7 +83,7 @@ class Store:
         self.checkpoints, self.locks, self.summaries = root / "checkpoints", root / "locks", root / "summaries"
         self.staging = self.stages / ".staging"
         self._copy = None if bucket is None else WorkingCopy(bucket, root, self._placed)
-        self._read: dict[str, tuple[Found, tuple[Manifest, str] | None]] = {}
+        self._read: dict[str, tuple[ObjectInfo, tuple[Manifest, str] | None]] = {}
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
