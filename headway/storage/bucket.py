@@ -26,7 +26,7 @@ import pyarrow as pa
 from headway.errors import StoreError
 from headway.storage import manifest
 from headway.storage.filesystem import client_of, refusal_or_fault, resolve
-from headway.storage.objects import ObjectInfo, Offset, Stored, each
+from headway.storage.objects import ObjectData, ObjectInfo, Offset, each
 
 ORPHAN_SECONDS = 24 * 3600.0
 """Objects of an attempt that no manifest names are swept once all are older than this."""
@@ -118,12 +118,12 @@ class Bucket:
         paths = [*found["common_prefixes"], *(o["path"] for o in found["objects"])] if found else []
         return sorted({path.rpartition("/")[2] for path in paths if path != prefix})
 
-    def look(self, key: str) -> Stored | None:
+    def look(self, key: str) -> ObjectData | None:
         """Returns a small object and its tag, from one answer; None when there is none."""
 
-        def action(client: Any) -> Stored:
+        def action(client: Any) -> ObjectData:
             found = client.get(key)
-            return Stored(found.bytes().to_bytes(), _tag(found.meta))
+            return ObjectData(found.bytes().to_bytes(), _tag(found.meta))
 
         return self._ask(key, action)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import Locked, StoreError
 from headway.messages import now
-from headway.storage.objects import Stored
+from headway.storage.objects import ObjectData
 from headway.storage.process_identity import alive, boot, here, place, started
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Lock:
                 return None
         return self.owner() or {"since": self._since}
 
-    def _is_free(self, stored: Stored) -> bool:
+    def _is_free(self, stored: ObjectData) -> bool:
         """Returns whether a holder is dead, or past its lease and silent for so long that a living one would have
         renewed it."""
         owner = _owner(stored)
@@ -262,7 +262,7 @@ def describe(owner: dict[str, Any]) -> str:
     return f"{who} since {owner.get('since', '?')}, last heard of {owner.get('renewed', '?')}"
 
 
-def _owner(stored: Stored) -> dict[str, Any]:
+def _owner(stored: ObjectData) -> dict[str, Any]:
     try:
         value = json.loads(stored.data)
     except ValueError:

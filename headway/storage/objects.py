@@ -3,7 +3,7 @@
     objects = Folder(Path("store"))                        # or headway.storage.bucket.Bucket("s3://team/headway")
     tag = objects.create("locks/gc.json", b"{}")           # None when there is one already
     tag = objects.replace("locks/gc.json", b"{...}", tag)  # None when it is not the one of this tag any more
-    objects.look("locks/gc.json")                          # Stored(data=b"{...}", tag=...)
+    objects.look("locks/gc.json")                          # ObjectData(data=b"{...}", tag=...)
 
 The six primitives are listing, look, write, create, replace and delete. Of many that create one key, or replace one tag, one
 succeeds. On a disk an object is a file, which appears by a rename; a file lock guards creation and replacement.
@@ -49,7 +49,7 @@ class ObjectInfo(NamedTuple):
     seconds."""
 
 
-class Stored(NamedTuple):
+class ObjectData(NamedTuple):
     data: bytes
     tag: str
     """A tag for these bytes under this key, which `replace` takes."""
@@ -71,10 +71,10 @@ class Folder:
             if stat.S_ISREG(about.st_mode)
         }
 
-    def look(self, key: str) -> Stored | None:
+    def look(self, key: str) -> ObjectData | None:
         """Returns a small object and its tag at one moment; None when there is none."""
         data = self.read(key)
-        return None if data is None else Stored(data, _tag(data))
+        return None if data is None else ObjectData(data, _tag(data))
 
     def write(self, key: str, data: bytes) -> None:
         """Put an object, whatever was there: readers see the old bytes or the new."""
