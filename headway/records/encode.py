@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from headway.errors import DataError
 from headway.records import wire
-from headway.records.wire import Part
+from headway.records.wire import EncodedFeature
 from headway.schema.columns import Column
 from headway.tabular.list_arrays import decoded, flatten, with_null_slots
 
@@ -88,7 +88,7 @@ def encode_records(batch: pa.RecordBatch, sizes: Sequence[int], columns: Sequenc
     return entries
 
 
-def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, Part]]:
+def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Iterator[tuple[str, EncodedFeature]]:
     array = _without_null_words(array)
     name, flat = column.name, array
     if column.is_list:
@@ -109,7 +109,7 @@ def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Ite
         yield name, _texts(pc.fill_null(strings(flat), b""), inner)
     elif column.type == "float32":
         data = np.ascontiguousarray(numbers(flat), "<f4").view(np.uint8).data
-        yield name, Part(data, (inner * 4).tolist(), wire.PACKED_FLOATS)
+        yield name, EncodedFeature(data, (inner * 4).tolist(), wire.PACKED_FLOATS)
     else:
         yield name, _ints(numbers(flat), inner)
     if column.nullable:
@@ -117,15 +117,15 @@ def _features(array: pa.Array, starts: NDArray[np.int64], column: Column) -> Ite
         yield f"{column.name}/present", _ints(present, starts)
 
 
-def _ints(values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]) -> Part:
+def _ints(values: NDArray[np.int64] | NDArray[np.uint8], starts: NDArray[np.int64]) -> EncodedFeature:
     data, ends = wire.varints_cut(values, starts)
-    return Part(data, ends, wire.PACKED_INTS)
+    return EncodedFeature(data, ends, wire.PACKED_INTS)
 
 
-def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> Part:
+def _texts(values: pa.BinaryArray, starts: NDArray[np.int64]) -> EncodedFeature:
     fields = wire.prefixed(values, lambda size: wire.nested(size, wire.ONE))
     ends = np.concatenate([[0], np.cumsum(pc.binary_length(fields).to_numpy(), dtype=np.int64)])[starts]
-    return Part(wire.joined(fields), ends.tolist(), wire.WORDS)
+    return EncodedFeature(wire.joined(fields), ends.tolist(), wire.WORDS)
 
 
 def _without_null_words(array: pa.Array) -> pa.Array:
@@ -151,7 +151,7 @@ def numbers(array: pa.Array) -> NDArray[Any]:
     return pc.fill_null(array, 0).to_numpy()
 
 
-def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDArray[Any]]:
+def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[EncodedFeature, NDArray[Any]]:
     """Returns each record's distinct values in order of first appearance, and each row's place among them; null is
     0."""
     array = array if pa.types.is_dictionary(array.type) else strings(array).dictionary_encode()
@@ -163,7 +163,7 @@ def _dictionaries(array: pa.Array, starts: NDArray[np.int64]) -> tuple[Part, NDA
     present = _present(indices) if indices.null_count else None
     codes = (indices if present is None else pc.fill_null(indices, 0)).to_numpy()
     if not len(dictionary):
-        return Part(b"", [0] * (records + 1), wire.WORDS), np.zeros(len(codes), np.uint8)
+        return EncodedFeature(b"", [0] * (records + 1), wire.WORDS), np.zeros(len(codes), np.uint8)
     if records * len(dictionary) <= 4 * len(codes):
         orders, places = _places_at_once(codes, present, starts, len(dictionary))
     else:  # a large dictionary, of which a record uses little
@@ -215,14 +215,14 @@ def _places_one_by_one(
     return orders, places
 
 
-def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> Part:
+def _words(dictionary: pa.BinaryArray, orders: Sequence[NDArray[np.int64]]) -> EncodedFeature:
     """Returns the serialized fields of each record's distinct values."""
     if len(dictionary) > _FEW:
         ends = np.concatenate([[0], np.cumsum([len(order) for order in orders])])
         return _texts(dictionary.take(pa.array(np.concatenate(orders))), ends)
     fields = [wire.field(word) for word in dictionary.to_pylist()]
     parts = [b"".join([fields[code] for code in order.tolist()]) for order in orders]
-    return Part(b"".join(parts), list(accumulate(map(len, parts), initial=0)), wire.WORDS)
+    return EncodedFeature(b"".join(parts), list(accumulate(map(len, parts), initial=0)), wire.WORDS)
 
 
 def classic_spec(columns: Sequence[Column]) -> Spec:

@@ -26,7 +26,7 @@ _LIMITS = np.array([1 << 7 * i for i in range(1, 10)], np.uint64)
 """The values from which on a varint takes 2, 3, ... 10 bytes."""
 
 
-class Part(NamedTuple):
+class EncodedFeature(NamedTuple):
     """One feature of several records: record i holds data[ends[i]:ends[i + 1]], wrapped in fields of these tags."""
 
     data: Piece
