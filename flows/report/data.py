@@ -58,7 +58,7 @@ def findings_of(validated: Validated) -> list[Finding]:
 def splits_table(validated: Validated) -> list[Table]:
     """The splits and their labels, and what is proven of them; none where there is nothing to say."""
     note = sentence("; ".join(validated.proof))
-    return [Table("Splits and their labels", validated.splits, note)] if validated.splits else []
+    return [Table("Splits", validated.splits, note)] if validated.splits else []
 
 
 def _counts(results: RunResults) -> dict[str, dict[str, int]]:

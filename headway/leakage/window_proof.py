@@ -108,7 +108,7 @@ def in_order(window: Window) -> None:
     if column is None:
         spans = ", then ".join(f"{window_text([span for span, _ in of])} {name}" for name, of in window.parts.items())
         window.say(
-            f"by time: {spans}, by the names of the spans; rows were not compared, because no column has role: time"
+            f"by time: {spans}, by the names of the spans; times were not compared, because no column has role: time"
         )
         return
     times_in_order(

@@ -24,7 +24,7 @@ from headway.schema.columns import LABEL, column_yaml
 from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
 from headway.statistics.counts import paired
 from headway.statistics.split_statistics import SplitStatistics
-from headway.validation.anomaly import Anomaly, finding, listed, value_text
+from headway.validation.anomaly import Anomaly, finding, value_text
 from headway.validation.config import DriftConfig, ValidateConfig
 
 _BINS = 20
@@ -313,16 +313,6 @@ def _comparable(column: ColumnStatistics) -> bool:
 def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:
     texts = [value_text(float(value), unit) for value in column.quantile(at)]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-
-
-def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
-    """Report classes that the champion learned from and that no train row has now; both sides must be complete classes."""
-    values = {value for value, _ in ours.top()}
-    gone = [(value, count) for value, count in theirs.top() if value not in values]
-    if gone:
-        message = f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}"
-        fix = "check the label expression and the spans of the window, or widen the window"
-        yield finding("warning", "vanished label", "train", message, fix, column=LABEL)
 
 
 def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:

@@ -15,6 +15,8 @@ from headway.tasks.table import task_of
 from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
+BY_CHANCE = 5.0
+"""The rows of a class that were to be expected where there is none; of so many chance leaves out all in 0.7% of draws."""
 AUTO_MOST_CLASSES = 20
 """Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
 
@@ -72,7 +74,6 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
         yield finding("error" if split == "eval" else "warning", "unseen label", split, message, fix, column=LABEL)
     lacking = [(value, count) for value, count in ours if value not in {value for value, _ in theirs}]
     if lacking and label.present:
-        # a class of three rows may miss eval by chance, one that should have had a row there is a broken split
         expected = max(count for _, count in lacking) * label.present / train.present
         message = f"none of the {label.present:,} {split} rows has "
         message += f"{agree(len(lacking), 'the label', 'one of the labels')} {listed(lacking, len(lacking))} "
@@ -81,13 +82,24 @@ def _classes(split: str, label: ColumnStatistics, train: ColumnStatistics) -> It
         fix = "give eval more rows (split.eval, split.eval_spans), split by a key of many values (split.key) or by a "
         fix += "column that is stratified by the label (split.mode: column), or widen the window"
         yield finding(
-            "error" if split == "eval" and (expected >= 1 or len(ours) == 2) else "warning",
+            "error" if split == "eval" and (expected >= BY_CHANCE or len(ours) == 2) else "warning",
             "missing class",
             split,
             message,
             fix,
             column=LABEL,
         )
+
+
+def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> Iterator[Anomaly]:
+    """Report classes that the champion learned from and that no train row has now, beyond chance; both sides must be
+    complete classes."""
+    values, share = {value for value, _ in ours.top()}, ours.present / max(theirs.present, 1)
+    gone = [(value, count) for value, count in theirs.top() if value not in values and count * share >= BY_CHANCE]
+    if gone:
+        message = f"no train row has a label that {whose} was trained on: {listed(gone, len(gone))}"
+        fix = "check the label expression and the spans of the window, or widen the window"
+        yield finding("warning", "vanished label", "train", message, fix, column=LABEL)
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:

@@ -35,7 +35,7 @@ from headway.validation.config import LEAKAGE
 
 LEAST_ROWS, LEAST_OF_A_CLASS = 150, 30
 """With fewer sampled rows, or rows of a class, a feature may tell them by chance: of features of AUC 0.99, one in 18 did in 100
-rows, and none of 200 in 150 rows."""
+rows, and one in 100 in 150 rows."""
 _RANGES, _ROWS_OF_A_RANGE, _ROWS_OF_A_VALUE = 32, 64, 16
 """The most quantile ranges of a number, and the sampled rows that a range has, or each value where there is none: so many that
 its line, or its mean label, is not one of noise."""

@@ -27,13 +27,13 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, moved, skew, vanished
-from headway.validation.label_checks import is_class, label_kind, labels, weights
+from headway.validation.drift import drift, moved, skew
+from headway.validation.label_checks import is_class, label_kind, labels, vanished, weights
 from headway.validation.leaks import constant, duplicates, leakage, strengths
 from headway.validation.units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-VERSION = 10
+VERSION = 11
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
