@@ -16,7 +16,7 @@ from tests.chaos.training import past_checkpoint
 from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
-SILENT_SECONDS = 60
+SILENT_SECONDS = 45
 """The automation's own are 900, which is longer than this test shall take."""
 
 
@@ -101,7 +101,7 @@ def test_a_run_that_is_called_crashed_and_lives_and_the_next_one_promote_once_at
         began = time.monotonic()
         until(lambda: host.state(run) == "CRASHED", 150, lambda: host.flow_run(run)["state"])
         seconds = time.monotonic() - began
-        other = host.ended(host.start("retrain/retrained"))["state"]
+        other = host.ended(host.start("retrain/retrained", wait=10))["state"]
         assert alive(engine) and "held by process" in other["message"], other
         comes_back()
         assert alive(engine)
