@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 from prefect import Task, flow
 from prefect.cache_policies import NO_CACHE
@@ -344,10 +345,11 @@ def _rename(name: str) -> None:
 def _is_retried() -> bool:
     """Whether Prefect will run the flow again, should it fail now."""
     context = FlowRunContext.get()
-    if context is None or context.flow is None or context.flow_run is None or not context.flow.retries:
-        return False
-    with get_client(sync_client=True) as client:  # the context's own count is of the time before the run
-        return client.read_flow_run(context.flow_run.id).run_count <= context.flow.retries
+    if context is not None and context.flow is not None and context.flow.retries and flow_run.id:
+        with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+            # the context's own count is of the time before the run
+            return client.read_flow_run(UUID(flow_run.id)).run_count <= context.flow.retries
+    return False
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
