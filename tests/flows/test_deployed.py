@@ -137,10 +137,13 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     )
     block.save("ops")
 
-    # Prefect's own form first; then there is nothing left but the alarms
+    # Prefect's own form first, with a setting of a person's; then there is nothing left but the automations
     plain = tmp_path / "plain"
     plain.mkdir()
-    (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": entries(read_pipeline(folder))}))
+    listed = entries(read_pipeline(folder))
+    for entry in listed:
+        entry["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_DEFAULT_RETRIES"] = "0"
+    (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": listed}))
     command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -153,6 +156,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
     assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
     names = {client.read_flow(d.flow_id).name: d for d in client.read_deployments()}
+    assert names["retrain"].job_variables["env"]["PREFECT_FLOWS_DEFAULT_RETRIES"] == "0"
     assert set(names) == {"retrain", "backfill", "predict", "monitor"}
     assert all(set(d.tags) == {"headway", "churn"} for d in names.values())
 

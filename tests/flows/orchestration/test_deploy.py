@@ -6,6 +6,7 @@ import ssl
 import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_TLS_INSECURE
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
-from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, load_flow, queues_of
+from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, load_flow, queues_of, unwatched
 from flows.orchestration.server import health
 from headway.errors import ConfigError
 
@@ -109,6 +110,35 @@ def test_without_a_block_nobody_is_told_and_lost_runs_are_found_out(loaded):
     assert {f"prefect.flow-run.{event}" for event in ("Running", "heartbeat")} <= silent.after
     goes_on = ("heartbeat", "AwaitingRetry", "Paused", "Suspended")
     assert {f"prefect.flow-run.{event}" for event in goes_on} <= silent.expect
+
+
+class Watching:
+    """A server that has a pipeline's automations: which of them are switched off, and whether any works."""
+
+    def __init__(self, off, triggers):
+        self._off, self._triggers = off, triggers
+
+    def read_automations(self, *, limit, offset):
+        names = ("headway churn: not started", "headway churn: silent", "headway churn: late", "headway other: silent")
+        return [SimpleNamespace(name=name, enabled=name != self._off) for name in names][offset:]
+
+    def request(self, method, path):
+        return httpx.Response(200, json={"server": {"services": {"triggers": {"enabled": self._triggers}}}})
+
+
+@pytest.mark.parametrize(
+    ("off", "triggers", "said"),
+    [
+        (None, True, []),
+        ("headway churn: silent", True, ["automation 'headway churn: silent' is switched off"]),
+        ("headway churn: late", True, []),
+        ("headway other: silent", True, []),
+        (None, False, ["PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED is false on the server"]),
+    ],
+)
+def test_it_is_said_when_nothing_watches(off, triggers, said):
+    found = unwatched(Watching(off, triggers), "churn")
+    assert all(why.startswith(words) for why, words in zip(found, said, strict=True))
 
 
 def test_flow_runs_say_every_thirty_seconds_that_they_live(loaded):
