@@ -7,14 +7,13 @@ steps_explained(store, record)                                  # the steps of a
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import yaml
 
 from flows.records import Code, RunRecord, StepRecord, records
 from flows.report.model import Row, Section, Table
-from flows.report.plot import FIRST, LINE, Box, strip
 from flows.report.results import RunResults
 from headway.config import Frozen
 from headway.errors import HeadwayError
@@ -140,47 +139,31 @@ def _makers(store: Store) -> dict[str, str]:
     return {step.fingerprint: run.run for run in reversed(list(records(store))) for step in run.ran}
 
 
-_MOST_SPANS = 3
+_MOST_FILES, _MOST_STEPS, _FEW_STEPS = 400, 200, 20
 
 
 def what_ran(record: RunRecord) -> Section:
-    """The steps of a run."""
+    """The steps of a run, each with the reason why it ran and its output."""
     ran, steps = len(record.ran), len(record.stages)
-    rows = list(_rows(record.stages))
+    rows: list[Row] = [
+        {
+            "step": step.title,
+            "what": "reused" if step.cached else "ran",
+            "took": "" if step.cached else duration(step.seconds),
+            "why": "" if step.cached else why_it_ran(step.why, step.stage),
+            "output": f"stages/{step.stage}/{step.fingerprint}",
+        }
+        for step in record.stages
+    ]
     reused = f"{steps - ran} {agree(steps - ran, 'was', 'were')} reused"
     cut = f", broken off: {listed(record.broken_off)}" if record.broken_off else ""
     sentence = f"{ran} of {counted(steps, 'step')} ran, {reused}{cut}; {duration(record.seconds)} in all."
-    return Section("What ran", [sentence], tables=[Table("Steps of this run", rows)] if rows else [])
-
-
-def _rows(stages: Sequence[StepRecord]) -> Iterator[Row]:
-    """The steps, those of many spans together."""
-    ingests = [step for step in stages if step.stage == "ingest"]
-    together = [[step] for step in stages]
-    if len(ingests) > _MOST_SPANS:
-        together = [ingests, *([step] for step in stages if step.stage != "ingest")]
-    seconds = [sum(step.seconds for step in steps if not step.cached) for steps in together]
-    ends = [max((step.at or 0.0 for step in steps), default=0.0) for steps in together]
-    whole = max([*ends, *seconds], default=0.0) or 1.0
-    for steps, took, end in zip(together, seconds, ends, strict=True):
-        begin = max(end - took, 0.0) / whole
-        ran = [step for step in steps if not step.cached]
-        reused, kept = not ran, len(steps) - len(ran)
-        whys = {why_it_ran(step.why, step.stage) for step in ran}
-        yield {
-            "step": steps[0].title if len(steps) == 1 else f"ingest, {counted(len(steps), 'span')}",
-            "what": "reused" if reused else "ran" if not kept else f"{len(ran)} ran, {kept} reused",
-            "took": duration(took) if ran else "",
-            "when": strip([Box(begin, begin + max(took / whole, 0.012), LINE if reused else FIRST)]),
-            "why": whys.pop() if len(whys) == 1 else "",
-        }
-
-
-_MOST_FILES, _MOST_OUTPUTS = 400, 200
+    shown = Table("Steps of this run", rows[-_MOST_STEPS:], _more(len(rows) - _MOST_STEPS), folded=steps > _FEW_STEPS)
+    return Section("What ran", [sentence], tables=[shown] if rows else [])
 
 
 def origin(results: RunResults) -> Section:
-    """The lineage: raw files, code, outputs."""
+    """The lineage: raw files, code, tools."""
     record = results.record
     files = list(_files(results))
     sentences = list(_code(record.code))
@@ -190,10 +173,8 @@ def origin(results: RunResults) -> Section:
     if files:
         total = sum(file["bytes"] for file in files)
         sentences.append(f"{counted(len(files), 'raw file')}, {counted(total, 'byte')}, each with its checksum.")
-        tables.append(_table("Raw files", files, _MOST_FILES))
+        tables.append(Table("Raw files", files[:_MOST_FILES], _more(len(files) - _MOST_FILES), folded=True))
     tools = [{"tool": name, "version": version} for name, version in (record.code.tools if record.code else {}).items()]
-    outputs = [{"step": step.title, "output": f"stages/{step.stage}/{step.fingerprint}"} for step in record.stages]
-    tables += [_table("Outputs in the store", outputs, _MOST_OUTPUTS)] if outputs else []
     tables += [Table("Tools", tools, folded=True)] if tools else []
     return Section("Where it comes from", sentences, tables=tables)
 
@@ -211,11 +192,10 @@ def _files(results: RunResults) -> Iterator[Row]:
             yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
 
 
-def _table(title: str, rows: Sequence[Row], most: int) -> Table:
-    note = (
-        f"{counted(len(rows) - most, 'further row')}: lineage.json of the version has all" if len(rows) > most else ""
+def _more(count: int) -> str:
+    return (
+        f"{counted(count, 'further row')}: headway show, and lineage.json of the version, have all" if count > 0 else ""
     )
-    return Table(title, rows[:most], note, folded=True)
 
 
 def _code(code: Code | None) -> Iterator[str]:
