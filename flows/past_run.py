@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.records import RunRecord
+from flows.report.checks import explain
 from flows.report.verdict import ending_of
 from flows.report.versions import metrics_of, names_of, own_levels
 from headway.errors import StoreError
@@ -36,7 +37,7 @@ class Run:
     def verdict(self) -> str | None:
         """The gate's decision with its reasons, as text; None if the run ended before the gate."""
         found = self._record.verdict
-        return None if found is None else f"{found.status}: {'; '.join(found.sentences)}"
+        return None if found is None else f"{found.status}: {'; '.join(explain(found).sentences)}"
 
     @property
     def metrics(self) -> dict[str, float]:

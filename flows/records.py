@@ -2,7 +2,7 @@
 what `headway monitor` has found.
 
     record = find(store, "20261122-0354", pipeline="flights")
-    record.state, record.stages[-1].title, record.verdict.reasons
+    record.state, record.stages[-1].title, record.verdict.checks
     history = runs_of(store)                  # newest first; a run whose process is gone says "killed"
     read_log(store, record.run)               # what it reported, runs/<run>.log
     state = MonitorState.of(store, "flights")     # monitor/flights.json; an empty one where there is none, or it is damaged

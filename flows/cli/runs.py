@@ -92,9 +92,15 @@ def _last(record: RunRecord, context: Context) -> Output | None:
 
 
 def with_outputs(record: RunRecord, store: Store) -> dict[str, object]:
-    """Returns a run for --json: its record, and the folder of each step's output by the step's title."""
+    """Returns a run for --json: its record, its end and the gate's reasons in words, and the folder of each step's output by the
+    step's title."""
+    from flows.report.checks import explain
+    from flows.report.verdict import ending_of
+
     outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
-    return record.model_dump(mode="json") | {"outputs": outputs}
+    reasons = explain(record.verdict).sentences if record.verdict is not None else []
+    words = {"headline": ending_of(record).headline, "reasons": reasons}
+    return record.model_dump(mode="json") | words | {"outputs": outputs}
 
 
 def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: WindowOptions = WindowOptions()) -> int:

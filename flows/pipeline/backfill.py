@@ -26,6 +26,7 @@ from flows.pipeline.dag import Executor
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.run import execute
 from flows.records import Metrics, RunRecord, State
+from flows.report.checks import explain
 from flows.report.verdict import word_of
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
@@ -226,6 +227,6 @@ def _row(until: str, record: RunRecord) -> BackfillWindow:
         metrics=record.metrics or None,
         version=record.version,
         primary=verdict.primary if verdict else None,
-        reasons=tuple(verdict.sentences) if verdict else (),
+        reasons=tuple(explain(verdict).sentences) if verdict else (),
         cached=not record.ran,
     )

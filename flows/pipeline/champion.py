@@ -11,7 +11,7 @@ from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.gate import Champion, Parts, trained_on
-from headway.evaluation.verdict import CHAMPION, KEPT, PROMOTED, Model, Reason, Verdict
+from headway.evaluation.verdict import CHAMPION, KEPT, PROMOTED, Check, Model, Verdict
 from headway.messages import listed, number
 from headway.registry.registry import Version
 from headway.schema.notes import Note
@@ -128,25 +128,26 @@ def recognise(context: Context) -> None:
     lacking = [name for name in context.pipeline.export.formats if name not in has]
     if not lacking and context.force:
         return
-    names, again = listed(lacking), bool(lacking) and context.force
-    if again:
-        reason = f"forced: the model of version {champion.number} once more, with {names} (export.formats)"
-    else:
-        reason = f"the candidate is the champion, version {champion.number}: there is nothing to promote"
-    status = PROMOTED if again else KEPT
+    again, status = bool(lacking) and context.force, PROMOTED if lacking and context.force else KEPT
+    same = Check(
+        name="same model",
+        against=f"version {champion.number}",
+        outcome="further formats" if again else "the champion",
+        names=tuple(lacking),
+        passed=again,
+        status=status,
+    )
     context.verdict = Verdict(
         status=status,
         basis="forced" if again else "same model",
         anchors=again,
-        reasons=(Reason(status=status, summary=reason),),
+        checks=(same,),
         champion=None if again else Model(version=champion.number),
     )
     context.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
     if lacking and not again:
-        text = (
-            f"version {champion.number} was promoted without {names} (export.formats): headway run --to export writes "
-        )
-        text += "the same model with it, and headway run --force promotes that as a new version"
+        text = f"version {champion.number} was promoted without {listed(lacking)} (export.formats): "
+        text += "headway run --to export writes the same model with it, and headway run --force promotes that as a new version"
         context.notes.append(Note(text=text))
     context.notes += _other_threshold(context.pipeline.evaluation.threshold, champion)
     context.again = champion if again else None

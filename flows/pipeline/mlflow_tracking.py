@@ -19,6 +19,7 @@ from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.listeners import Listener, Scope, failure
 from flows.records import RunRecord, State, read_record
+from flows.report.checks import explain
 from flows.report.verdict import ending_of
 from headway.errors import ConfigError
 from headway.registry.pointers import CHAMPION
@@ -140,7 +141,7 @@ class _Server:
             "headway.headline": ending.headline,
             "headway.tone": ending.tone,
             "headway.concerns": "; ".join(ending.concerns),
-            "headway.reasons": verdict and "; ".join(verdict.sentences),
+            "headway.reasons": verdict and "; ".join(explain(verdict).sentences),
             "headway.error": record.error,
             VERSION: record.version,
             "mlflow.source.git.commit": git and git.commit,

@@ -24,6 +24,7 @@ from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.spans import read_spans, spans_to_predict
 from flows.records import MonitorState, RunRecord, SpanCheck, record_of
+from flows.report.checks import explain
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.gate import Candidate, Champion, GateRequest
@@ -185,14 +186,15 @@ class _Check:
             return check.model_copy(update={"scored": 0, "decay": (problem,)})
         verdict = decide(self._gate_request(scored, transform, window.group))
         missed = {check.key for check in verdict.checks if check.name == THRESHOLD and not check.passed}
-        broken = [reason for reason in verdict.reasons if reason.check in missed]
+        found = explain(verdict)
+        broken = [reason for reason in found.reasons if reason.check is not None and reason.check.key in missed]
         metrics = {
             name: value
             for name, value in verdict.metrics.candidate.items()
             if value is not None and math.isfinite(value)
         }
         self._report.note(f"  champion on {check.span:<10} {metrics_line(metrics)}")
-        decay = tuple(map(str, [*verdict.alarms, *broken]))
+        decay = tuple(map(str, [*found.alarms, *broken]))
         return check.model_copy(update={"scored": scored.value.rows, "metrics": metrics, "decay": decay})
 
     def _score(self, window: Context, transform: Output[Any]) -> Output[Evaluated] | None:

@@ -18,6 +18,7 @@ from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.records import Code, Git, RunRecord, record_of
 from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences
+from flows.report.checks import explain
 from flows.report.model import cell
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
@@ -103,7 +104,7 @@ def lineage_of(context: Context, record: RunRecord) -> dict[str, Any]:
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": _schema(context),
         "champion": context.champion.number if context.champion else None,
-        "verdict": {"status": verdict and verdict.status, "reasons": verdict.sentences if verdict else []},
+        "verdict": {"status": verdict and verdict.status, "reasons": explain(verdict).sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(context),
         "stages": [

@@ -32,6 +32,7 @@ from flows.records import (
     settled,
     with_its_last_steps,
 )
+from flows.report.checks import explain
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
@@ -227,8 +228,9 @@ class _Run:
         if verdict is not None:
             self.note(verdict=verdict.brief, test=context.test)
             if verdict.champion is not None and verdict.basis != "same model":  # it was compared
-                unmended = [alarm.brief for alarm in verdict.alarms if alarm.concern]
-                number, alarms = verdict.champion.version, tuple(map(str, verdict.alarms))
+                found = explain(verdict).alarms
+                unmended = [alarm.brief for alarm in found if alarm.concern]
+                number, alarms = verdict.champion.version, tuple(map(str, found))
                 changes = tuple(changes_since(context, number, self.record))
                 self.note(
                     champion=ChampionSummary(version=number, alarms=alarms, changes=changes),
@@ -349,7 +351,7 @@ def promote(context: Context, version: Version, *, run: str) -> Event:
     compared = NOBODY if context.champion is None else context.champion.number
     return context.registry.promote(
         version.number,
-        reason="; ".join([*([context.reason] if context.reason else []), *map(str, verdict.reasons)]),
+        reason="; ".join([*([context.reason] if context.reason else []), *map(str, explain(verdict).reasons)]),
         run=run,
         basis=verdict.basis,
         anchor=verdict.anchors,

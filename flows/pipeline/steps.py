@@ -17,12 +17,13 @@ from flows.pipeline.column_table import column_table
 from flows.pipeline.context import Candidate, Context, check_metrics
 from flows.pipeline.warm_start import begun
 from flows.records import TestMetrics
+from flows.report.checks import explain
 from headway.errors import DataError
 from headway.evaluation.gate import Candidate as JudgedCandidate
 from headway.evaluation.gate import GateRequest
 from headway.evaluation.results.request import MeasureRequest
 from headway.evaluation.verdict import Verdict
-from headway.messages import counted, metrics_line
+from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.schema.columns import named_for
 from headway.schema.notes import Note
@@ -451,8 +452,6 @@ def note_test(context: Context) -> None:
     if context.has("measure test"):
         found = context.output("measure test").value
         context.test = TestMetrics(rows=found.rows, metrics=found.metrics)
-        sentence = f"on the {counted(found.rows, 'row')} of the test split, which decide nothing: "
-        context.verdict = _verdict(context).noting(sentence + metrics_line(found.metrics))
 
 
 def export(context: Context) -> Steps:
@@ -469,6 +468,7 @@ def export(context: Context) -> Steps:
         intervals=measured.get("intervals") or {},
         threshold=measured.get("threshold"),
         verdict=_verdict(context).brief,
+        reasons=tuple(explain(_verdict(context)).sentences),
     )
     files = context.loaded.user_files
     yield Step(

@@ -15,8 +15,9 @@ from pydantic import ConfigDict, Field, JsonValue, computed_field
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
 from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences
+from flows.report.checks import explain
 from flows.report.results import RunResults
-from flows.report.verdict import Ending, Tone
+from flows.report.verdict import RunSummary, Tone
 from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
@@ -217,10 +218,10 @@ class Comparison(Frozen):
         ]
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> RunSummary:
         """The comparison in one sentence."""
         word, tone, headline = self._headline()
-        return Ending(word=word, tone=tone, headline=capital(headline))
+        return RunSummary(word=word, tone=tone, headline=capital(headline))
 
     def _headline(self) -> tuple[str, Tone, str]:
         """(word, tone, headline)"""
@@ -407,7 +408,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> ComparedMo
 def _of_run(registry: Registry, record: RunRecord, letter: str) -> ComparedModel:
     results, verdict = RunResults(registry.store, record), record.verdict
     stages = {step.title: step.fingerprint for step in record.stages}
-    decided = {"status": verdict.status, "reasons": tuple(verdict.sentences)} if verdict else {}
+    decided = {"status": verdict.status, "reasons": tuple(explain(verdict).sentences)} if verdict else {}
     files = {span: results.key(output.title).get("files") for span, output in results.ingested().items()}
     return ComparedModel(
         name=record.run,

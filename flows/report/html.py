@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from flows.report.model import Section, cell
-from flows.report.verdict import Ending
+from flows.report.verdict import RunSummary
 from headway.redaction import redact
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -55,7 +55,7 @@ def document(
     title: str,
     pipeline: str,
     about: str,
-    ending: Ending,
+    ending: RunSummary,
     parts: Sequence[Section],
     facts: Sequence[tuple[str, str]] = (),
     links: Sequence[tuple[str, str]] = (),

@@ -17,7 +17,7 @@ from flows.records import MonitorState, SpanCheck, State, record_of, records, se
 from flows.report.html import document
 from flows.report.model import Chart, Row, Section, Table
 from flows.report.plot import FIRST, Plot, figure, thinned
-from flows.report.verdict import Ending, Tone, ending_of
+from flows.report.verdict import RunSummary, Tone, ending_of
 from flows.report.versions import names_of
 from headway.config import Result
 from headway.errors import HeadwayError
@@ -149,7 +149,7 @@ def _first_page(store: Store, models: Sequence[str], runs: Sequence[RunLine]) ->
         title=f"Models and runs of {store.name}",
         pipeline="Headway",
         about=store.name,
-        ending=Ending(
+        ending=RunSummary(
             word="models and runs",
             tone="amber" if concerns else "plain",
             headline=f"{counted(len(rows), 'model')}, {counted(len(runs), 'run')}.",
@@ -203,7 +203,7 @@ def _model_page(store: Store, name: str, runs: Sequence[RunLine]) -> str:
         title=f"{name}: its champions, versions and runs",
         pipeline=name,
         about="its champions, versions and runs",
-        ending=Ending(
+        ending=RunSummary(
             word="champion" if champion else "no champion",
             tone="amber" if alarms else "plain",
             headline=headline,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from flows.records import NO_VERDICT, ChampionSummary, RunRecord, State
+from flows.report.checks import Explanation, explain
 from flows.report.model import Finding, Section, Table, cell
 from flows.report.versions import UNCLEAR, change_text, outcome_of, rows_of
 from headway.config import Frozen
@@ -23,9 +24,8 @@ from headway.evaluation.verdict import (
     WITHIN,
     Check,
     Verdict,
-    allowed,
 )
-from headway.messages import between, counted, listed, metric_text, sentence, signed, some
+from headway.messages import between, counted, listed, metric_text, metrics_line, number, sentence, signed, some
 from headway.metrics.meanings import meaning
 
 _MOST_CHECKS, _MOST_CHANGES = 3, 4
@@ -57,7 +57,7 @@ def word_of(state: str) -> str:
     return _ENDS[state][0] if state in _ENDS else state
 
 
-class Ending(Frozen):
+class RunSummary(Frozen):
     """How a run ended, or how something else stands that a page is about."""
 
     format: int = 1
@@ -126,14 +126,15 @@ class Ending(Frozen):
         return " ".join([self.headline, *(f"Warning: {sentence(concern)}" for concern in self.concerns)])
 
 
-def ending_of(record: RunRecord) -> Ending:
+def ending_of(record: RunRecord) -> RunSummary:
     """How a run ended."""
     state, verdict = record.state, record.verdict
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
     at = f" in {listed(record.broken_off)}" if record.broken_off else ""
     headline = begins.format(version=record.version, alias=record.alias, last=record.last, at=at)
-    reasons = verdict.reasons if verdict and state != State.ALREADY else ()
-    decided = [reason.fix for reason in reasons if reason.status == reasons[0].status]
+    found = explain(verdict) if verdict is not None and state != State.ALREADY else Explanation()
+    reasons = found.reasons
+    decided = [reason.text.fix for reason in reasons if reason.status == reasons[0].status]
     forced = bool(reasons and reasons[0].overruled)
     error = record.error or ""
     checks: tuple[Check, ...] = ()
@@ -149,28 +150,36 @@ def ending_of(record: RunRecord) -> Ending:
         headline = f"{headline}, the first of this model: {_level(record, verdict.primary)}"
         reasons = reasons[1:]
     elif reasons and state not in (*NO_VERDICT, State.NAMED):
-        headline = f"{headline}{' by force, against' * forced}: {reasons[0].summary}"
-        if checks or not (reasons[0].detail or reasons[0].fix):
+        summary, detail, fix = reasons[0].text
+        headline = f"{headline}{' by force, against' * forced}: {summary}"
+        if checks or not (detail or fix):
             reasons = reasons[1:]
     # by force: the headline is the first concern
-    concerns = (*(verdict.concerns[forced:] if verdict and verdict.promote else ()), *record.warnings)
+    concerns = (*(found.concerns[forced:] if verdict and verdict.promote else ()), *record.warnings)
     if (concerns or forced) and tone in ("green", "plain") and not record.going_on:
         tone = "amber"
-    found = Ending(word=word, tone=tone, headline=sentence(headline), concerns=concerns, error=error)
+    ending = RunSummary(word=word, tone=tone, headline=sentence(headline), concerns=concerns, error=error)
     if verdict is None:
-        return found
-    remarks = [note for note in verdict.notes if not (note.concern and verdict.promote)]
-    remarks += [alarm for alarm in verdict.alarms if not alarm.concern]  # a concern is a warning of the run
+        return ending
+    remarks = [note for note in found.notes if not (note.concern and verdict.promote)]
+    remarks += [alarm for alarm in found.alarms if not alarm.concern]  # a concern is a warning of the run
     more = {
-        "reasons": tuple(str(reason) for reason in reasons if reason.check not in covered),
+        "reasons": tuple(str(reason) for reason in reasons if reason.key not in covered),
         "fixes": tuple(dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))),
-        "notes": tuple(str(note) for note in remarks if note.check not in covered),
+        "notes": (*(str(note) for note in remarks if note.key not in covered), *_tested(record)),
         "checks": checks,
         "since": _since(record.champion) if record.champion else "",
         "meanings": _meanings(verdict, checks),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
     }
-    return found.model_copy(update=more)
+    return ending.model_copy(update=more)
+
+
+def _tested(record: RunRecord) -> list[str]:
+    if record.test is None:
+        return []
+    rows = counted(record.test.rows, "row")
+    return [f"on the {rows} of the test split, which decide nothing: {metrics_line(record.test.metrics)}"]
 
 
 def _first_line(error: str) -> str:
@@ -201,7 +210,7 @@ def _since(champion: ChampionSummary) -> str:
     return f"since version {champion.version}: {some(said, _MOST_CHANGES, sep='; ')}" if said else ""
 
 
-def ending_section(ending: Ending) -> Section:
+def ending_section(ending: RunSummary) -> Section:
     """How a run ended, as a part that stands alone."""
     return Section(
         f"Verdict: {ending.coloured}",
@@ -269,3 +278,14 @@ def outcome_text(check: Check) -> str:
     if check.outcome != CANNOT_TELL or check.name not in _TITLES:
         return UNCLEAR if check.outcome == CANNOT_TELL else check.outcome
     return "worse, perhaps within the limit" if outcome_of(check) == "worse" else CANNOT_TELL
+
+
+def allowed(check: Check) -> str:
+    """The limit of a check; empty: it has none. That of a change has the sign of a change for the worse."""
+    if check.allowed is None:
+        return ""
+    if check.limit in ("at least", "at most"):
+        return f"{check.limit} {number(check.allowed)}"
+    if check.better is None:
+        return number(check.allowed)
+    return signed(-check.allowed if check.better == "higher" else check.allowed)

@@ -1,19 +1,18 @@
-"""The gate's verdict as values with fields: what was checked, what was decided, and why.
+"""The gate's verdict as values with fields: what was checked, and what was decided.
 
     verdict.status, verdict.basis                    # "promoted", "newer data"
-    [str(reason) for reason in verdict.reasons]      # why; the first is the gravest
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
 
-A reason has a summary, which a headline can use, and a detail with the numbers; `Remark.sentence` is made of both. A
-check that is new needs a name and an outcome: whoever shows a verdict shows every check of it.
+A check that is new needs a name and an outcome: whoever shows a verdict shows every check of it, and `flows.report.checks` has
+the words.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from pydantic import Field, computed_field
+from pydantic import Field
 
 from headway.config import Result
-from headway.messages import number, signed
 from headway.metrics.base import Better
 
 Status = Literal["promoted", "kept", "rejected", "needs a person"]
@@ -31,6 +30,7 @@ THRESHOLD, CHAMPION, ANCHOR, DECAY = "threshold", "champion", "anchor", "champio
 """Names of checks."""
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
 BETTER, NOT_COMPARED = "better", "not compared"
+_MOST_LEFT_OUT = 50
 Metrics = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
 Worth = dict[str, dict[str, float | None]]
@@ -162,54 +162,6 @@ class Check(Result):
         return self.limit if self.name == THRESHOLD else ""
 
 
-class Remark(Result):
-    """Something to say about a candidate."""
-
-    summary: str
-    """A short clause without an interval."""
-    detail: str = ""
-    """The numbers behind it."""
-    fix: str = ""
-    check: str | None = None
-    """The key of the check that it is about."""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def sentence(self) -> str:
-        """The whole of it."""
-        return self._sentence()
-
-    @property
-    def brief(self) -> str:
-        """Without the numbers behind it."""
-        return self.summary + (f"; {self.fix}" if self.fix else "")
-
-    def _sentence(self) -> str:
-        return self.summary + (f" ({self.detail})" if self.detail else "") + (f"; {self.fix}" if self.fix else "")
-
-    def __str__(self) -> str:
-        return self.sentence
-
-
-class Reason(Remark):
-    """Why the verdict is what it is."""
-
-    status: Status
-    """What the candidate comes to by it."""
-    overruled: bool = False
-    """The candidate was promoted by force, against it."""
-
-    def _sentence(self) -> str:
-        return ("promoted by force, against: " if self.overruled else "") + super()._sentence()
-
-
-class Note(Remark):
-    """A remark that decided nothing."""
-
-    concern: bool = False
-    """A person should look at it, although the candidate may be promoted."""
-
-
 class Model(Result):
     """A model in the registry."""
 
@@ -255,11 +207,6 @@ class Verdict(Result):
     basis: Basis | None = None
     anchors: bool = False
     """Candidates are held against it from its promotion on."""
-    reasons: tuple[Reason, ...] = ()
-    """The gravest first; of a candidate that is promoted, what speaks for it."""
-    notes: tuple[Note, ...] = ()
-    alarms: tuple[Note, ...] = ()
-    """Why the champion itself needs a look; they change no verdict."""
     checks: tuple[Check, ...] = ()
     primary: str | None = None
     """The metric that a better model is better on."""
@@ -274,6 +221,8 @@ class Verdict(Result):
     anchor: Model | None = None
     """The earlier champion that the candidate was also compared with; None: the champion is the anchor."""
     metrics: ModelMetrics = ModelMetrics()
+    slices_compared: int = 0
+    """With enough rows, beside the champion."""
     left_out: tuple[LeftOut, ...] = ()
     slices_chosen: tuple[str, ...] | None = None
     """The slices that Headway chose; None: the config names them."""
@@ -289,22 +238,11 @@ class Verdict(Result):
         return self.status
 
     def __repr__(self) -> str:
-        return f"<Verdict {self.status}: {'; '.join(self.sentences)}>"
+        return f"<Verdict {self.status}: {len(self.checks)} checks>"
 
     @property
     def promote(self) -> bool:
         return self.status == PROMOTED
-
-    @property
-    def sentences(self) -> list[str]:
-        """The reasons and the notes as sentences."""
-        return [str(remark) for remark in (*self.reasons, *self.notes)]
-
-    @property
-    def concerns(self) -> list[str]:
-        """What a person should look at although the candidate is promoted."""
-        overruled = [reason for reason in self.reasons if reason.overruled]
-        return [str(remark) for remark in overruled] + [note.brief for note in self.notes if note.concern]
 
     @property
     def outcome(self) -> str | None:
@@ -320,27 +258,31 @@ class Verdict(Result):
         """The checks against one model: over all rows, or on slices."""
         return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
 
-    def noting(self, text: str) -> Self:
-        """The verdict with one more note."""
-        return self.model_copy(update={"notes": (*self.notes, Note(summary=text))})
-
     @property
     def brief(self) -> Self:
-        """What the record of a run keeps: without the slices that passed, and without what only later gates read."""
-        checks = tuple(check for check in self.checks if check.slice is None or not check.passed)
+        """What the record of a run keeps: without the slices that passed, but for the nearest to the limit of a threshold, and
+        without what only later gates read."""
+        passed = [check for check in self.checks if check.slice is not None and check.passed]
+        met = [check for check in passed if check.name == THRESHOLD and check.value is not None]
+        near = nearest_to_limits(met)
+        left = {id(check) for check in passed if check.name != THRESHOLD} | {id(check) for check in met} - set(
+            map(id, near)
+        )
+        update = {"checks": tuple(check for check in self.checks if id(check) not in left)}
         return self.model_copy(
-            update={"checks": checks, "left_out": (), "worth": None, "settings": {}},
+            update=update | {"left_out": self.left_out[:_MOST_LEFT_OUT], "worth": None, "settings": {}}
         )
 
 
-def allowed(check: Check) -> str:
-    """The limit of a check in words; empty: it has none. That of a change has the sign of a change for the worse."""
-    if check.allowed is None:
-        return ""
-    if check.limit in ("at least", "at most"):
-        return f"{check.limit} {number(check.allowed)}"
-    return (
-        number(check.allowed)
-        if check.better is None
-        else signed(-check.allowed if check.better == "higher" else check.allowed)
-    )
+def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
+    """Of thresholds on the values of slices, those nearest to their limits: one of each limit."""
+    nearest: dict[tuple[object, ...], Check] = {}
+    for check in thresholds:
+        key = check.metric, check.slice, check.limit, check.allowed
+        if key not in nearest or _room(check) < _room(nearest[key]):
+            nearest[key] = check
+    return [*nearest.values()]
+
+
+def _room(check: Check) -> float:
+    return abs((check.value or 0.0) - (check.allowed or 0.0))

@@ -359,10 +359,21 @@ def test_up_needs_a_free_port(tmp_path):
     assert "nothing was running" in _up(tmp_path, "down").stdout
 
 
+CHECK = {
+    "name": "threshold",
+    "metric": "auc",
+    "value": 0.6,
+    "allowed": 0.85,
+    "limit": "at least",
+    "outcome": "missed",
+    "passed": False,
+}
+
+
 def test_how_a_run_ended_is_one_sentence():
     verdict = {
         "status": "rejected",
-        "reasons": [{"status": "rejected", "summary": "auc 0.6 is under 0.85"}],
+        "checks": [CHECK | {"status": "rejected"}],
     }
     record = {
         "run": "r",
@@ -373,7 +384,7 @@ def test_how_a_run_ended_is_one_sentence():
         "metrics": {"auc": 0.6},
     }
     said = ending_of(read_record(record | {"warnings": ["few rows"]})).line
-    assert said == "The candidate is rejected: auc 0.6 is under 0.85. Warning: Few rows."
+    assert said == "The candidate is rejected: auc is 0.6, below the required minimum of 0.85. Warning: Few rows."
 
 
 @pytest.mark.parametrize(
@@ -388,7 +399,7 @@ def test_how_a_run_ended_is_one_sentence():
 )
 def test_a_run_that_a_person_should_look_at_raises_an_alarm(state, word, alarm):
     status = "kept" if state == "already champion" else state
-    verdict = {"status": status, "reasons": [{"status": status, "summary": "why"}]}
+    verdict = {"status": status, "checks": [CHECK | {"status": status}]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
     ending = ended(read_record(record))
     assert (ending.word, ending.alarm) == (word, alarm)

@@ -43,6 +43,8 @@ class CardFacts(Frozen):
     """The threshold that the config's rule chose; None: there is no rule."""
     verdict: Verdict | None = None
     """The gate's; None: not known."""
+    reasons: tuple[str, ...] = ()
+    """Of the verdict, in words."""
 
 
 def model_card(
@@ -111,7 +113,7 @@ def _quality(facts: CardFacts) -> str:
         text += f"\nAgainst {verdict.champion.name}, the champion then, on the same rows:\n\n{_table(rows)}\n"
     if verdict is not None:
         text += f"\nVerdict of the gate: **{verdict.status}**\n\n"
-        text += "\n".join(f"- {sentence}" for sentence in verdict.sentences)
+        text += "\n".join(f"- {sentence}" for sentence in facts.reasons)
     return text.rstrip()
 
 

@@ -38,7 +38,6 @@ from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate.thresholds import threshold_checks
 from headway.evaluation.gate_checks import sample_of, unusable, without_value
 from headway.evaluation.sample_size import sample_size
-from headway.evaluation.sentences import describe
 from headway.evaluation.verdict import (
     ANCHOR,
     BETTER,
@@ -78,7 +77,7 @@ def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
         retrieval=request.retrieval,
         own=request.metrics,
     )
-    return describe(_Decision(request, monitor or Monitor()).verdict())
+    return _Decision(request, monitor or Monitor()).verdict()
 
 
 class _Decision:
@@ -381,6 +380,7 @@ class _Decision:
                 anchor=self.anchor,
                 baselines=models.baselines(),
             ),
+            slices_compared=len({(c.slice, c.slice_value) for c in self.checks if c.name == CHAMPION and c.slice}),
             left_out=self.left_out,
             slices_chosen=request.slices if request.slices_chosen and self.compared else None,
             worth=None if self.broken else models.worth(models.candidate, compared),

@@ -235,7 +235,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
             | {
                 "verdict": {
                     "status": "rejected",
-                    "reasons": [{"status": "rejected", "summary": f"{name} is no better"}],
+                    "checks": [{"name": name, "outcome": "no better", "passed": False, "status": "rejected"}],
                 }
             }
         )
@@ -246,9 +246,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     # the state's word is told, the state itself is in JSON
     assert "metrics are of different rows" in said and re.search(r"at the gate +rejected +rejected", said) is None
     said = typed(capsys, "compare", ".", runs["b"], runs["c"], "--all")
-    assert re.search("Run B at the gate, on .*c is no better", said) and re.search(
-        r"stands as +rejected +rejected", said
-    )
+    assert re.search("Run B at the gate, on .*c: no better", said) and re.search(r"stands as +rejected +rejected", said)
     for command in (["show", ".", runs["c"]], ["runs"]):
         shown = typed(capsys, *command)
         assert "rejected" in shown and not re.search(r"\breject\b", shown), command

@@ -65,7 +65,18 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     monkeypatch.setattr(RunLog, "_publish", lambda self, key, part: report.published.append((key, markdown(part))))
     verdict = {
         "status": "rejected",
-        "reasons": [{"status": "rejected", "summary": "auc 0.8 is under 0.85"}],
+        "checks": [
+            {
+                "name": "threshold",
+                "metric": "auc",
+                "value": 0.8,
+                "allowed": 0.85,
+                "limit": "at least",
+                "outcome": "missed",
+                "passed": False,
+                "status": "rejected",
+            }
+        ],
     }
     place = f"{folder}/20240501-100000-aa.html"
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "rejected", "started": "", "report": place}
@@ -75,7 +86,7 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     report.catch_up()
     ((key, shown),) = report.published
     assert key == "verdict" and shown.startswith("# Verdict: rejected (red)\n")
-    assert "The candidate is rejected: auc 0.8 is under 0.85." in shown
+    assert "The candidate is rejected: auc is 0.8, below the required minimum of 0.85." in shown
     assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n    {folder[:-5]}/site/index.html\n" in shown
     assert "](" not in shown
 

@@ -12,6 +12,8 @@ from flows.config.pipeline import read_pipeline
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.run import promote
+from flows.report.checks import explain
+from flows.report.verdict import ending_of
 from headway.errors import Overtaken
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.results.stage import measure
@@ -139,7 +141,7 @@ def test_equal_rows_count_as_one_where_a_split_by_row_kept_many_together(run, mo
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     held, *_ = run("2024-01", 0.10)
     assert held.verdict.status == "needs a person" and not held.verdict.promote
-    assert held.verdict.sentences[0].startswith("5,000 eval rows of 4 units of the split are too few to say")
+    assert explain(held.verdict).sentences[0].startswith("5,000 eval rows of 4 units of the split are too few to say")
     split["distinct"] = ROWS - 400
     assert run("2024-02", 0.10)[0].verdict.status == "promoted"
 
@@ -152,7 +154,7 @@ def test_what_is_as_good_stays_and_what_is_newer_and_not_blocked_is_promoted(run
     assert facts["test"] == first.test.model_dump() and first.test.rows == ROWS
     assert first.test.metrics["accuracy"] == pytest.approx(0.9) and first.evaluation.baselines.keys() == {"constant"}
     assert facts["baselines"]["constant"]["accuracy"] == 0.6 and facts["compared"] is None
-    assert "test split, which decide nothing" in first.verdict.sentences[-1]
+    assert "test split, which decide nothing" in ending_of(first).notes[-1]
 
     # another seed, a hair worse, on the same data: the champion stays, and the test split is not looked at
     other, titles, _ = run("2024-01", 0.1005, seed=7)
@@ -175,7 +177,7 @@ def test_small_losses_are_held_against_the_anchor_which_a_person_moves(run):
     third, titles, registry = run("2024-03", 0.118)
     assert "evaluate champion 2" in titles and "evaluate anchor 1" in titles
     assert third.verdict.status == "rejected" and registry.champion().number == 2
-    assert "(version 1, the anchor) to 0.882" in third.verdict.sentences[0]
+    assert "(version 1, the anchor) to 0.882" in explain(third.verdict).sentences[0]
     registry.promote(1, reason="by hand")
     registry.promote(2, reason="by hand")
     third, titles, registry = run("2024-03", 0.118)
@@ -204,7 +206,7 @@ def test_a_champion_of_another_task_is_reported_plainly(run, monkeypatch):
     end, titles, _ = run("2024-02", 0.10, gate={"tolerance": {"rmse": "1%"}}, label="y")
     said = "it was trained for a binary label, and this pipeline's label is regression"
     assert end.verdict.status == "needs a person" and not end.verdict.promote
-    assert said in end.verdict.sentences[0] and any(said in note.text for note in end.notes)
+    assert said in explain(end.verdict).sentences[0] and any(said in note.text for note in end.notes)
     assert "evaluate champion 1" not in titles
 
 
@@ -214,7 +216,7 @@ def test_a_champion_of_another_label_is_not_compared(run):
     assert end.verdict.status == "promoted"
     end, titles, registry = run("2024-03", 0.05, label="x < 1")
     assert end.verdict.status == "needs a person" and registry.champion().number == 2
-    assert "was trained for the label x > 1, and this pipeline's label is x < 1" in end.verdict.sentences[0]
+    assert "was trained for the label x > 1, and this pipeline's label is x < 1" in explain(end.verdict).sentences[0]
     assert "evaluate champion 2" not in titles
 
 
@@ -258,10 +260,15 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     monkeypatch.setattr(Predicted, "_evaluate", evaluate)
     run("2024-01", 0.10)
     second, _, _ = run("2024-02", 0.10)
-    assert "evaluation.slices names no slices, so Headway chose z in 4 bins and x in 4 bins" in second.verdict.sentences
+    assert (
+        "evaluation.slices names no slices, so Headway chose z in 4 bins and x in 4 bins"
+        in explain(second.verdict).sentences
+    )
     assert {c.slice for c in second.verdict.compared(slices=True)} == {"z: 4", "x: 4"}
     third, _, _ = run("2024-03", 0.10, evaluation={"slices": []})
-    assert third.verdict.compared(slices=True) == [] and "names no slices" not in " ".join(third.verdict.sentences)
+    assert third.verdict.compared(slices=True) == [] and "names no slices" not in " ".join(
+        explain(third.verdict).sentences
+    )
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
     assert {c.slice for c in fourth.verdict.compared(slices=True)} == {"x x z: 2", "x: 3"}
 
@@ -286,7 +293,7 @@ def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_wit
 
 def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
     run("2024-01", 0.10)
-    assert run("2024-02", 0.10)[0].verdict.alarms == ()
+    assert explain(run("2024-02", 0.10)[0].verdict).alarms == ()
     as_promoted = Predicted._evaluate
 
     def worse_today(self, step, out):
@@ -296,7 +303,7 @@ def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
 
     monkeypatch.setattr(Predicted, "_evaluate", worse_today)
     third, _, _ = run("2024-03", 0.10)
-    [alarm] = third.verdict.alarms
+    [alarm] = explain(third.verdict).alarms
     assert alarm.summary == (
         "version 2 became worse, from accuracy 0.9 on 2024-01 to 2024-02 to 0.8 on 2024-01 to 2024-03, "
         "and the candidate makes up for it"

@@ -20,6 +20,16 @@ from headway.registry.registry import Registry
 from headway.storage.store import Store
 
 PIPELINE = "name: flights\nsource: {format: csv, path: data.csv}\nlabel: y\n"
+BETTER = {
+    "name": "champion",
+    "metric": "auc",
+    "against": "version 1",
+    "before": 0.8,
+    "value": 0.9,
+    "change": 0.1,
+    "better": "higher",
+    "outcome": "better",
+}
 RECORD = {
     "run": "20260101-000000-abcd",
     "pipeline": "flights",
@@ -32,7 +42,7 @@ RECORD = {
     "spans": ["2013-01", "2013-02"],
     "metrics": {"auc": 0.9, "f1": None},
     "baselines": {"constant": {"auc": 0.5}},
-    "verdict": {"status": "promoted", "reasons": [{"status": "promoted", "summary": "auc is better"}]},
+    "verdict": {"status": "promoted", "basis": "better", "primary": "auc", "checks": [BETTER]},
     "training": {
         "rows": 100,
         "says": "",
@@ -127,7 +137,9 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     experiment = client.get_experiment_by_name("flights")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_name == RECORD["run"] and run.info.status == "FINISHED"
-    assert run.data.tags["headway.verdict"] == "promoted" and run.data.tags["headway.reasons"] == "auc is better"
+    assert run.data.tags["headway.verdict"] == "promoted" and run.data.tags["headway.reasons"].startswith(
+        "auc rose from 0.8 (version 1) to 0.9, which is better"
+    )
     assert run.data.params == {
         "seed": "7",
         "spans": "2013-01 to 2013-02",

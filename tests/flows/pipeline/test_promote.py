@@ -9,6 +9,7 @@ import pytest
 from flows.pipeline import promote as promotions
 from flows.pipeline.context import Context
 from flows.pipeline.plan import PlannedStep
+from flows.report.checks import explain
 from headway.errors import ConfigError
 from headway.evaluation.verdict import Verdict
 from headway.storage.store import Store
@@ -26,7 +27,7 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
     done = json.loads(typed("promote", exported, "--json", "--reason", "looked at by hand", check=0).stdout)
     (model,) = json.loads(typed("models", exported, "--json", check=0).stdout).values()
     assert model["history"][-1]["reason"] == "; ".join(
-        ["looked at by hand", *map(str, Verdict.model_validate(done["verdict"]).reasons)]
+        ["looked at by hand", *map(str, explain(Verdict.model_validate(done["verdict"])).reasons)]
     )
     assert done["spans"] == held["spans"] and done["state"] == "promoted", "the window of the run that was held"
     assert not [step["title"] for step in done["stages"] if not step["cached"] and step["stage"] in ("ingest", "train")]

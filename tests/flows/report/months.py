@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from flows.pipeline.champion import compared_facts
 from flows.records import read_record
+from flows.report.checks import explain
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import gate
 from headway.evaluation.gate_config import GateConfig
@@ -83,7 +84,7 @@ def _judge(store, number, span):
         eval=((span, "eval"),),
     )
     verdict = Verdict.model_validate(run.step("gate", "gate", lambda out: gate(judging, out, Monitor()))[1])
-    assert verdict.promote, verdict.sentences
+    assert verdict.promote, explain(verdict).sentences
     saved = store.root.parent / "saved"
     saved.mkdir(exist_ok=True)
     (saved / "saved_model.pb").write_bytes(b"model")
@@ -92,7 +93,7 @@ def _judge(store, number, span):
     registry = Registry(store, "flights")
     lineage = {"format": 1, "run": {"run": name}, "code": None, "config": None, "champion": before, "parts": parts}
     lineage |= {
-        "verdict": {"status": verdict.status, "reasons": verdict.sentences},
+        "verdict": {"status": verdict.status, "reasons": explain(verdict).sentences},
         "spans": [],
         "stages": run.stages,
     }

@@ -12,6 +12,7 @@ import pytest
 from flows.pipeline.json_log import JsonLog
 from flows.pipeline.listeners import Scope
 from flows.records import RunRecord, read_record
+from flows.report.checks import explain
 from flows.report.markdown import markdown
 from flows.report.page import page
 from flows.report.results import RunResults
@@ -20,7 +21,7 @@ from flows.report.verdict import ending_of, ending_section
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.verdict import Check, Reason, Verdict
+from headway.evaluation.verdict import Check, Verdict
 from headway.messages import number, signed
 from headway.storage.store import Store
 from headway.tasks.base import LabelFacts
@@ -65,7 +66,7 @@ def records(tmp_path_factory):
         known |= {"metrics": verdict.metrics.candidate, "baselines": verdict.metrics.baselines, "seconds": 3.0}
         if state == "failed":
             return RunRecord(**known, state=state, error="the loss is not a finite number:\n  - step 7\n    fix: x")
-        assert verdict.status == state, verdict.sentences
+        assert verdict.status == state, explain(verdict).sentences
         version = 4 if verdict.promote else None
         return RunRecord(**known, state=state, verdict=verdict.brief, version=version, **more)
 
@@ -98,13 +99,16 @@ def told(record, folder):
 
 
 def test_what_could_not_be_compared_is_told_where_the_checks_have_no_figure_of_it(records):
-    record, why = records["rejected"], "auc and bias cannot be compared with version 3"
-    check = Check(name="comparable", outcome="not comparable", passed=False)
-    reason = Reason(summary=why, detail="under 20 rows of one class", check="comparable", status="needs a person")
-    reasons, checks = (*record.verdict.reasons, reason), (*record.verdict.checks, check)
-    verdict = record.verdict.model_copy(update={"reasons": reasons, "checks": checks})
-    ending = ending_of(record.model_copy(update={"verdict": verdict}))
-    assert ending.reasons == (f"{why} (under 20 rows of one class)",)
+    record, known = records["rejected"], {"passed": False, "status": "needs a person", "against": "version 3"}
+    few = {
+        "name": "comparable",
+        "outcome": "too few rows",
+        "why": "under 20 rows of one class",
+        "names": ("auc", "bias"),
+    }
+    verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, Check(**few, **known))})
+    (reason,) = ending_of(record.model_copy(update={"verdict": verdict})).reasons
+    assert reason.startswith("auc and bias cannot be compared with version 3 (under 20 rows of one class; ")
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -140,10 +144,10 @@ def test_a_concern_stands_beside_the_headline(records):
 
 def test_a_headline_is_the_summary_of_the_gravest_reason_without_its_interval(records):
     record = records["rejected"]
-    reason = record.verdict.reasons[0]
+    text = explain(record.verdict).reasons[0].text
     headline = ending_of(record).headline
-    assert headline == f"The candidate is rejected: {reason.summary}." and "more than the allowed drop of" in headline
-    assert "interval" not in headline and "95% interval" in reason.detail
+    assert headline == f"The candidate is rejected: {text.summary}." and "more than the allowed drop of" in headline
+    assert "interval" not in headline and "95% interval" in text.detail
     assert ending_of(records["failed"]).headline == "The run failed: the loss is not a finite number."
     assert "step 7" in ending_of(records["failed"]).error
 
@@ -252,34 +256,52 @@ def test_an_outcome_says_worse_where_the_interval_does():
         assert table[0]["outcome"] == said
 
 
+MISSED = {"passed": False, "status": "rejected"}
+SMALL = {"name": "constant baseline", "against": "constant", "outcome": "cannot tell", "better": "higher"} | MISSED
+FELL = BEST | {"before": 0.9, "value": 0.8, "change": -0.1, "outcome": "beyond the limit"} | MISSED
+
+
 def test_only_what_would_change_the_verdict_is_advised():
-    small = {"status": "rejected", "summary": "auc is small", "fix": "gate.baseline: false would let it pass"}
-    fell = {"status": "rejected", "summary": "auc fell"}
-    for reasons, fixes in (([small], ("what to do: gate.baseline: false would let it pass",)), ([fell, small], ())):
-        verdict = Verdict(status="rejected", reasons=reasons, checks=(Check(**BEST, outcome="better"),))
+    small = Check(metric="auc", value=0.51, before=0.5, change=0.01, interval=(-0.01, 0.03), **SMALL)
+    advice = ("what to do: gate.baseline: false would let it pass",)
+    for checks, fixes in (((small,), advice), ((Check(**FELL), small), ())):
+        verdict = Verdict(status="rejected", checks=checks)
         assert ending_of(RunRecord(**KNOWN, state="rejected", verdict=verdict)).fixes == fixes
 
 
 @pytest.mark.parametrize("promoted", [True, False])
 def test_what_the_gate_could_not_check_is_told_whatever_the_verdict(promoted):
-    note = {"summary": "auc was not checked on 1 value of carrier: HA", "concern": True}
-    verdict = Verdict(status="promoted" if promoted else "kept", notes=(note,))
-    record = RunRecord(**KNOWN, state="promoted" if promoted else "kept", version=2, verdict=verdict)
+    few = {
+        "name": "threshold",
+        "metric": "auc",
+        "slice": "carrier",
+        "outcome": "not checked",
+        "why": "few rows",
+        "count": 1,
+    }
+    status, said = (
+        "promoted" if promoted else "kept",
+        "auc was not checked on 1 value of carrier with fewer than 60 rows",
+    )
+    verdict = Verdict(status=status, checks=(Check(**few, allowed=60, concern=True),))
+    record = RunRecord(**KNOWN, state=status, version=2, verdict=verdict)
     ending = ending_of(record)
-    assert [note["summary"] in told for told in (ending.concerns, ending.said)] == [promoted, not promoted]
-    assert (f"warning: {note['summary']}" in summary(record)) is promoted
+    assert [said in " ".join(told) for told in (ending.concerns, ending.notes)] == [promoted, not promoted]
+    assert (f"warning: {said}" in summary(record)) is promoted
 
 
 def test_a_headline_is_not_said_again():
-    reason = {"status": "kept", "summary": "the candidate is the champion, version 1"}
-    verdict = Verdict(status="kept", basis="same model", reasons=[reason])
+    same = Check(name="same model", against="version 1", outcome="the champion", passed=False, status="kept")
+    verdict = Verdict(status="kept", basis="same model", checks=(same,))
     assert ending_of(RunRecord(**KNOWN, state="already champion", version=1, verdict=verdict)).said == []
-    forced = [{"status": "rejected", "summary": said, "overruled": True} for said in ("auc fell", "loss rose")]
-    verdict = Verdict(status="promoted", basis="forced", reasons=forced)
+    rose = FELL | {"metric": "loss", "better": "lower", "before": 0.3, "value": 0.5, "change": 0.2}
+    verdict = Verdict(status="promoted", basis="forced", primary="auc", checks=(Check(**FELL), Check(**rose)))
     ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=verdict))
-    assert ending.headline == "Version 2 is promoted by force, against: auc fell."
-    assert (ending.concerns, ending.tone) == (("promoted by force, against: loss rose",), "amber")
-    alone = verdict.model_copy(update={"reasons": verdict.reasons[:1]})
+    fell = "auc fell from 0.9 (version 1) to 0.8, more than the allowed drop of 0.01"
+    assert ending.headline == f"Version 2 is promoted by force, against: {fell}."
+    (concern,) = ending.concerns
+    assert concern.startswith("promoted by force, against: loss rose from 0.3") and ending.tone == "amber"
+    alone = verdict.model_copy(update={"checks": verdict.checks[:1]})
     ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=alone))
     assert (ending.concerns, ending.tone) == ((), "amber")
 

@@ -16,7 +16,6 @@ from flows.report.data import _panel, usual_values
 from flows.report.page import on_this_disk, page, write
 from flows.report.plot import FIRST
 from flows.report.results import RunResults
-from flows.report.verdict import ending_of
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.schema.columns import Column
@@ -228,20 +227,6 @@ def test_a_wide_table_is_drawn_in_part_and_stays_small(tmp_path):
     assert time.process_time() - began < 2.4, "0.4 s, measured alone"
     assert len(html) < 320_000, "of 5,000 columns 755,000: what is not drawn takes about a hundred bytes"
     assert "557 further columns" in html and "w0599" in html and HOSTILE.replace("/", "") not in html
-
-
-def test_a_rejection_is_one_short_sentence_and_its_numbers_follow():
-    summary, detail = (
-        "auc fell from 0.9 (version 3) to 0.8, more than the allowed drop of 0.01",
-        "-0.1, 95% interval -0.2 to -0.05",
-    )
-    reasons = [{"status": "rejected", "summary": summary, "detail": detail}, {"status": "rejected", "summary": "loss"}]
-    verdict = {"status": "rejected", "reasons": reasons}
-    known = {"run": "r", "pipeline": "p", "started": "", "state": "rejected"}
-    ending = ending_of(read_record(known | {"verdict": verdict}))
-    assert ending.headline == f"The candidate is rejected: {summary}."
-    assert (ending.word, ending.tone) == ("rejected", "red")
-    assert ending.reasons == (f"{summary} ({detail})", "loss")
 
 
 def test_each_column_has_a_figure_of_train_eval_and_the_champions_rows_with_axes(tmp_path):

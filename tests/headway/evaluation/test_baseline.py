@@ -5,13 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.report.checks import explain, size_text
 from headway.evaluation import baseline
 from headway.evaluation.gate import Candidate, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.metrics import metrics_of
 from headway.evaluation.sample_size import sample_size
-from headway.evaluation.sentences import size_text
 from headway.messages import number
 from headway.metrics.base import Rows
 from headway.tasks.base import LabelFacts
@@ -119,8 +119,8 @@ def test_a_few_steps_of_training_on_36_rows_are_not_promoted(tmp_path):
     }
     found = decide(GateRequest(**asked))
     assert (found.status, found.promote) == ("needs a person", False)
-    assert "36 eval rows are too few to say" in found.sentences[0]
-    assert "accuracy is 0.3333, constant 0.4444" in found.sentences[0]
+    assert "36 eval rows are too few to say" in explain(found).sentences[0]
+    assert "accuracy is 0.3333, constant 0.4444" in explain(found).sentences[0]
     assert found.metrics.baselines["constant"]["accuracy"] == pytest.approx(16 / 36)
     assert decide(GateRequest(**asked, config=GateConfig(baseline=False))).status == "promoted"
     assert decide(GateRequest(**asked, force=True)).status == "promoted"
@@ -259,7 +259,11 @@ def test_a_first_model_of_few_rows_waits_for_a_person(tmp_path):
     few = told(0.5, 3, 19)
     found = decide(asked(tmp_path, *few))
     assert (found.status, found.promote) == ("needs a person", False)
-    assert found.sentences[0].startswith("19 eval rows are too few to say whether the candidate beats the constant")
+    assert (
+        explain(found)
+        .sentences[0]
+        .startswith("19 eval rows are too few to say whether the candidate beats the constant")
+    )
     assert decide(asked(tmp_path, *few, force=True)).status == "promoted"
     worse = told(0.5, 3, 400)[0], np.full(400, 0.99)
     assert decide(asked(tmp_path, *worse)).status == "rejected"
@@ -275,7 +279,7 @@ def test_a_better_linear_baseline_is_a_concern(tmp_path):
     assert found.status == "promoted" and linear.outcome == "worse" and linear.passed
     assert linear.interval[0] < linear.change < linear.interval[1] < 0
     assert linear.change == pytest.approx(linear.value - linear.before)
-    assert "the linear baseline beats the candidate" in found.concerns[0]
+    assert "the linear baseline beats the candidate" in explain(found).concerns[0]
     pq.write_table(pa.table({"label": label, "prediction": noisy}), tmp_path / "linear.parquet")
     found = decide(asked(tmp_path, label, better, **beside))
     assert found.status == "promoted" and found.of("linear baseline", "auc").outcome == "better"

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from flows.report.checks import explain
 from headway.evaluation.champion_decay import decayed, worth
-from headway.evaluation.sentences import describe
 from headway.evaluation.verdict import Verdict
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -51,12 +51,12 @@ def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times()
         facts = {"mended": mended, "names": (before,) if before else (), "concern": not mended}
         checks = tuple(decay.check(3).model_copy(update=facts) for decay in decays)
         spans = (spans,) if spans else ()
-        [alarm] = describe(Verdict(status="promoted", checks=checks, spans=spans)).alarms
+        [alarm] = explain(Verdict(status="promoted", checks=checks, spans=spans)).alarms
         return alarm
 
     alarm = fallen(every[:2], "2013-10", "2013-09", False)
-    said, fix = alarm.summary, alarm.fix
-    assert "better than the constant then" in alarm.detail and "beyond the limit of 0.005" in alarm.detail
+    said, fix = alarm.text.summary, alarm.text.fix
+    assert "better than the constant then" in alarm.text.detail and "beyond the limit of 0.005" in alarm.text.detail
     assert re.fullmatch(
         r"2013-10 is harder: version 3 became worse, from auc 0\.7\d+ and loss [\d.]+ on 2013-09 to 0\.\d+ and [\d.]+ on "
         "2013-10, and the candidate does not make up for it",
@@ -88,8 +88,8 @@ def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
     checks = [d.check(3) for d in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[:1]]
-    [alarm] = describe(Verdict(status="kept", checks=checks)).alarms
-    assert alarm.summary.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
+    [alarm] = explain(Verdict(status="kept", checks=checks)).alarms
+    assert alarm.text.summary.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.report.checks import explain
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.evaluation.comparison import Compared, _holm
@@ -76,7 +77,7 @@ def outcome(request):
     verdict = decide(request)
     kept = verdict.model_dump(mode="json")
     assert json.loads(json.dumps(kept, allow_nan=False)) == kept and Verdict.model_validate(kept) == verdict
-    return verdict.status, verdict.promote, " | ".join(verdict.sentences)
+    return verdict.status, verdict.promote, " | ".join(explain(verdict).sentences)
 
 
 def test_promote_when_no_worse(files):
@@ -109,7 +110,10 @@ def test_reject_for_one_slice(files):
     failed = [c for c in found.compared(slices=True) if not c.passed]
     assert {(c.slice, c.slice_value) for c in failed} == {("carrier", "UA")}
     assert all(c.p_adjusted >= c.p for c in found.compared(slices=True))
-    assert "carrier=UA (3," in found.sentences[0] and "after correcting for all slices" in found.sentences[0]
+    assert (
+        "carrier=UA (3," in explain(found).sentences[0]
+        and "after correcting for all slices" in explain(found).sentences[0]
+    )
     assert found.left_out == (LeftOut(slice="carrier", values=1, why="fewer than 200 rows"),)
 
 
@@ -190,10 +194,11 @@ def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
     assert set(then) == set(FIXED) and then["auc"]["gain"] is None and then["auc"]["error"] > 0
     today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
     assert today.status == "promoted" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
-    alarms = [str(alarm) for alarm in today.alarms]
+    told = explain(today)
+    alarms = [str(alarm) for alarm in told.alarms]
     assert alarms[0].startswith("version 3 became worse, from auc 0.7") and "the candidate makes up for it" in alarms[0]
-    assert not set(alarms) & set(today.sentences) and not any(alarm.concern for alarm in today.alarms), "it is mended"
-    assert decide(request(files, "good", champion_facts={"worth": then})).alarms == ()
+    assert not set(alarms) & set(told.sentences) and not any(alarm.concern for alarm in told.alarms), "it is mended"
+    assert explain(decide(request(files, "good", champion_facts={"worth": then}))).alarms == ()
 
 
 def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
@@ -267,7 +272,7 @@ def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
 def test_the_stage_writes_its_verdict(files, tmp_path):
     verdict = gate(request(files), tmp_path, Monitor())
     assert json.loads((tmp_path / "verdict.json").read_text()) == verdict
-    assert Verdict.model_validate(verdict).sentences
+    assert explain(Verdict.model_validate(verdict)).sentences
     assert GateRequest.model_validate(request(files).model_dump(mode="json")) == request(files)
 
 

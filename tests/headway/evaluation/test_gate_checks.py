@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.report.checks import explain
 from headway.evaluation import gate_checks
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
@@ -72,7 +73,7 @@ def test_a_model_without_some_predictions_is_measured_and_refused_beside_others_
         GateRequest(task="binary", candidate=Candidate(model="new", predictions=bad), baselines={"linear": others})
     )
     assert verdict.status == "rejected"
-    assert "27 of 40,000 predictions that are not finite numbers, the first in row 5" in str(verdict.reasons)
+    assert "27 of 40,000 predictions that are not finite numbers, the first in row 5" in str(explain(verdict).reasons)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
@@ -128,6 +129,6 @@ def test_the_gate_says_that_it_judges_a_sample(tmp_path, few):
             config=GateConfig(),
         )
     )
-    assert [note.summary for note in verdict.notes if "sample" in note.summary] == [
+    assert [note.brief for note in explain(verdict).notes if "sample" in note.brief] == [
         f"judged on a random sample of {verdict.rows:,} of {ROWS:,} rows"
     ]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.report.checks import explain
 from headway.errors import DataError
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
@@ -58,7 +59,7 @@ def judge(tmp_path):
 
 
 def said(verdict):
-    return " | ".join(verdict.sentences)
+    return " | ".join(explain(verdict).sentences)
 
 
 GARBAGE = np.random.default_rng(9).random(4000)
@@ -170,7 +171,7 @@ def test_small_losses_add_up_to_the_tolerance_from_the_anchor_at_most(judge):
     assert (alone.status, alone.basis, alone.anchors, alone.anchor) == ("promoted", "newer data", False, None)
     found = judge(label, a, b, anchor=best, **within)
     assert (found.status, found.anchors) == ("rejected", False)
-    assert "(version 1, the anchor) to 0." in found.sentences[0] and found.metrics.anchor["auc"] > 0.7
+    assert "(version 1, the anchor) to 0." in explain(found).sentences[0] and found.metrics.anchor["auc"] > 0.7
     [check] = found.compared("anchor")
     assert (check.metric, check.slice, check.against, check.passed) == ("auc", None, "version 1", False)
     kept = judge(label, a, b, anchor=best, theirs=NEW, **within)
@@ -181,7 +182,7 @@ def test_what_is_better_than_the_champion_and_beyond_the_tolerance_of_the_anchor
     label, a, b, best = models(rows=20_000, noise=(0.8, 1.6, 0.2))
     found = judge(label, a, b, anchor=best, config={"tolerance": {"auc": 0.02}})
     assert (found.status, found.basis, found.anchors) == ("promoted", "better", False)
-    assert "the anchor" in found.concerns[0]
+    assert "the anchor" in explain(found).concerns[0]
     assert judge(label, a, b, config={"tolerance": {"auc": 0.02}}).anchors
 
 
@@ -228,7 +229,7 @@ def test_on_the_same_data_another_metric_may_be_better_and_none_perhaps_beyond_i
     config = {"tolerance": {"accuracy": 0.03, "loss": 0.07}, "primary": "accuracy", "baseline": False}
     ours, theirs = shifted(label, **candidate), shifted(label, **champion)
     found = judge(label, ours, theirs, theirs=NEW, ours=NEW, config=config)
-    assert found.status == status, found.sentences
+    assert found.status == status, explain(found).sentences
     assert found.basis == ("better" if status == "promoted" else None)
 
 
@@ -243,7 +244,7 @@ def test_a_baseline_that_beats_the_candidate_by_any_compared_metric_is_told_cham
     assert found.promote
     worse = {(check.name, check.metric) for check in found.checks if check.concern}
     assert worse >= {("constant baseline", "loss"), ("linear baseline", "loss")}
-    assert any("the constant baseline beats the candidate: loss is" in said for said in found.concerns)
+    assert any("the constant baseline beats the candidate: loss is" in said for said in explain(found).concerns)
 
 
 @pytest.mark.parametrize(
@@ -277,26 +278,28 @@ def test_other_baselines_are_shown_and_never_decide(judge, tmp_path):
 def test_what_is_promoted_all_the_same_is_a_concern(judge, tmp_path):
     label, a, b = models(rows=20_000, noise=(0.5, 0.5), seed=1)
     found = judge(label, a, b)
-    assert found.promote and found.concerns == []
+    assert found.promote and explain(found).concerns == []
     few = judge(*models(rows=400, noise=(0.55, 0.5), seed=3), config={"tolerance": {"auc": 0.001}})
     assert few.promote and few.outcome == "cannot tell"
     assert re.fullmatch(
         r"auc fell from 0\.\d+ \(version \d\) to 0\.\d+: too few rows to tell whether that is within the limit of 0.001",
-        few.concerns[0],
+        explain(few).concerns[0],
     )
     by_force = judge(label, GARBAGE.repeat(5), b, force=True)
-    assert by_force.status == "promoted" and by_force.concerns[0].startswith("promoted by force, against: auc fell")
+    assert by_force.status == "promoted" and explain(by_force).concerns[0].startswith(
+        "promoted by force, against: auc fell"
+    )
 
 
 def test_a_decay_that_the_candidate_does_not_mend_is_a_concern(judge):
     label, good, worse, worst = models(rows=20_000, noise=(0.2, 1.0, 1.05))
     worth = judge(label, good, config={"baseline": False}).worth
     found = judge(label, worst, worse, config={"tolerance": {"auc": 0.02}}, worth=worth)
-    assert found.promote and [alarm.concern for alarm in found.alarms] == [True]
+    assert found.promote and [alarm.concern for alarm in explain(found).alarms] == [True]
     [check] = found.compared("champion decay")
     assert check.change < 0 and check.interval[1] < 0 and check.outcome == "beyond the limit" and check.passed
     mended = judge(label, good, worse, config={"tolerance": {"auc": 0.02}}, worth=worth)
-    assert mended.promote and [alarm.concern for alarm in mended.alarms] == [False]
+    assert mended.promote and [alarm.concern for alarm in explain(mended).alarms] == [False]
 
 
 def test_every_check_names_its_rows_and_their_spans(judge):
@@ -306,4 +309,4 @@ def test_every_check_names_its_rows_and_their_spans(judge):
         4000
     }
     assert {check.name for check in found.checks} == {"threshold", "champion", "newer data"}
-    assert all(remark.check in {c.key for c in found.checks} for remark in found.reasons if remark.check)
+    assert all(remark.check in found.checks for remark in explain(found).reasons if remark.check)

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from flows.report.checks import share_text
 from headway.evaluation.comparison import compare
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margins, parse_tolerance
-from headway.evaluation.sentences import share_text
 from headway.messages import number
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts

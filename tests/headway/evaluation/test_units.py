@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.report.checks import explain
 from headway.evaluation.baseline import compare_with_baseline
 from headway.evaluation.comparison import compare
 from headway.evaluation.gate import Candidate, Champion, GateRequest
@@ -131,8 +132,8 @@ def test_the_verdict_of_the_gate_and_the_worth_that_a_version_keeps_are_of_units
         )
     )
     assert all(each["freedom"] == pytest.approx(39) for each in verdict.worth.values())
-    assert "rows of one patient are drawn together (40 of them)" in verdict.sentences
-    assert any("cannot be told apart" in reason for reason in verdict.sentences)
+    assert "rows of one patient are drawn together (40 of them)" in explain(verdict).sentences
+    assert any("cannot be told apart" in reason for reason in explain(verdict).sentences)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.report.checks import explain
 from headway.errors import ConfigError
 from headway.evaluation.gate import GateRequest
 from headway.evaluation.gate.stage import decide
@@ -138,7 +139,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
         "ndcg_at": 3,
     }
     verdict = decide(GateRequest.model_validate(base))
-    assert verdict.status == "rejected" and any("ndcg fell" in reason for reason in verdict.sentences)
+    assert verdict.status == "rejected" and any("ndcg fell" in reason for reason in explain(verdict).sentences)
     assert json.dumps(verdict.model_dump(mode="json"))
     ours = results_of(worse, "binary", group="query", ndcg_at=3)["metrics"]
     assert verdict.metrics.candidate == ours and verdict.metrics.candidate["mrr"] < 0.95
@@ -178,7 +179,7 @@ def test_a_candidate_has_to_beat_every_order_by_the_item_alone(tmp_path):
 
     assert verdict("strong", "weak", thresholds={"item_coverage": {"min": 0.5}}).promote
     lost = verdict("weak", "strong")
-    assert lost.status == "rejected" and "is worse than the item_mean baseline: ndcg is" in lost.sentences[0]
+    assert lost.status == "rejected" and "is worse than the item_mean baseline: ndcg is" in explain(lost).sentences[0]
     assert verdict("weak", "strong", baseline=False).promote
     assert lost.metrics.baselines["item_mean"]["recall_at_k"] > lost.metrics.candidate["recall_at_k"]
     with pytest.raises(ConfigError, match=r"set evaluation\.item"):

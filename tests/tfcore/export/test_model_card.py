@@ -26,13 +26,13 @@ FACTS = CardFacts(
     intervals={"auc": [0.89, 0.93]},
     verdict={
         "status": "promoted",
-        "reasons": [{"status": "promoted", "summary": "auc is better"}],
         "champion": {"version": 3},
         "metrics": {"baselines": {"constant": {"auc": 0.5}}},
         "checks": [
             {"name": "champion", "metric": "auc", "change": 0.02, "interval": [0.01, 0.03], "outcome": "better"}
         ],
     },
+    reasons=("auc is better",),
 )
 
 

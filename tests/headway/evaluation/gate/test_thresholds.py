@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from flows.report.checks import explain
 from headway.evaluation import gate_checks
 from headway.evaluation.gate import Candidate, GateRequest
 from headway.evaluation.gate.stage import decide
@@ -26,7 +27,7 @@ def verdict(tmp_path, thresholds, **config):
 
 
 def reasons(found):
-    return " | ".join(found.sentences)
+    return " | ".join(explain(found).sentences)
 
 
 def test_a_slice_below_its_bound_rejects_and_names_value_and_rows(tmp_path):
@@ -80,12 +81,14 @@ def sampled(monkeypatch):
 def test_a_value_that_falls_out_of_the_sample_is_a_warning_and_names_it(tmp_path, sampled):
     found = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.1}}}}, slice_min_rows=40)
     assert found.promote
-    assert found.concerns == [
+    assert explain(found).concerns == [
         "auc was not checked on 1 value of carrier with 40 rows (gate.slice_min_rows) or more, of which the random sample "
         "has fewer: HA"
     ]
     few = verdict(tmp_path, {"auc": {"slices": {"carrier": {"min": 0.1}}}}, slice_min_rows=60)
-    assert not few.concerns and "1 value of carrier with fewer than 60 rows (gate.slice_min_rows)" in reasons(few)
+    assert not explain(few).concerns and "1 value of carrier with fewer than 60 rows (gate.slice_min_rows)" in reasons(
+        few
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
-"""The gate's checks in words: the reasons of a verdict, its notes, and why the champion needs a look.
+"""The gate's checks in words: why a verdict is what it is, what is remarked beside it, and why the champion needs a look.
 
-describe(verdict).reasons[0].summary      # "auc fell from 0.8534 (version 3) to 0.7016, more than the allowed drop of 0.0071"
+    found = explain(verdict)
+    found.reasons[0].summary       # "auc fell from 0.8534 (version 3) to 0.7016, more than the allowed drop of 0.0071"
+    found.sentences
+
+Whoever tells of a verdict says it from here. A check that is new is told by its name and its outcome, until `_TEXTS` has words
+for it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.evaluation.slices import named, parts_of
 from headway.evaluation.verdict import (
@@ -17,10 +23,10 @@ from headway.evaluation.verdict import (
     THRESHOLD,
     Check,
     LeftOut,
-    Note,
-    Reason,
     SampleSize,
+    Status,
     Verdict,
+    nearest_to_limits,
 )
 from headway.messages import agree, between, chance, counted, listed, number, signed, some, window_text
 
@@ -31,50 +37,105 @@ class Text(NamedTuple):
     """What a check comes to."""
 
     summary: str
+    """A short clause without an interval."""
     detail: str = ""
+    """The numbers behind it."""
     fix: str = ""
 
 
-def describe(verdict: Verdict) -> Verdict:
-    """The verdict with the sentences about its checks."""
-    blocks = [check for check in verdict.checks if not check.passed and check.status]
-    blocks.sort(key=lambda check: GRAVEST_FIRST.index(check.status))
-    reasons = [_reason(check, verdict) for check in blocks]
+@dataclass(frozen=True)
+class Remark:
+    """Something to say about a candidate."""
+
+    text: Text
+    check: Check | None = None
+    """That it is about."""
+    overruled: bool = False
+    """The candidate was promoted by force, against it."""
+
+    @property
+    def key(self) -> str | None:
+        """Of the check."""
+        return None if self.check is None else self.check.key
+
+    @property
+    def status(self) -> Status | None:
+        """What the candidate comes to by it."""
+        return None if self.check is None else self.check.status
+
+    @property
+    def concern(self) -> bool:
+        """A person should look at it, although the candidate may be promoted."""
+        return self.check is not None and self.check.concern
+
+    @property
+    def brief(self) -> str:
+        """Without the numbers behind it."""
+        return self.text.summary + (f"; {self.text.fix}" if self.text.fix else "")
+
+    def __str__(self) -> str:
+        summary, detail, fix = self.text
+        force = "promoted by force, against: " if self.overruled else ""
+        return force + summary + (f" ({detail})" if detail else "") + (f"; {fix}" if fix else "")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A verdict in words."""
+
+    reasons: tuple[Remark, ...] = ()
+    """The gravest first; of a candidate that is promoted, what speaks for it."""
+    notes: tuple[Remark, ...] = ()
+    """What decided nothing."""
+    alarms: tuple[Remark, ...] = ()
+    """Why the champion itself needs a look; they change no verdict."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """The reasons and the notes."""
+        return [str(remark) for remark in (*self.reasons, *self.notes)]
+
+    @property
+    def concerns(self) -> list[str]:
+        """What a person should look at although the candidate is promoted."""
+        overruled = [reason for reason in self.reasons if reason.overruled]
+        return [str(remark) for remark in overruled] + [note.brief for note in self.notes if note.concern]
+
+
+def explain(verdict: Verdict) -> Explanation:
+    """A verdict in words."""
+    decisive = [check for check in verdict.checks if check.status]
+    decisive.sort(key=lambda check: GRAVEST_FIRST.index(check.status) if check.status in GRAVEST_FIRST else 0)
+    forced = verdict.basis == "forced"
+    reasons = [Remark(_text(check, verdict), check, overruled=forced and not check.passed) for check in decisive]
     if verdict.basis not in (None, "forced", "same model"):
         reasons = _supports(verdict)
-    said = {reason.check for reason in reasons}
+    said = {reason.key for reason in reasons}
     others = [check for check in verdict.checks if check.passed and check.key not in said and check.name != DECAY]
     missed = any(check.name == THRESHOLD and not check.passed for check in verdict.checks)
-    notes = [_note(check, verdict) for check in _worth_a_note(others, missed=missed)]
+    notes = [Remark(_text(check, verdict), check) for check in _worth_a_note(others, missed=missed)]
+    notes += [Remark(Text(text)) for text in _general(verdict)]
     decays = [check for check in verdict.checks if check.name == DECAY]
-    update = {"reasons": tuple(reasons), "notes": (*notes, *_general(verdict)), "alarms": _alarms(decays, verdict)}
-    return verdict.model_copy(update=update)
+    return Explanation(tuple(reasons), tuple(notes), _alarms(decays, verdict))
 
 
-def _reason(check: Check, verdict: Verdict) -> Reason:
-    text, overruled = _text(check, verdict), verdict.basis == "forced"
-    assert check.status is not None
-    return Reason(**text._asdict(), status=check.status, check=check.key, overruled=overruled)
-
-
-def _note(check: Check, verdict: Verdict) -> Note:
-    text = _text(check, verdict)
-    return Note(**text._asdict(), check=check.key, concern=check.concern)
-
-
-def _supports(verdict: Verdict) -> list[Reason]:
+def _supports(verdict: Verdict) -> list[Remark]:
     """Why a candidate is promoted."""
     if verdict.basis == "first model":
-        none_set = "" if verdict.settings.get("thresholds") else " and no threshold is set"
-        return [Reason(status=verdict.status, summary=f"there is no champion yet{none_set}; {_level(verdict)}")]
+        none_set = "" if any(check.name == THRESHOLD for check in verdict.checks) else " and no threshold is set"
+        return [Remark(Text(f"there is no champion yet{none_set}; {_level(verdict)}"))]
     compared = verdict.compared()
-    primary = next(check for check in compared if check.metric == verdict.primary)
+    primary = next((check for check in compared if check.metric == verdict.primary), None)
     if verdict.basis == "better":
-        decisive = primary if primary.outcome == BETTER else next(c for c in compared if c.outcome == BETTER)
-        return [Reason(status=verdict.status, **_text(decisive, verdict)._asdict(), check=decisive.key)]
-    [data] = [check for check in verdict.checks if check.name == "newer data"]
-    summary = f"its data are newer, and nothing blocks it; {_text(primary, verdict).summary}"
-    return [Reason(status=verdict.status, summary=summary, detail=_text(data, verdict).summary, check=data.key)]
+        decisive = [primary] if primary is not None and primary.outcome == BETTER else []
+        decisive += [check for check in compared if check.outcome == BETTER]
+        return [Remark(_text(check, verdict), check) for check in decisive[:1]]
+    beside = f"; {_text(primary, verdict).summary}" if primary is not None else ""
+    return [
+        Remark(Text(f"its data are newer, and nothing blocks it{beside}", _text(data, verdict).summary), data)
+        for data in verdict.checks
+        if data.name == "newer data"
+    ]
 
 
 def _level(verdict: Verdict) -> str:
@@ -91,32 +152,22 @@ def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
     """Of slices only what is beyond a limit is told; and of thresholds, if none is missed, on a slice's values the nearest to
     the limit."""
     thresholds = [check for check in checks if check.name == THRESHOLD]
-    met = [check for check in thresholds if check.value is not None]
-    nearest: dict[tuple[object, ...], Check] = {}
-    for check in () if missed else met:
-        key = check.metric, check.slice, check.limit, check.allowed
-        if key not in nearest or _room(check) < _room(nearest[key]):
-            nearest[key] = check
+    met = [] if missed else nearest_to_limits([check for check in thresholds if check.value is not None])
     others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
-    return [*nearest.values(), *(check for check in thresholds if check.value is None), *others]
+    return [*met, *(check for check in thresholds if check.value is None), *others]
 
 
-def _room(check: Check) -> float:
-    return abs((check.value or 0.0) - (check.allowed or 0.0))
-
-
-def _general(verdict: Verdict) -> list[Note]:
+def _general(verdict: Verdict) -> list[str]:
     """What the comparison rests on, and what the slices came to."""
     said = []
     if verdict.sample_of is not None:
         said.append(f"judged on a random sample of {verdict.rows or 0:,} of {verdict.sample_of:,} rows")
     if verdict.drawn_by is not None:
         said.append(verdict.drawn_by)
-    slices = verdict.compared(slices=True)
-    if slices and all(check.passed for check in slices):
-        where = {(check.slice, check.slice_value) for check in slices}
-        enough = f"{counted(len(where), 'slice')} with enough rows"
-        said.append(f"on none of the {enough} is it beyond the limit beside {slices[0].against}")
+    if verdict.slices_compared and all(check.passed for check in verdict.compared(slices=True)):
+        enough = f"{counted(verdict.slices_compared, 'slice')} with enough rows"
+        beside = verdict.champion.name if verdict.champion is not None else "the champion"
+        said.append(f"on none of the {enough} is it beyond the limit beside {beside}")
     if verdict.left_out:
         said.append("slices that were not compared: " + some([*map(_left_out, verdict.left_out)], 5, sep="; "))
     if verdict.slices_chosen is not None:
@@ -125,7 +176,7 @@ def _general(verdict: Verdict) -> list[Note]:
         said.append(
             "evaluation.slices names no slices, so Headway chose " + (what or "none, for want of rows or columns")
         )
-    return [Note(summary=text) for text in said]
+    return said
 
 
 def _left_out(entry: LeftOut) -> str:
@@ -144,6 +195,8 @@ def _text(check: Check, verdict: Verdict) -> Text:
 
 
 def _same_model(check: Check, verdict: Verdict) -> Text:
+    if check.outcome == "further formats":
+        return Text(f"forced: the model of {check.against} once more, with {listed(check.names)} (export.formats)")
     return Text(f"the candidate is the champion, {check.against}: there is nothing to promote")
 
 
@@ -338,28 +391,27 @@ def size_text(size: SampleSize) -> str:
     return text + agree(size.count, " is", " are")
 
 
-def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Note, ...]:
+def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:
     """How a champion became worse, and what to do."""
     if not decays:
         return ()
     first = decays[0]
     detail = "; ".join(f"{d.metric}: {_decay(d)}" if len(decays) > 1 else _decay(d) for d in decays)
-    facts: dict[str, Any] = {"detail": detail, "check": first.key, "concern": first.concern}
+    name = (first.against or "").removesuffix(" at its promotion")
     if first.mended is None:
         said = [f"{d.metric} was {number(d.before)} and is {number(d.value)} today" for d in decays]
-        name = f"the champion, {(first.against or '').removesuffix(' at its promotion')},"
-        return (Note(summary=f"{name} has become worse since it was promoted: {listed(said)}", **facts),)
+        summary = f"the champion, {name}, has become worse since it was promoted: {listed(said)}"
+        return (Remark(Text(summary, detail), first),)
     spans, before = window_text(verdict.spans), window_text(first.names)
     other = bool(before) and spans != before
     then = listed([f"{d.metric} {number(d.before)}" for d in decays]) + (f" on {before}" if other else "")
     now = listed([number(d.value) for d in decays]) + (f" on {spans}" if other else " today")
-    name = (first.against or "").removesuffix(" at its promotion")
     fell = f"{name} became worse, from {then} to {now}, and the candidate "
     if first.mended:
-        return (Note(summary=f"{fell}makes up for it", **facts),)
+        return (Remark(Text(f"{fell}makes up for it", detail), first),)
     harder = f"{spans} is harder: " if other else ""
     fix = "if rows like these go on coming, expect this level"
-    return (Note(summary=f"{harder}{fell}does not make up for it", fix=fix, **facts),)
+    return (Remark(Text(f"{harder}{fell}does not make up for it", detail, fix), first),)
 
 
 def _decay(check: Check) -> str:
