@@ -171,6 +171,12 @@ def test_a_check_that_nobody_knows_is_shown_by_all(records, tmp_path, monkeypatc
             assert shown in text, (renderer, shown)
 
 
+def test_the_test_split_is_a_remark_that_decides_nothing(records):
+    record = read_record(records["promoted"].as_json() | {"test": {"rows": 900, "metrics": {"auc": 0.8}}})
+    said = "on the 900 rows of the test split, which decide nothing: auc 0.8"
+    assert ending_of(record).notes[-1] == said and said in summary(record)
+
+
 def test_the_checks_name_their_rows(records):
     record = records["promoted"]
     assert ending_of(record).judged_on == "judged on 4,000 eval rows of 2024-03"

@@ -147,7 +147,7 @@ def test_columns_that_are_new_gone_or_of_another_type_since_the_champion_are_nam
 def test_a_figure_is_svg_with_colours_of_the_style_sheet_and_ids_of_its_own(tmp_path):
     html = html_of(*recorded(tmp_path))
     pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    assert len(pictures) > 30
+    assert len(pictures) > 20
     for picture in pictures:
         ElementTree.fromstring(picture.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1))
         assert not re.search("#[0-9a-f]{6}", picture)

@@ -63,10 +63,10 @@ def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times()
         said,
     )
     assert fix == "if rows like these go on coming, expect this level"
-    said = fallen(every[:1], "", "", False).summary
+    said = fallen(every[:1], "", "", False).text.summary
     assert said.endswith(" today, and the candidate does not make up for it")
     mended = fallen(every[:1], "2013-10", "2013-10", True)
-    said, fix = mended.summary, mended.fix
+    said, fix = mended.text.summary, mended.text.fix
     assert said.endswith(" today, and the candidate makes up for it") and "harder" not in said and not fix
     check = found.check(3)
     assert check.change < 0 and check.interval[0] < check.change < check.interval[1] < 0 and check.passed
