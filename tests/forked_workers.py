@@ -42,8 +42,16 @@ class Launchers:
 
     def __init__(self):
         self._ends = contextlib.ExitStack()
+        self._config = None
+
+    def pytest_collectreport(self, report):
+        """End after a failed collection: tests in a process that has forked threads of TensorFlow away wait for ever."""
+        scheduler = self._config and self._config.pluginmanager.getplugin("dsession")
+        if report.failed and scheduler:
+            scheduler.shouldstop = "the collection failed"
 
     def pytest_xdist_setupnodes(self, config, specs):
+        self._config = config
         address = f"{self._ends.enter_context(tempfile.TemporaryDirectory())}/socket"
         listener = self._ends.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(address)

@@ -33,8 +33,8 @@ COLUMNS = (
     Column(name="label", type="int64", nullable=False, role="label"),
 )
 ROWS = 50
-EPOCH = tf.constant(0, tf.int64)
-BEGIN = EpochStart(*(tf.constant(0, tf.int64) for _ in range(4)))
+EPOCH = np.int64(0)
+BEGIN = EpochStart(*(np.int64(0) for _ in range(4)))
 
 
 @pytest.fixture(scope="module")
