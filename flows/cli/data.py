@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from headway.tabular.label import LabelConfig
 
 Split = Literal["train", "eval", "test"]
-_COLUMNS = 40
-"""The columns in the table of init; of more, those that need a word."""
+_COLUMNS = 24
+"""The columns in the table of init, which fits a screen; of more, those that need a word."""
 
 
 def init(
@@ -152,14 +152,16 @@ def _draft_text(draft: Draft, target: Path) -> str:
     """Returns what was found and written, for a person."""
     from flows.report.text import text_table
 
-    shown = draft.choices
-    if len(shown) > _COLUMNS:
-        shown = tuple(c for c in draft.choices if c.why or c.config is not None)[:_COLUMNS]
+    shown, others = draft.choices, list[str]()
+    if len(shown) > _COLUMNS:  # those that need a word
+        shown = tuple(c for c in draft.choices if not c.by_auto and (c.why or c.config is not None))[:_COLUMNS]
+        left_out = [c.column for c in draft.choices if c.by_auto]
+        features = sum(c.use == "feature" for c in draft.choices) - sum(c.use == "feature" for c in shown)
+        others = [f"  and {counted(features, 'more feature')}"]
+        others += [f"  left out as they tell nothing of a row: {some(left_out, 6)}"] if left_out else []
     rows = [{"column": " ".join(c.column.split()), "type": c.type, "use": c.use, "why": c.why} for c in shown]
     features = sum(choice.is_learned for choice in draft.choices)
-    lines = [text_table(rows, whole=("why",))]
-    if len(draft.choices) > len(shown):
-        lines.append(f"  and {counted(len(draft.choices) - len(shown), 'more feature')} as they are")
+    lines = [text_table(rows, whole=("why",)), *others]
     lines += [
         "",
         f"data:   {counted(draft.rows, 'row')}{'' if draft.whole else ' looked at'}, {counted(features, 'feature')}",

@@ -112,7 +112,7 @@ def _useless(column: Column, seen: Seen, own: ColumnStatistics) -> str | None:
 def _telling(statistics: SplitStatistics, names: Collection[str], facts: LabelFacts) -> dict[str, str]:
     """Returns the columns that tell the label with certainty, as nothing does that is known before it, and a sentence."""
     return {
-        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto, else: ignore"
+        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto"
         for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind)
     }
 

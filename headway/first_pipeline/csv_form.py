@@ -36,6 +36,7 @@ _FEW = 10
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
 _SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
+_MISSING = MARKERS | {"nan"}
 _NULLS = ("", "NA")
 _NULL_WORDS = frozenset({"?", "\\N", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
 _Rows = list[tuple[int, list[str]]]
@@ -249,17 +250,15 @@ def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
     """Whether the first line is a row: what stands in it is what stands below it, in each column that shows a rule."""
-    if len(rows) < 3:
+    body = [row for row in rows[1:] if len(row) == len(rows[0])]
+    if len(rows) < 3 or not body:
         return False
-    first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    if not body:
-        return False
-    columns = [[row[place].strip() for row in body] for place in range(len(first))]
-    heads = [cell.strip() for cell in first]
-    numeric = [place for place, cells in enumerate(columns) if _mostly_numbers(cells)]
-    known = [heads[place] for place in numeric if heads[place].lower() not in MARKERS]
-    if numeric:
-        return bool(known) and all(map(_NUMBER.fullmatch, known)) and not _counts_up(heads, columns)
+    heads = [cell.strip() for cell in rows[0]]
+    columns = [[row[place].strip() for row in body] for place in range(len(heads))]
+    forms = [_form_of(cells) for cells in columns]  # of numbers, dates, times
+    known = [(head, form) for head, form in zip(heads, forms, strict=True) if form and head.lower() not in _MISSING]
+    if any(forms):
+        return bool(known) and all(_form(head) == form for head, form in known) and not _counts_up(heads, columns)
     # words only: categories, of which the first line has some
     few = [place for place, cells in enumerate(columns) if len({*cells}) * 3 <= len(cells)]
     return len(body) >= _FEW and len(few) > 1 and all(heads[place] in columns[place] for place in few)
@@ -280,6 +279,12 @@ def _even(cells: Sequence[str]) -> bool:
     return len(steps) == 1 and min(steps) > 0
 
 
-def _mostly_numbers(cells: Sequence[str]) -> bool:
-    known = [cell for cell in cells if cell.lower() not in MARKERS]
-    return bool(known) and sum(bool(_NUMBER.fullmatch(cell)) for cell in known) >= _ALIKE * len(known)
+def _form_of(cells: Sequence[str]) -> str | None:
+    """Returns the form that most cells have, such as 0/0/0 of dates; None where they have none, or no digit."""
+    known = [cell for cell in cells if cell.lower() not in _MISSING]
+    form, count = Counter(map(_form, known)).most_common(1)[0] if known else ("", 0)
+    return form if "0" in form and count >= _ALIKE * len(known) else None
+
+
+def _form(cell: str) -> str:
+    return "0" if _NUMBER.fullmatch(cell) else re.sub(r"\d+", "0", cell)

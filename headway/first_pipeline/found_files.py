@@ -231,9 +231,22 @@ def _described(path: str, file: str) -> dict[str, Any]:
         form = csv_form(data.decode(encoding, "replace"))
         if odd := _odd_lines(file, CsvConfig(**form)):
             form = csv_form(data.decode(encoding, "replace"), [line.decode(encoding, "replace") for line in odd])
+        if form.get("delimiter", " ") == " " and _is_aligned(data):
+            raise ConfigError(
+                "its columns are aligned with blanks, which are not read",
+                where=file,
+                fix="write them with a separator, as pandas.read_fwf(FILE).to_csv(NEW, index=False) does",
+            )
         if form := form | ({"encoding": "cp1252"} if western else {}):
             source["csv"] = form
     return source
+
+
+def _is_aligned(data: bytes) -> bool:
+    """Whether lines have no separator but runs of blanks."""
+    lines = [line.strip() for line in data.split(b"\n")[:_MOST_ODD] if line.strip()]
+    aligned = sum(b"  " in line and not re.search(rb"[,;\t|]", line) for line in lines)
+    return 10 * aligned > 9 * len(lines)
 
 
 def _odd_lines(path: str, config: CsvConfig) -> list[bytes]:

@@ -190,4 +190,6 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.7g}"  # the digits that float32 has
     return re.sub(r"\s+", " ", short(str(_plain(value)), 24)) or "''"

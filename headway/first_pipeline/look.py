@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from headway.errors import ConfigError, DataError
-from headway.messages import agree, counted
+from headway.messages import agree, counted, some
 from headway.schema.columns import LABEL, Column, ColumnConfig, Schema
 from headway.schema_inference.column_types import PREFIX_ROWS, infer
 from headway.sources.base import InputFile, sample_spans
 from headway.sources.config import NAMED, SourceConfig
 from headway.sources.discovery.spans import files, open_source, spans
+from headway.sources.formats.csv import unnamed
 from headway.sources.sample import Sample
 from headway.tabular.coerce import coerce, raw_types
 from headway.tabular.label import LabelConfig
@@ -141,8 +142,14 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
-    doubts = [str(note) for note in notes if note.left_out or note.doubt]
+    doubts = [str(note) for note in notes if note.doubt]
+    for why in dict.fromkeys(note.text for note in notes if note.left_out):  # one line, of however many columns
+        left_out = [repr(note.column) for note in notes if note.left_out and note.text == why]
+        one = len(left_out) == 1
+        doubts.append(f"column{'' if one else 's'} {some(left_out, 3)} {'is' if one else 'are'} left out: {why}")
     doubts += [f"{why}: left out" for why in dict.fromkeys(clashes.values())]
+    if look.config.csv.names == tuple(unnamed(place) for place, _ in enumerate(look.names, 1)):
+        doubts.append("no line has the names of the columns: --label names one by its place, as column_3")
     if (without := len(known) - known.true_count) * 100 > len(known):
         doubts.append(
             f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"

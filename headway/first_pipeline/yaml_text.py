@@ -102,13 +102,15 @@ def _means(text: str, value: str) -> bool:
 
 
 def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
-    """A mapping with a line for each entry of its mappings."""
+    """A mapping with a line for each entry, and for each entry of those that are too long for one."""
     lines = [f"{key}:"]
     for name, item in value.items():
-        if isinstance(item, Mapping) and item:
-            lines += [f"  {scalar(name)}:", *(f"    {scalar(inner)}: {flow(of)}" for inner, of in item.items())]
-        else:
-            lines.append(f"  {scalar(name)}: {flow(item)}")
+        line = f"  {scalar(name)}: {flow(item)}"
+        if isinstance(item, Mapping) and len(line) > _WIDEST:
+            line = "\n".join(
+                [f"  {scalar(name)}:", *(f"    {scalar(inner)}: {flow(of)}" for inner, of in item.items())]
+            )
+        lines.append(line)
     return lines
 
 

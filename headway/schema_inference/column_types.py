@@ -172,7 +172,7 @@ class _ColumnSample:
             why = "; a column holds single values or lists of them" if nested else ""
             return f"its type {self.values.type} cannot be stored{why}"
         if self.values.null_count == len(self.values) and not self.config.type:
-            return "it holds only nulls in the sample; give it a type to keep it"
+            return "only nulls in the sample; give it a type to keep it"
         return None
 
     def inferred(self, decimal: DecimalSign | None) -> Column:

@@ -42,6 +42,9 @@ def test_a_decimal_comma_and_a_date_with_a_comma_separate_nothing():
         ("3,4,5\n3,5,4\n5,4,3\n4,3,5\n5,4,5\n", False),  # ranks
         (",a\n0,1\n1,2\n", True),
         ("name,kind\nx,y\nz,y\n", True),
+        ("2/28/2008,1:00:00,NaN\n2/28/2008,2:00:00,NaN\n2/29/2008,13:00:00,4.5\n", False),
+        ("day,2013 - 14,2014 - 15\n1/1/2013,1%,2%\n1/2/2013,1%,3%\n", True),
+        ("a,1,1,0,x\nb,1,2,0,y\na,2,1,0,x\n", False),  # values that repeat
         ("1,2\n", True),
     ],
 )

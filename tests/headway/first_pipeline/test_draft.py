@@ -216,6 +216,9 @@ def test_what_is_no_data_is_an_error(tmp_path):
     (tmp_path / "book.xlsx").write_bytes(b"PK\x03\x04" + bytes(100))
     with pytest.raises(ConfigError, match="xlsx files are not read"):
         found_source(str(tmp_path / "book.xlsx"))
+    (tmp_path / "fixed.data").write_text("id     carat  cut\n1      0.23   Ideal\n2      0.21   Premium\n")
+    with pytest.raises(ConfigError, match="aligned with blanks"):
+        found_source(str(tmp_path / "fixed.data"))
     (tmp_path / "none").write_text("")
     with pytest.raises(DataError, match="empty"):
         found_source(str(tmp_path / "none"))

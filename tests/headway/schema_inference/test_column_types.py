@@ -66,7 +66,7 @@ def test_a_column_of_nulls_alone_is_left_out_in_any_format_unless_its_type_is_se
     for kind in (pa.null(), pa.float64(), pa.string()):
         table = pa.table({"x": [1, 2], "nothing": pa.nulls(2, kind)})
         schema, notes = _infer(table)
-        assert schema.names() == ["x"] and "'nothing' is left out: it holds only nulls" in notes[0]
+        assert schema.names() == ["x"] and "'nothing' is left out: only nulls" in notes[0]
     assert "nothing" in _infer(table, {"nothing": ColumnConfig(type="float")})[0]
 
 
