@@ -79,10 +79,8 @@ def _named(context: Context, *, note: bool = True) -> Version | None:
 
 def _refuse(context: Context, version: Version) -> None:
     if knows_rows(context, version):
-        problem = (
-            f"version {version.number} was trained on rows that this candidate will be judged on: the verdict would be "
-        )
-        raise _error(context, problem + "worth nothing", "leave it out for this window")
+        problem = f"version {version.number} was trained on rows that this candidate will be judged on"
+        raise _error(context, problem, "leave it out for this window: the verdict would be worth nothing")
 
 
 def _error(context: Context, problem: str, fix: str) -> ConfigError:

@@ -18,7 +18,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.train.config import RANKING_VERSION, RETRIEVAL_VERSION, TrainingConfig
 from tfcore.transform.parameters import OfTransform, TransformParameters
 
-VERSION = 5
+VERSION = 6
 """Raised by whoever changes what training writes for the same request."""
 
 

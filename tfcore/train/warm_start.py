@@ -36,13 +36,10 @@ WHERE = "training.warm_start"
 def warm_start(
     model: keras.Model, request: TrainRequest, parent: WarmStart, *, assign: bool, log: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Give `model` the parent's weights; see the module.
-
-    Args:
-        assign: False: only report, as for a training that was resumed.
+    """Give `model` the parent's weights, see the module; with `assign` false only report, as for a training that was resumed.
 
     Returns:
-        version; kept, partly (a table whose rows moved) and new: paths of variables; says: a sentence of all that.
+        version; kept, partly (rows moved) and new: paths of variables; says: a sentence of all that.
 
     Raises:
         ConfigError: it was trained for another task, or none of its weights fits.
@@ -53,13 +50,12 @@ def warm_start(
         problem = f"version {parent.version} was trained for a {before.label.task} label, and this one is {task}"
         raise ConfigError(problem, where=WHERE, fix="leave warm_start out, or name a version of this task")
     stored, variables = _stored(parent.trained.file), [v for v in model.variables if v.value.dtype.is_floating]
-    own, same = request.model.user_defined or parent.model.user_defined, _seen(layout) == _seen(before)
+    own, same = request.model.user_defined or parent.model.user_defined, _seen(request) == _seen(parent)
     if own:  # Keras counts the layers that a model does not name: of one model the order is the same in every process
         found = [value for value in stored.values() if value.dtype.kind == "f"]
         same = same and _categories(layout) == _categories(before)
         same = same and [value.shape for value in found] == [tuple(v.shape) for v in variables]
         stored = dict(zip([v.path for v in variables], found, strict=False))
-    speeds = [linear_speed(of.model, of.transform) for of in (request, parent)]
     values: dict[str, Array] = {}
     kept, partly, new = list[str](), list[str](), list[str]()
     for variable in variables:
@@ -68,22 +64,18 @@ def warm_start(
         rows = None if own else _rows(path, request.model, layout)
         if value is None or value.ndim != start.ndim or value.shape[1:] != start.shape[1:]:
             new.append(path)
-        elif path.startswith("wide_") and speeds[0] != speeds[1]:
-            new.append(path)  # the linear part is multiplied by another number
-        elif rows is not None:
+        elif rows is not None and (same or not path.startswith("wide_")):
             before_rows = _rows(path, parent.model, before) or []
             values[path] = _moved(start, rows, value, before_rows)
             (kept if rows == before_rows else partly).append(path)
-        elif same and value.shape == start.shape:
+        elif rows is None and same and value.shape == start.shape:
             values[path] = value
             kept.append(path)
         else:
             new.append(path)
     if not values:
-        fix = "leave warm_start out, or keep model.name, model.hidden and model.embedding as they were"
-        if own:
-            fix = "leave warm_start out for this window: a model of your own has to be the same, and columns, vocabularies and "
-            fix += "classes too, since it is not known which of its weights are whose"
+        fix = "leave warm_start out, or keep model.name, model.hidden and model.embedding as they were; of a model of your own "
+        fix += "it is not known which weights are whose: columns, vocabularies and classes have to be the same too"
         raise ConfigError(f"none of the weights of version {parent.version} fits this model", where=WHERE, fix=fix)
     for variable in variables if assign else ():
         if variable.path in values:
@@ -106,15 +98,12 @@ def _stored(trained: Path) -> dict[str, Array]:
         raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(trained), fix=fix) from None
 
 
-def _seen(layout: Layout) -> tuple[Any, ...]:
-    """The columns that a model sees and the classes that it gives, in their order."""
+def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
+    """The columns that a model sees and the classes that it gives, in their order; its item and its linear part's factor."""
+    layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
-    return (
-        [*layout.numeric],
-        *names,
-        [name for name in layout.inputs() if name.startswith("image_")],
-        layout.label.classes,
-    )
+    images = [name for name in layout.inputs() if name.startswith("image_")]
+    return ([*layout.numeric], *names, images, layout.label.classes, of.model.item, linear_speed(of.model, layout))
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:

@@ -192,4 +192,4 @@ def test_a_model_of_ones_own_is_taken_whole_or_not_at_all(tf, tmp_path):
     for model, layout in ((_own(tf, 2), AFTER), (_own(tf, 3), BEFORE)):  # a vocabulary has changed; another model
         with pytest.raises(ConfigError, match="none of the weights of version 3 fits") as error:
             begin(model, layout)
-        assert "not known which of its weights are whose" in error.value.fix
+        assert "not known which weights are whose" in error.value.fix
