@@ -1,7 +1,7 @@
 """Finds the rows behind a hash that occurs in two places, and separates real overlaps from hash collisions.
 
     look(["customer"], hashes, ["2013-01"])       # a caller's function: [KeyOccurrence(...), ...]
-    examine(found, look_at, whether_real)         # Examined(count, examples)
+    examine(found, look_at, whether_real)         # RealOverlaps(count, examples)
 
 Two keys may share a 64-bit hash: of 5 million keys about one window in a million has such a pair. A hash whose rows hold
 one key is what it seems; one whose rows hold several is judged by each of them.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.leakage.hash_sets import Found, Hashes
+from headway.leakage.hash_sets import Hashes, SharedHashes
 
 EXAMPLES = 5
 _FIRST = 8
@@ -41,7 +41,7 @@ RowFinder = Callable[[Sequence[str], Hashes, Sequence[str]], list[KeyOccurrence]
 
 
 @dataclass(frozen=True)
-class Examined:
+class RealOverlaps:
     """The overlaps that are real, with example rows."""
 
     count: int
@@ -50,8 +50,10 @@ class Examined:
 
 
 def examine(
-    keys: Found, look_at: Callable[[Hashes], Iterable[KeyOccurrence]], real: Callable[[Sequence[KeyOccurrence]], bool]
-) -> Examined:
+    keys: SharedHashes,
+    look_at: Callable[[Hashes], Iterable[KeyOccurrence]],
+    real: Callable[[Sequence[KeyOccurrence]], bool],
+) -> RealOverlaps:
     """Look up the rows of a few hashes, and of more as long as all of them are collisions.
 
     Args:
@@ -73,7 +75,7 @@ def examine(
             else:
                 refuted += 1
         at, size = at + size, size * 8
-    return Examined(keys.count - refuted, examples[:EXAMPLES])
+    return RealOverlaps(keys.count - refuted, examples[:EXAMPLES])
 
 
 def rows_text(rows: Sequence[KeyOccurrence], *, splits: bool) -> str:
@@ -88,7 +90,7 @@ def rows_text(rows: Sequence[KeyOccurrence], *, splits: bool) -> str:
 
 
 def _first_of_each(rows: Sequence[KeyOccurrence]) -> list[KeyOccurrence]:
-    """The first row of each split."""
+    """Returns the first row of each split."""
     first: dict[str, KeyOccurrence] = {}
     for row in rows:
         first.setdefault(row.split, row)

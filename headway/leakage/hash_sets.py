@@ -39,7 +39,7 @@ MOST_SHARED = 4096
 
 
 def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
-    """(the distinct values, those of them that occur more than once), both rising."""
+    """Returns (the distinct values, those of them that occur more than once), both rising."""
     ordered = np.sort(hashes)  # np.unique takes twice as long
     first = run_starts(ordered)
     if first.all():
@@ -79,7 +79,7 @@ def slices(sets: Sequence[Hashes], most: int = SLICE) -> Iterator[list[Hashes]]:
 
 
 @dataclass
-class Found:
+class SharedHashes:
     """The values that two groups share: their number, and the least of them."""
 
     count: int = 0
@@ -93,18 +93,18 @@ class Found:
 
 
 @dataclass
-class Compared:
+class KeyComparison:
     """The number of values of each group, and the values that groups share."""
 
     values: dict[str, int]
     """Distinct values of each group."""
-    shared: dict[tuple[str, str], Found]
+    shared: dict[tuple[str, str], SharedHashes]
     """Of each two groups that have a value in common, those values."""
 
 
-def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compared:
+def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyComparison:
     """Find the values in more than one group; the order of a group's sets does not matter."""
-    result = Compared(dict.fromkeys(groups, 0), {})
+    result = KeyComparison(dict.fromkeys(groups, 0), {})
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([hashes for sets in groups.values() for hashes in sets], most):
         hashes_of = {
@@ -116,13 +116,13 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> Compar
         for pair in itertools.combinations(groups, 2):
             both = np.intersect1d(hashes_of[pair[0]], hashes_of[pair[1]], assume_unique=True)
             if len(both):
-                result.shared.setdefault(pair, Found()).add(both)
+                result.shared.setdefault(pair, SharedHashes()).add(both)
     return result
 
 
-def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE) -> Found:
+def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE) -> SharedHashes:
     """Find the values in more than one of `sets`, or in one of `within`, the sets of repeats within a set."""
-    result = Found()
+    result = SharedHashes()
     for piece in slices([*sets, *within], most):
         _, twice = distinct(_whole(piece[: len(sets)]))
         values, _ = distinct(np.concatenate([twice, *piece[len(sets) :]]))
@@ -131,7 +131,7 @@ def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE
 
 
 def has(hashes: Hashes, value: int) -> bool:
-    """Whether a sorted set contains a value."""
+    """Returns whether a sorted set contains a value."""
     at = int(np.searchsorted(hashes, np.uint64(value)))
     return at < len(hashes) and int(hashes[at]) == value
 
@@ -198,7 +198,7 @@ class Distinct:
         return self._hashes[-1] if self._full else None
 
     def upto(self, bound: np.uint64 | None) -> tuple[Hashes, NDArray[np.int64]]:
-        """The hashes up to `bound` (None: all), and the number of rows of each."""
+        """Returns the hashes up to `bound` (None: all), and the number of rows of each."""
         end = len(self._hashes) if bound is None else int(np.searchsorted(self._hashes, bound, side="right"))
         return self._hashes[:end], self._counts[:end]
 
@@ -208,11 +208,11 @@ class Distinct:
         return not self._full
 
     def of(self, rows: int) -> int:
-        """The number of distinct hashes among all `rows` rows that were added; estimated unless `whole`."""
+        """Returns the number of distinct hashes among all `rows` rows that were added; estimated unless `whole`."""
         return self.values if self.whole else round(rows * self.values / self.rows)
 
     def to_text(self) -> str:
-        """The sample as text for JSON."""
+        """Returns the sample as text for JSON."""
         data = np.concatenate([self._hashes, self._counts.astype(np.uint64)]).astype("<u8").tobytes()
         return ("full:" if self._full else "all:") + base64.b64encode(data).decode("ascii")
 

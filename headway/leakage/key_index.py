@@ -27,7 +27,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.errors import DataError
-from headway.leakage import alike, hash_sets
+from headway.leakage import equal_rows, hash_sets
 from headway.leakage.hash_sets import KEPT, Distinct
 from headway.leakage.keys import key_hashes
 from headway.leakage.time_range import TimeRange, raw_kind, time_range
@@ -71,7 +71,7 @@ class SplitIndex(Frozen):
     repeats: str | None = None
     """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.hash_sets`)."""
     contents: str | None = None
-    """Of rows that are not split by what they hold: a sample of it (`headway.leakage.alike`)."""
+    """Of rows that are not split by what they hold: a sample of it (`headway.leakage.equal_rows`)."""
     time: TimeRange | None = None
     keys: dict[KeyName, KeyEntry] = Field(default_factory=dict)
 
@@ -93,7 +93,8 @@ class SpanIndex(Frozen):
 
 
 def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
-    """The keys to index: split.key, split.unique and the group, each only where it is not the same as an earlier one."""
+    """Returns the keys to index: split.key, split.unique and the group, each only where it is not the same as an earlier
+    one."""
     types = {column.name: column.type for column in columns}
     unique = config.unique_columns()
     sets: dict[KeyName, KeySet] = {}
@@ -111,7 +112,7 @@ def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, Ke
 def rule(
     config: SplitConfig, columns: Sequence[Column], hashed: Sequence[Column] = (), *, by_place: bool = False
 ) -> dict[str, Any]:
-    """The rule that decides a row's split: the config, the hash, and the types of the hashed columns.
+    """Returns the rule that decides a row's split: the config, the hash, and the types of the hashed columns.
 
     Args:
         columns: what is read, coerced.
@@ -145,7 +146,7 @@ class KeyIndex:
         self._keys = key_sets(config, columns)
         self._time = named_for(columns, "time")
         self._temporal = next((column.temporal for column in columns if column.name == self._time), None)
-        self._alike = alike.Alike(config, columns)
+        self._sampler = equal_rows.ContentSampler(config, columns)
         self._splits: dict[str, _Split] = {}
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitAssignment) -> None:
@@ -168,7 +169,7 @@ class KeyIndex:
                 times = time_range(time if rows is None else time.filter(pa.array(rows)), kind)
                 split.time = times if split.time is None else split.time.merged(times)
         samples = {code: self._splits[name].contents for code, name in enumerate(self._names) if name in self._splits}
-        self._alike.draw(batch, assigned.codes, samples)
+        self._sampler.draw(batch, assigned.codes, samples)
 
     def save(self, folder: Path) -> None:
         """Write the index into a new folder."""
@@ -181,11 +182,11 @@ class KeyIndex:
                     rows=split.rows,
                     hashes=split.hashes,
                     repeats=split.repeats.to_text() if split.hashes is not None else None,
-                    contents=split.contents.to_text() if self._alike.names else None,
+                    contents=split.contents.to_text() if self._sampler.names else None,
                     time=split.time,
                     keys=keys,
                 )
-        content, apart = self._alike.names, self._alike.apart
+        content, apart = self._sampler.names, self._sampler.apart
         index = SpanIndex(
             rule=self._rule, keys=self._keys, time=self._time, content=content, apart=apart, splits=splits
         )
@@ -197,7 +198,7 @@ class _Split:
         self.rows = 0
         self.hashes: tuple[int, int] | None = None
         self.repeats = Distinct()
-        self.contents = Distinct(alike.DRAWN)
+        self.contents = Distinct(equal_rows.DRAWN)
         self.time: TimeRange | None = None
         self.sets = {name: _Set(key.unique) for name, key in keys.items()}
 
@@ -250,12 +251,12 @@ def _wider(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tup
 
 
 def set_name(split: str, key: str, *, repeated: bool = False) -> str:
-    """The file name of a set."""
+    """Returns the file name of a set."""
     return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
 
 
 def sets(folder: Path, note: SplitIndex, split: str, key: KeyName, *, repeated: bool = False) -> list[hash_sets.Hashes]:
-    """The sets of a key in a split whose index lies in `folder`; empty ones are left out."""
+    """Returns the sets of a key in a split whose index lies in `folder`; empty ones are left out."""
     lengths = note.keys[key].repeated if repeated else note.keys[key].sets
     path = folder / set_name(split, key, repeated=repeated)
     whole = hash_sets.read(path) if lengths else np.zeros(0, np.uint64)
@@ -299,7 +300,7 @@ def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
         rows=first.rows + second.rows,
         hashes=_wider(first.hashes, second.hashes),
         repeats=_merged_samples(first.repeats, second.repeats, KEPT),
-        contents=_merged_samples(first.contents, second.contents, alike.KEPT),
+        contents=_merged_samples(first.contents, second.contents, equal_rows.KEPT),
         time=time,
         keys=keys,
     )

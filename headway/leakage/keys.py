@@ -62,7 +62,7 @@ def key_hashes(
 
 
 def unit_codes(batch: pa.RecordBatch, key: Sequence[str], hashes_of: dict[str, Hashes] | None = None) -> pa.Array:
-    """The code of what a split by `key` keeps together; int64 [rows], at least 0. Null: a row without a key.
+    """Returns the code of what a split by `key` keeps together; int64 [rows], at least 0. Null: a row without a key.
 
     42 bits of `key_hashes`, which a record holds in six bytes: a chance of one in nine that any two of a million units share one.
     """
@@ -78,7 +78,7 @@ def _missing(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """The values in the one form in which they are compared; `array` itself when all are in it already."""
+    """Returns the values in the one form in which they are compared; `array` itself when all are in it already."""
     if pa.types.is_dictionary(array.type):
         if array.dictionary.null_count:
             return canonical(array.dictionary_decode())
@@ -94,7 +94,8 @@ def canonical(array: pa.Array) -> pa.Array:
 
 
 def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Where a text may have to be rewritten: a look at its first and last byte spares nearly all of them the rest."""
+    """Returns where a text may have to be rewritten: a look at its first and last byte spares nearly all of them the
+    rest."""
     _, offsets_buffer, data_buffer = array.buffers()
     if data_buffer is None or not len(array):
         return None
@@ -134,7 +135,7 @@ def _without_exponent(text: bytes) -> bytes:
 
 
 def key_text(value: Any) -> str:
-    """The text of one part of a key, for a sentence."""
+    """Returns the text of one part of a key, for a sentence."""
     if isinstance(value, bytes):
         return value_text(value)
     return repr(value) if not isinstance(value, float) else f"{value:.9g}"

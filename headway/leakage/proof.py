@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.leakage import hash_sets
-from headway.leakage.alike import KEPT, overlap
+from headway.leakage.equal_rows import KEPT, overlap
 from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_text
 from headway.leakage.hash_sets import Distinct
 from headway.leakage.key_index import KeyEntry, KeyName, sets
@@ -181,7 +181,7 @@ class _Prover:
         return self.spans[0].index.keys[key].columns
 
     def _comparable(self, key: KeyName) -> bool:
-        """Whether all spans indexed the same key; adds an error otherwise."""
+        """Returns whether all spans indexed the same key; adds an error otherwise."""
         first = self.spans[0]
         for indexed in self.spans[1:]:
             own, other = first.index.keys.get(key), indexed.index.keys.get(key)
@@ -203,7 +203,7 @@ class _Prover:
         ]
 
     def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, stored: list[SpanHashes]) -> list[KeyOccurrence]:
-        """The rows with these hashes, each with its split where the key index tells it."""
+        """Returns the rows with these hashes, each with its split where the key index tells it."""
         splits: dict[tuple[str, int], set[str]] = {}
         for part, value in itertools.product(stored, hashes.tolist()):
             if hash_sets.has(part.hashes, value):
@@ -345,7 +345,7 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
 
 
 def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
-    """The rows of some keys, to be added to a sentence about the keys."""
+    """Returns the rows of some keys, to be added to a sentence about the keys."""
     texts = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
     return f": {texts}" if texts else ", but their rows could not be found again in the files"
 

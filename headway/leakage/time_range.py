@@ -46,7 +46,7 @@ class TimeRange(Frozen):
 
 
 def raw_kind(schema: pa.Schema, name: str) -> str:
-    """The kind of values that a file's time column holds."""
+    """Returns the kind of values that a file's time column holds."""
     place = schema.get_field_index(name)
     kind = schema.field(place).type if place >= 0 else pa.int64()
     kind = value_type(kind)
@@ -58,7 +58,7 @@ def raw_kind(schema: pa.Schema, name: str) -> str:
 
 
 def time_range(array: pa.Array, kind: str) -> TimeRange:
-    """The time range of a coerced column, whose file held values of `kind`."""
+    """Returns the time range of a coerced column, whose file held values of `kind`."""
     unreadable = 0
     missing = array.null_count
     if pa.types.is_dictionary(array.type) or pa.types.is_binary(array.type):
@@ -81,7 +81,7 @@ def time_range(array: pa.Array, kind: str) -> TimeRange:
 
 
 def _parsed(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """(microseconds since the epoch, the texts that are not a time)."""
+    """Returns (microseconds since the epoch, the texts that are not a time)."""
     try:
         return texts.cast(pa.string()).cast(pa.timestamp("us")).cast(pa.int64()), texts[:0]
     except pa.ArrowInvalid:
@@ -105,7 +105,7 @@ def _microseconds(text: bytes) -> int | None:
 
 
 def time_text(value: int | float | None, kind: str) -> str:
-    """The text of a time, for a sentence."""
+    """Returns the text of a time, for a sentence."""
     if value is None:
         return "none"
     unit = TIMESTAMP if kind == TEXT else kind

@@ -54,7 +54,7 @@ class Window:
         self.proof = Proof(splits={name: {"rows": sum(n.rows for n in self.indexes(name))} for name in self.parts})
 
     def of(self, split: str) -> Iterator[tuple[IndexedSpan, str, SplitIndex]]:
-        """The parts of a split that have rows: (span, name of the part, index of the part)."""
+        """Yields the parts of a split that have rows: (span, name of the part, index of the part)."""
         for span, part in self.parts[split]:
             indexed = self._by_name[span]
             if part in indexed.index.splits:

@@ -93,14 +93,14 @@ class Validated(Result):
 
 
 def listed(counts: list[tuple[Any, int]], total: int) -> str:
-    """The text of the first few of `total` values, each with its rows."""
+    """Returns the text of the first few of `total` values, each with its rows."""
     named = ", ".join(f"{value_text(value)} ({count:,})" for value, count in counts[:LISTED])
     return named + (f" and {total - LISTED:,} more" if total > LISTED else "")
 
 
 def value_text(value: bytes | float, temporal: Temporal | None = None) -> str:
-    """The text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, dates and times as
-    such."""
+    """Returns the text of a value: strings quoted and cut to 60 characters, whole numbers without a fraction, dates and
+    times as such."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
         return repr(short(text, 60))

@@ -153,19 +153,19 @@ class ValidateConfig(Frozen):
         return self.max_missing if own is None or own.max_missing is None else own.max_missing
 
     def drift_of(self, column: str) -> DriftConfig:
-        """The limits of a column: its own where it has any."""
+        """Returns the limits of a column: its own where it has any."""
         own = self.columns.get(column)
         return self.drift.model_copy(update=own.drift.model_dump(exclude_none=True)) if own else self.drift
 
     def settled(self, anomaly: Anomaly) -> Anomaly | None:
-        """The anomaly with its configured severity; None when it is to be ignored."""
+        """Returns the anomaly with its configured severity; None when it is to be ignored."""
         own, kind = self.columns.get(anomaly.column or ""), anomaly.kind
         severity = (own.severity.get(kind) if own else None) or self.severity.get(kind) or anomaly.severity
         return None if severity == "ignore" else anomaly.model_copy(update={"severity": severity})
 
 
 def _bounds_nothing(limit: str, column: Column | None, schema: Schema, *, complete: bool) -> str | None:
-    """The reason why a limit of a column is never reached; None: it can be."""
+    """Returns the reason why a limit of a column is never reached; None: it can be."""
     if column is None:
         return "the column is not stored, and nothing is counted of it"
     what = f"column {column.name!r} holds {type_text(column)}"

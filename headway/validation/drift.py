@@ -37,8 +37,8 @@ INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """(the greatest change of a value's share, the value, its share in ours, in theirs); shares of the rows with a
-    value.
+    """Returns (the greatest change of a value's share, the value, its share in ours, in theirs); shares of the rows with
+    a value.
 
     Raises:
         ValueError: the values of one side were not counted.
@@ -58,7 +58,7 @@ def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float,
 
 
 def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """The divergence in bits, from 0 to 1; both sides must have finite numbers."""
+    """Returns the divergence in bits, from 0 to 1; both sides must have finite numbers."""
     inner = np.linspace(0, 1, _BINS + 1)[1:-1].tolist()
     # up to each side's end: two that do not overlap share no bin
     inner.append(1.0)
@@ -68,8 +68,8 @@ def jensen_shannon(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
 
 
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    """The divergence of two distributions over the same bins, in bits (Lin, "Divergence measures based on the Shannon
-    entropy", 1991)."""
+    """Returns the divergence of two distributions over the same bins, in bits (Lin, "Divergence measures based on the
+    Shannon entropy", 1991)."""
     middle = (p + q) / 2
 
     def relative(side: NDArray[np.float64]) -> float:
@@ -80,7 +80,7 @@ def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of the finite values in each of (-inf, e0], (e0, e1], ..., (en, inf)."""
+    """Returns the share of the finite values in each of (-inf, e0], (e0, e1], ..., (en, inf)."""
     if column.numbers is not None:
         values, counts = column.numbers.sorted()
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -91,7 +91,8 @@ def _bins(column: ColumnStatistics, edges: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float:
-    """The distance of quantiles: 0 when equal, 1 for a shift by the whole 5% to 95% range, or between two constants."""
+    """Returns the distance of quantiles: 0 when equal, 1 for a shift by the whole 5% to 95% range, or between two
+    constants."""
     a, b = ours.quantile(INNER.tolist()), theirs.quantile(INNER.tolist())
     shift = float(np.abs(a - b).mean())
     if not shift:
@@ -101,8 +102,8 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 
 
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
-    """How far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon divergence
-    in bits for numbers; None where that cannot be told."""
+    """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon
+    divergence in bits for numbers; None where that cannot be told."""
     if theirs.type != ours.type or not all(_flat(side) and _comparable(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
@@ -113,7 +114,7 @@ def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | 
 def drift(
     ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig, *, trained: bool = True
 ) -> Iterator[Anomaly]:
-    """An anomaly for each common column that differs by more than its limits.
+    """Yields an anomaly for each common column that differs by more than its limits.
 
     Args:
         ours: train rows, or, where nothing is `trained` on them, the rows of a new span.
@@ -165,7 +166,7 @@ _REQUESTS = _Sides(
 def _compared(
     ours: SplitStatistics, theirs: SplitStatistics, sides: _Sides, config: ValidateConfig
 ) -> Iterator[Anomaly]:
-    """An anomaly for each common column that differs by more than its limits."""
+    """Yields an anomaly for each common column that differs by more than its limits."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
         message = f"{sides.kind} was not checked: {counted(ours.rows, sides.row)}, {theirs.rows:,} of {sides.theirs}; at least "
         message += f"{config.drift.min_rows:,} of each are needed"
@@ -178,7 +179,7 @@ def _compared(
 
 
 def _flat(column: ColumnStatistics) -> bool:
-    """Whether a column has one value per row."""
+    """Returns whether a column has one value per row."""
     return not getattr(column, "shape", ())
 
 
@@ -263,7 +264,8 @@ def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Ano
 
 
 def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Anomaly | None:
-    """A number most of whose quantiles are ten times as far from 0: a unit changes all of them, growth or a rare value some."""
+    """Returns a finding on a number most of whose quantiles are ten times as far from 0: a unit changes all of them,
+    growth or a rare value some."""
     now, before = (np.abs(side.quantile(INNER.tolist())) for side in (ours, theirs))
     both = (now > 0) & (before > 0)
     if 2 * both.sum() < len(INNER):
@@ -289,7 +291,7 @@ def _called(name: str) -> str:
 
 
 def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sides: _Sides) -> Anomaly:
-    """A finding about values that are images or documents, which have no shares to compare."""
+    """Returns a finding about values that are images or documents, which have no shares to compare."""
     longest = max(ours.longest or 0, theirs.longest or 0)
     message = (
         f"the values of {which} were not compared with those of {sides.theirs}: they have up to {longest:,} bytes, and "
@@ -300,13 +302,13 @@ def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sid
 
 
 def _absent(column: ColumnStatistics) -> float:
-    """The share of rows without a value: null or NaN. That one is infinite is said by itself."""
+    """Returns the share of rows without a value: null or NaN. That one is infinite is said by itself."""
     missing = column.missing if column.type == "bytes" else column.missing + column.nan
     return missing / column.rows if column.rows else 1.0
 
 
 def _comparable(column: ColumnStatistics) -> bool:
-    """Whether there is a value to compare."""
+    """Returns whether there is a value to compare."""
     return bool(column.present if column.type == "bytes" else column.finite)
 
 

@@ -103,7 +103,7 @@ def vanished(ours: ColumnStatistics, theirs: ColumnStatistics, whose: str) -> It
 
 
 def is_class(task: str, label: ColumnStatistics) -> bool:
-    """Whether the label's values are classes, by the config or by their statistics."""
+    """Returns whether the label's values are classes, by the config or by their statistics."""
     if not label.complete or not label.distinct:
         return False
     if (known := _known(task)) is not None:
@@ -113,7 +113,7 @@ def is_class(task: str, label: ColumnStatistics) -> bool:
 
 
 def label_kind(task: str, label: ColumnStatistics) -> str:
-    """binary, multiclass or regression (any number): by the config or by the label's statistics."""
+    """Returns binary, multiclass or regression (any number): by the config or by the label's statistics."""
     if (known := _known(task)) is not None and known.has_classes:
         return "multiclass" if known.per_class else "binary"
     if not is_class(task, label):
@@ -122,5 +122,5 @@ def label_kind(task: str, label: ColumnStatistics) -> str:
 
 
 def _known(task: str) -> Task | None:
-    """The task that the pipeline names; None where it leaves it open, or names one of its own module."""
+    """Returns the task that the pipeline names; None where it leaves it open, or names one of its own module."""
     return None if task == "auto" or ":" in task else task_of(task)

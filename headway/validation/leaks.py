@@ -84,7 +84,7 @@ class Leak:
 
 
 def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: float = LEAKAGE) -> Iterator[Leak]:
-    """The columns whose strength reaches `bound`."""
+    """Yields the columns whose strength reaches `bound`."""
     rows = sampled_rows(train, task)
     if rows is None:
         return
@@ -102,7 +102,7 @@ def leaks(train: SplitStatistics, alone: Mapping[str, float], task: str, bound: 
 
 
 def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict[str, float]:
-    """How well each column alone predicts the label, out of fold; empty where there is too little of it to say.
+    """Returns how well each column alone predicts the label, out of fold; empty where there is too little of it to say.
 
     Args:
         task: binary, multiclass or regression.
@@ -124,20 +124,21 @@ def strengths(train: SplitStatistics, names: Collection[str], task: str) -> dict
 
 
 def sampled_rows(train: SplitStatistics, task: str) -> pa.Table | None:
-    """The sampled rows, for classes as many of a rare one as of a common one; None where they are too few."""
+    """Returns the sampled rows, for classes as many of a rare one as of a common one; None where they are too few."""
     rows = train.by_label.table() if task != "regression" else None
     rows = train.sample.table() if rows is None else rows
     return None if rows is None or LABEL not in rows.column_names or len(rows) < LEAST_ROWS else rows
 
 
 def places(rows: pa.Table, names: Collection[str]) -> dict[str, int]:
-    """The place of each named column. A table searches all of its names for one, and there may be thousands."""
+    """Returns the place of each named column. A table searches all of its names for one, and there may be thousands."""
     named = set(names)
     return {name: place for place, name in enumerate(rows.column_names) if name in named}
 
 
 def _targets(label: pa.ChunkedArray, task: str) -> Floats:
-    """What is predicted, one row each: 0 and 1 for each class, of two for one of them; the values and their ranks of a number.
+    """Returns what is predicted, one row each: 0 and 1 for each class, of two for one of them; the values and their
+    ranks of a number.
 
     None at all where there is too little of it.
     """
@@ -155,7 +156,7 @@ def _targets(label: pa.ChunkedArray, task: str) -> Floats:
 
 
 def _classification(values: pa.ChunkedArray, targets: Floats) -> float:
-    """The mean AUC of the targets, by the way of predicting them that has the greatest."""
+    """Returns the mean AUC of the targets, by the way of predicting them that has the greatest."""
     return max(_mean_auc(codes, along, targets) for codes, along in _ways(values))
 
 
@@ -177,13 +178,13 @@ def _regression(values: pa.ChunkedArray, targets: Floats) -> float:
 
 
 def _presence(values: pa.ChunkedArray, targets: Floats) -> float:
-    """The mean AUC of the targets by whether there is a value."""
+    """Returns the mean AUC of the targets by whether there is a value."""
     missing = _missing(values)
     return _mean_auc(missing.astype(np.int64), np.zeros(len(missing)), targets) if missing.any() else 0.5
 
 
 def _mean_auc(codes: Codes, along: Floats, targets: Floats) -> float:
-    """The mean AUC of the targets, of each half by itself: the two have predictions of their own."""
+    """Returns the mean AUC of the targets, of each half by itself: the two have predictions of their own."""
     scores = []
     for target in targets:
         predicted = _out_of_fold(codes, along, target)
@@ -201,7 +202,8 @@ def _is_quantity(values: pa.ChunkedArray) -> bool:
 
 
 def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
-    """The ways of predicting from a column: (which rows are of one value or range, where along it each is; 0: nowhere)."""
+    """Yields the ways of predicting from a column: (which rows are of one value or range, where along it each is; 0:
+    nowhere)."""
     missing = _missing(values)
     _, codes, counts = np.unique(values.fill_null(0).to_numpy(), return_inverse=True, return_counts=True)
     rows, quantity = len(codes), _is_quantity(values)
@@ -223,7 +225,8 @@ def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
 
 
 def _out_of_fold(codes: Codes, along: Floats, target: Floats) -> Floats:
-    """The prediction of each row from the rows of the other half that have its code: their mean, and the line through them."""
+    """Returns the prediction of each row from the rows of the other half that have its code: their mean, and the line
+    through them."""
     half, width = np.arange(len(codes)) % 2, int(codes.max()) + 1
     predicted = np.empty(len(codes))
     for judged in (0, 1):
@@ -259,8 +262,8 @@ def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anoma
 
 
 def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:
-    """Each column that repeats an earlier one, and that one: equal statistics over all rows, and equal values in each
-    sampled row."""
+    """Returns each column that repeats an earlier one, and that one: equal statistics over all rows, and equal values in
+    each sampled row."""
     rows, found = train.sample.table(), dict[str, str]()
     if rows is None:
         return found

@@ -31,7 +31,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class Logged:
+class RequestStatistics:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
@@ -39,13 +39,13 @@ class Logged:
 
 
 def checksum(path: Path) -> dict[str, int | str]:
-    """The identity of a file of requests: its size and crc32c; DataError when it cannot be read."""
+    """Returns the identity of a file of requests: its size and crc32c; DataError when it cannot be read."""
     size, crc = filesystem.checksum(str(path))
     return {"bytes": size, "crc32c": crc}
 
 
-def requests(path: Path, columns: Sequence[Column]) -> Logged:
-    """Statistics of logged requests. A broken one, or a value that does not fit, rejects its request only.
+def requests(path: Path, columns: Sequence[Column]) -> RequestStatistics:
+    """Returns statistics of logged requests. A broken one, or a value that does not fit, rejects its request only.
 
     Raises:
         DataError: the file holds no request, or a TFRecord is damaged.
@@ -70,11 +70,11 @@ def requests(path: Path, columns: Sequence[Column]) -> Logged:
             where=str(path),
             fix="log one JSON object of features per line, or leave it out",
         )
-    return Logged(rows, statistics, (unfit, first))
+    return RequestStatistics(rows, statistics, (unfit, first))
 
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]]:
-    """The requests, and how many came before the range that they are numbered in."""
+    """Yields the requests, and how many came before the range that they are numbered in."""
     with open_file(str(path)) as file:
         head, size = file.read(len(_GZIP)), file.size()
         file.seek(0)
@@ -92,7 +92,7 @@ def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]
 
 
 def span_statistics(source: SourceConfig, span: str, columns: list[Column], monitor: Monitor) -> SplitStatistics:
-    """Statistics of a span's raw columns, whether or not its rows have a label.
+    """Returns statistics of a span's raw columns, whether or not its rows have a label.
 
     Args:
         columns: in the types to be counted in; a value that does not fit leaves out its row.

@@ -146,7 +146,7 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
 
 
 def _proof(request: ValidateRequest) -> SplitProof:
-    """What the stage before proved."""
+    """Returns what the stage before proved."""
     if request.proof is None:
         return SplitProof()
     path = request.proof.file / PROOF
@@ -157,7 +157,8 @@ def _proof(request: ValidateRequest) -> SplitProof:
 
 
 def _table(splits: Mapping[str, SplitStatistics], proof: SplitProof) -> tuple[dict[str, int | str], ...]:
-    """The rows of the table of splits, with each split's keys and times; all have the same cells, empty where one had none."""
+    """Returns the rows of the table of splits, with each split's keys and times; all have the same cells, empty where
+    one had none."""
     total, table = sum(statistics.rows for statistics in splits.values()), list[dict[str, int | str]]()
     for name, statistics in splits.items():
         share = statistics.rows / total if total else 0.0
@@ -190,7 +191,7 @@ def _rejects_too_many(span: SpanFacts, request: ValidateRequest) -> bool:
 
 
 def _source(request: ValidateRequest) -> Iterator[Anomaly]:
-    """What the files hold and no step sees: rejected rows, rows without a label, new columns."""
+    """Yields what the files hold and no step sees: rejected rows, rows without a label, new columns."""
     read, rejected, filtered = (
         sum(getattr(span, what) for span in request.spans) for what in ("read", "quarantined", "filtered")
     )
@@ -238,7 +239,7 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
 
 
 def _strengths(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> dict[str, float]:
-    """How well each feature alone predicts the label in train."""
+    """Returns how well each feature alone predicts the label in train."""
     train = splits.get("train")
     label = None if train is None else train.columns.get(LABEL)
     if train is None or label is None or not train.rows:

@@ -92,7 +92,7 @@ class SampledRows(Frozen):
 
 
 def sample_of(parts: Mapping[str, Sequence[Examples]]) -> SampledRows | None:
-    """The beginnings of some shards; None where train or eval has none."""
+    """Returns the beginnings of some shards; None where train or eval has none."""
     ranges: dict[tuple[Path, str], dict[str, tuple[Examples, str, int]]] = {}
     for split in ("train", "eval"):
         for part in parts.get(split, ()):
@@ -159,7 +159,7 @@ def _fix(unit: Unit, columns: Sequence[Column]) -> str:
 
 
 def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
-    """The columns to look at: no labels, lists, times and weights; of many those of most values that come again."""
+    """Returns the columns to look at: no labels, lists, times and weights; of many those of most values that come again."""
     plain = [
         column
         for column in stored
@@ -174,7 +174,7 @@ def _columns(stored: Sequence[Column], train: SplitStatistics) -> list[Column]:
 
 
 def _rows(sampled: SampledRows, shards: Sequence[SampledShard], columns: Sequence[Column]) -> pa.RecordBatch:
-    """The sampled rows of one split."""
+    """Returns the sampled rows of one split."""
     label = next(column for column in sampled.columns if column.name == LABEL)
     batches = []
     for shard in shards:
@@ -242,12 +242,13 @@ class _Column:
 
 
 def most_rows(columns: int) -> int:
-    """The most rows that are looked at of a table of so many columns."""
+    """Returns the most rows that are looked at of a table of so many columns."""
     return min(MOST_ROWS, MOST_CELLS // max(1, min(columns, MOST_COLUMNS)))
 
 
 def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | None:
-    """The unit of a table's rows: the coarsest column that surely is one, else one that may be; None where there is none.
+    """Returns the unit of a table's rows: the coarsest column that surely is one, else one that may be; None where there
+    is none.
 
     Args:
         batch: the columns `names` in their stored types, and `label`, in any order of rows.
@@ -276,7 +277,7 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
 
 
 def _repeats(codes: Codes) -> bool:
-    """Whether there are many units, and most rows are of one that has others."""
+    """Returns whether there are many units, and most rows are of one that has others."""
     counts = np.bincount(codes).astype(np.float64)
     many = len(codes) ** 2 >= LEAST_UNITS * float((counts**2).sum())
     return many and counts[counts > 1].sum() >= _AGAIN * len(codes) and 2 * len(counts) <= len(codes)
@@ -299,8 +300,8 @@ def _unit(column: _Column, columns: Sequence[_Column], targets: Sequence[Floats]
 
 
 def _same(codes: Codes, column: _Column) -> bool:
-    """Whether a column is the same in nearly all rows of a unit. Each row counts once, or a unit of many rows, such as all zeros,
-    would speak for all."""
+    """Returns whether a column is the same in nearly all rows of a unit. Each row counts once, or a unit of many rows,
+    such as all zeros, would speak for all."""
     sizes = np.bincount(codes)
     pairs, counts = np.unique(codes * column.values + column.codes, return_counts=True)
     size = sizes[pairs // column.values]
@@ -315,8 +316,8 @@ def _same(codes: Codes, column: _Column) -> bool:
 
 
 def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
-    """Whether two columns that are the same in all rows of a unit are not functions of each other, or are two measures
-    that its own numbers do not order."""
+    """Returns whether two columns that are the same in all rows of a unit are not functions of each other, or are two
+    measures that its own numbers do not order."""
     free = [column for column in constant if not _ordered(unit, column)]
     for first, second in itertools.combinations(free, 2):
         if _ordered(first, second):
@@ -329,7 +330,8 @@ def _crossed(unit: _Column, constant: Sequence[_Column]) -> bool:
 
 
 def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bool:
-    """Whether the label follows a column's numbers, so that most of what its values say of the label lies in their order."""
+    """Returns whether the label follows a column's numbers, so that most of what its values say of the label lies in
+    their order."""
     if column.numbers is None:
         return False
     for target in targets:
@@ -340,7 +342,7 @@ def _is_quantity(column: _Column, codes: Codes, targets: Sequence[Floats]) -> bo
 
 
 def _numbers_things(column: _Column) -> bool:
-    """Whether a column's values may be numbers of things, of about as many rows each: not words, not measures."""
+    """Returns whether a column's values may be numbers of things, of about as many rows each: not words, not measures."""
     counts = np.bincount(column.codes)
     alone = _UNITS_ALONE * _ROWS_ALONE <= _ROWS_ALONE * len(counts) <= len(column.codes)
     return alone and counts.std() <= counts.mean() and column.coded
@@ -349,7 +351,8 @@ def _numbers_things(column: _Column) -> bool:
 def _alike(
     codes: Codes, constant: Sequence[_Column], others: Sequence[_Column], targets: Sequence[Floats]
 ) -> float | None:
-    """The correlation of the label within a unit, less what the columns explain by themselves; None where chance may give it.
+    """Returns the correlation of the label within a unit, less what the columns explain by themselves; None where chance
+    may give it.
 
     What units have in common is held against the whole of the label: of a hundredth that columns leave, they may have all.
     """
@@ -365,7 +368,8 @@ def _alike(
 
 
 def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
-    """(the intraclass correlation by analysis of variance, its F ratio as a standard normal); None: nothing to compare.
+    """Returns (the intraclass correlation by analysis of variance, its F ratio as a standard normal); None: nothing to
+    compare.
 
     Donner, "A review of inference procedures for the intraclass correlation coefficient in the one-way random effects
     model", 1986; Wilson and Hilferty, "The distribution of chi-square", 1931; Paulson, 1942.
@@ -398,7 +402,7 @@ def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str,
 
 
 def _blocks(rows: int, most: int) -> pa.Array:
-    """The rows to look at: blocks of neighbours, spread evenly, since the rows of one unit are often neighbours."""
+    """Returns the rows to look at: blocks of neighbours, spread evenly, since the rows of one unit are often neighbours."""
     if rows <= most:
         return pa.array(np.arange(rows))
     starts = np.linspace(0, rows - _BLOCK, max(1, most // _BLOCK)).astype(np.int64)
@@ -427,7 +431,7 @@ def _column(name: str, values: pa.Array) -> _Column:
 
 
 def _targets(label: pa.Array, task: str) -> list[Floats]:
-    """The label as numbers: ranks, or 0 and 1 for each of the commonest classes."""
+    """Returns the label as numbers: ranks, or 0 and 1 for each of the commonest classes."""
     _, codes, counts = np.unique(label.to_numpy(zero_copy_only=False), return_inverse=True, return_counts=True)
     if len(counts) < 2:
         return []
@@ -438,7 +442,7 @@ def _targets(label: pa.Array, task: str) -> list[Floats]:
 
 
 def _ordered(first: _Column, second: _Column) -> bool:
-    """Whether one is a rising or falling function of the other, such as a price with and without tax."""
+    """Returns whether one is a rising or falling function of the other, such as a price with and without tax."""
     if first.numbers is None or second.numbers is None:
         return False
     by = first if first.values >= second.values else second
@@ -457,8 +461,8 @@ def _same_in_all(codes: Codes, target: Floats) -> bool:
 
 
 def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others: Sequence[_Column] = ()) -> Floats:
-    """The label less what the columns explain one by one (backfitting; Hastie and Tibshirani, 1986), and units do not: a number
-    by a line in each range of it, a text by the rows of other units that have it too.
+    """Returns the label less what the columns explain one by one (backfitting; Hastie and Tibshirani, 1986), and units
+    do not: a number by a line in each range of it, a text by the rows of other units that have it too.
 
     Args:
         constant: are the same in all rows of a unit, and have so few ranges that units cannot be told by them.
@@ -473,7 +477,7 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
 
 
 def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
-    """The mean of each value, of many values the line within each range of them."""
+    """Returns the mean of each value, of many values the line within each range of them."""
     assert column.numbers is not None
     codes, along = column.codes, np.zeros(len(residual))
     if column.values > most:
@@ -487,7 +491,7 @@ def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
 
 
 def _by_others(residual: Floats, column: _Column, units: Codes) -> Floats:
-    """The mean of each value among the rows of other units, drawn to 0 as if by one unit more."""
+    """Returns the mean of each value among the rows of other units, drawn to 0 as if by one unit more."""
     of_value, of_both = column.codes, np.unique(column.codes * (int(units.max()) + 1) + units, return_inverse=True)[1]
     sums, counts = np.bincount(of_value, residual)[of_value], np.bincount(of_value)[of_value]
     others = sums - np.bincount(of_both, residual)[of_both]

@@ -4,11 +4,11 @@ import numpy as np
 
 from headway.leakage import examples
 from headway.leakage.examples import KeyOccurrence, examine, rows_text
-from headway.leakage.hash_sets import Found
+from headway.leakage.hash_sets import SharedHashes
 
 
 def found(*hashes):
-    made = Found()
+    made = SharedHashes()
     made.add(np.array(hashes, np.uint64))
     return made
 
@@ -23,7 +23,7 @@ def both(rows):
 
 def test_two_keys_that_share_a_hash_are_no_leak():
     rows = [seen(5, "a", "train"), seen(5, "b", "eval")]
-    assert examine(found(5), lambda hashes: rows, both) == examples.Examined(0, [])
+    assert examine(found(5), lambda hashes: rows, both) == examples.RealOverlaps(0, [])
     assert examine(found(5), lambda hashes: rows, lambda one: len(one) > 1).count == 0
 
 
@@ -35,7 +35,7 @@ def test_one_of_two_keys_that_share_a_hash_may_leak_all_the_same():
 
 def test_one_key_is_what_its_hash_says_even_if_not_all_its_rows_are_found():
     for rows in ([seen(5, "a", "train")], []):
-        assert examine(found(5), lambda hashes, rows=rows: rows, both) == examples.Examined(1, [rows])
+        assert examine(found(5), lambda hashes, rows=rows: rows, both) == examples.RealOverlaps(1, [rows])
 
 
 def test_it_looks_on_as_long_as_all_is_chance_and_no_longer():

@@ -1,7 +1,7 @@
 """Samples rows without their identifiers, by hash, so that duplicates under different ids are found.
 
-    alike = Alike(config, columns)               # what is compared: alike.names; none of it: nothing is drawn
-    alike.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
+    sampler = ContentSampler(config, columns)    # what is compared: sampler.names; none of it: nothing is drawn
+    sampler.draw(batch, codes, {0: Distinct(DRAWN), 1: Distinct(DRAWN)})
     overlap(train, eval)                         # Overlap(share=0.88, beyond=0.85, values=210, whole=False)
 
 A hash of every column of every row would cost as much as the split itself. So rows have an order, a hash of a few of their
@@ -36,8 +36,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
-    """The columns by which rows are compared: those that are read, except names and places of rows and, of a split by time,
-    the time. None without a key: rows that are alike are in one split then.
+    """Returns the columns by which rows are compared: those that are read, except names and places of rows and, of a
+    split by time, the time. None without a key: rows that are alike are in one split then.
     """
     if config.by_row:
         return ()
@@ -51,7 +51,7 @@ def content(config: SplitConfig, columns: Sequence[Column]) -> tuple[str, ...]:
     )
 
 
-class Alike:
+class ContentSampler:
     """Samples rows by their content; holds the columns of one pipeline by which rows are compared."""
 
     def __init__(self, config: SplitConfig, columns: Sequence[Column]):
@@ -88,7 +88,7 @@ class Alike:
             todo, factor = again, factor * 16
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
-        """The hash of some whole rows, below the high half of their order."""
+        """Returns the hash of some whole rows, below the high half of their order."""
         columns = pa.RecordBatch.from_arrays([batch.column(name) for name in self.names], names=self.names)
         few = hashed_texts(columns, at)
         hashes = _folded(dict(zip(self.names, few.columns, strict=True)), self.names)
@@ -96,7 +96,7 @@ class Alike:
 
 
 def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
-    """A uint64 hash of each row of some columns, whose high half is well mixed."""
+    """Returns a uint64 hash of each row of some columns, whose high half is well mixed."""
     state: Hashes | None = None
     for name in names:
         if state is None:
@@ -111,8 +111,8 @@ def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
 
 
 def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint64:
-    """The greatest order that gets into a sample. For one that is not full: that of about `factor` times the rows it
-    keeps, since orders are spread evenly."""
+    """Returns the greatest order that gets into a sample. For one that is not full: that of about `factor` times the
+    rows it keeps, since orders are spread evenly."""
     if sample.bound is not None:
         return sample.bound | ~_HIGH
     share = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
@@ -123,14 +123,14 @@ _COSTLY = 3
 
 
 def _rank(column: Column) -> int:
-    """The rank of a column in the order hash: numbers are cheapest to hash, and fractions tell rows apart best."""
+    """Returns the rank of a column in the order hash: numbers are cheapest to hash, and fractions tell rows apart best."""
     if column.shape:
         return _COSTLY
     return {"float32": 0, "int64": 1}.get(column.type, 2 if column.encoding == "dictionary" else _COSTLY)
 
 
 def _bits(array: pa.Array) -> Hashes | NDArray[np.uint32]:
-    """Bits of each value: equal values have equal bits."""
+    """Returns bits of each value: equal values have equal bits."""
     kind = array.type
     if pa.types.is_float32(kind):
         return slots(pc.fill_null(array, _NULL_FLOAT) if array.null_count else array, np.dtype(np.uint32))
@@ -157,7 +157,7 @@ class Overlap:
 
 
 def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
-    """The rows of a split that occur in train; None: there are none to tell it from."""
+    """Returns the rows of a split that occur in train; None: there are none to tell it from."""
     bounds = [sample.bound for sample in (train, rows) if sample.bound is not None]
     hashes, counts = rows.upto(min(bounds) if bounds else None)
     known, times = train.upto(None)
@@ -170,7 +170,7 @@ def overlap(train: Distinct, rows: Distinct) -> Overlap | None:
 
 
 def _share(which: NDArray[np.bool_], counts: NDArray[np.int64]) -> tuple[float, float]:
-    """(the share of the rows, its standard error): distinct rows are drawn, and each brings its count of rows."""
+    """Returns (the share of the rows, its standard error): distinct rows are drawn, and each brings its count of rows."""
     rows = float(counts.sum())
     drawn = rows**2 / float((counts.astype(np.float64) ** 2).sum())
     share = float(counts[which].sum()) / rows

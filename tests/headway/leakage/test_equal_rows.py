@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.alike import DRAWN, KEPT, Alike, content, overlap
+from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, content, overlap
 from headway.leakage.hash_sets import Distinct
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
@@ -40,11 +40,11 @@ def table(rows, repeated, seed=0, values=10**6):
 
 def drawn(batch, codes, size, kept=DRAWN):
     """The samples of both splits, from pieces that are merged."""
-    alike, total = Alike(BY_ID, COLUMNS), [Distinct(KEPT), Distinct(KEPT)]
+    sampler, total = ContentSampler(BY_ID, COLUMNS), [Distinct(KEPT), Distinct(KEPT)]
     for piece in range(0, batch.num_rows, 4 * size):
         samples = {0: Distinct(kept), 1: Distinct(kept)}
         for start in range(piece, min(piece + 4 * size, batch.num_rows), size):
-            alike.draw(batch.slice(start, size), codes[start : start + size], samples)
+            sampler.draw(batch.slice(start, size), codes[start : start + size], samples)
         for code, sample in samples.items():
             total[code].merge(Distinct.from_text(sample.to_text(), KEPT))
     return total
@@ -61,8 +61,8 @@ def test_keys_and_identifiers_are_left_out_and_nothing_is_compared_where_it_says
 
 def test_of_a_wide_table_some_columns_are_compared():
     columns = (COLUMNS[0], *(Column(name=f"c{i}", type="float32", nullable=False) for i in range(1000)))
-    alike = Alike(BY_ID, columns)
-    assert len({*alike.names}) == 128 and alike.names[-1] == "c999" and alike.apart == ("id",)
+    sampler = ContentSampler(BY_ID, columns)
+    assert len({*sampler.names}) == 128 and sampler.names[-1] == "c999" and sampler.apart == ("id",)
 
 
 @pytest.mark.parametrize("repeated", [0.0, 0.5, 1.0])
@@ -91,14 +91,14 @@ def test_rows_of_few_values_are_all_counted():
 
 
 def test_a_null_is_not_a_zero():
-    alike = Alike(BY_ID, COLUMNS)
+    sampler = ContentSampler(BY_ID, COLUMNS)
     made = []
     for x in (None, 0.0):
         sample = Distinct(DRAWN)
         batch = pa.RecordBatch.from_arrays(
             [pa.array([x], pa.float32()), pa.array([1]), pa.array([b"a"]).dictionary_encode()], names=["x", "n", "s"]
         )
-        alike.draw(batch, np.zeros(1, np.int8), {0: sample})
+        sampler.draw(batch, np.zeros(1, np.int8), {0: sample})
         made.append(sample)
     assert overlap(*made).share == 0.0
 
