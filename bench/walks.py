@@ -5,7 +5,8 @@
 
 A run on a table of flights is traced by `sys.settrace`, in the threads and child processes too: a module `sitecustomize` on
 PYTHONPATH runs this file in each. A file is entered when one of its functions is called; what an import calls does not count,
-nor what is called under the places that `ASIDE` names, which lead elsewhere (progress, the report's page). The walks:
+nor what is called under the places that `ASIDE` names, which lead elsewhere (progress, the pages of a run and of the store).
+The walks:
 
 row         from a CSV row to a training step: the files entered while a range of the raw file is ingested (`ROW`), or while
             the train rows are opened, transformed and batched (`ROW` too), and the file of the step that takes them (`STEP`).
@@ -64,7 +65,12 @@ LINE = (
     "headway/registry/registry.py:Registry.promote",
     "flows/records.py:RunRecord.save",
 )
-ASIDE = ("flows/pipeline/run.py:_Run._draw", "flows/pipeline/mlflow_tracking.py", "headway/monitor.py:Monitor")
+ASIDE = (
+    "flows/pipeline/run.py:_Run._draw",
+    "flows/pipeline/run.py:_Run._renew_site",
+    "flows/pipeline/mlflow_tracking.py",
+    "headway/monitor.py:Monitor",
+)
 NAMES = {*ROW, *STEP, *GATE, *LINE, *ASIDE}
 STAGE = "headway.stages.stage_class:Stage"
 FLOW = "flows.orchestration.flows:retrain"

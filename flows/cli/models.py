@@ -104,12 +104,12 @@ def models(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
 
 
 def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
-    from flows.report.versions import judged, own_levels
+    from flows.report.versions import change_since, own_levels
 
     created, spans = when(version.created), version.facts.get("spans") or ["?"]
     made_by = f"  run {run}" if (run := version.facts.get("run")) else ""
     yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}{made_by}"
-    pair = judged(store, version, whole=False)
+    pair = change_since(version)
     for line in (pair and pair.text, own_levels(version), store.shown(version.saved_model)):
         if line:
             yield f"        {line}"
@@ -189,12 +189,12 @@ def rollback(
 
 def _against(registry: Registry, event: Event) -> str:
     """Returns how the champion compares with the one that it replaced, on the same rows; empty where no run scored both."""
-    from flows.report.versions import paired
+    from flows.report.versions import change_between
 
     if event.previous in (None, event.version):
         return ""
     try:
-        found = paired(registry, registry.version(event.version), registry.version(event.previous or 0))
+        found = change_between(registry.version(event.version), registry.version(event.previous or 0))
     except HeadwayError:  # the one before is damaged, and may be why somebody rolls back
         return ""
     return f"\n{found.sentence}" if found is not None else ""

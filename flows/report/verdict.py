@@ -246,6 +246,9 @@ _TITLES = {
     ANCHOR: "{what} against {against}, the anchor",
     DECAY: "{what}, {against}",
     THRESHOLD: "{what}",
+    "newer data": "newer data than {against}",
+    "comparable": "comparable with {against}",
+    "same model": "the same model as {against}",
 }
 """What a check looks at, by its name."""
 
@@ -253,7 +256,8 @@ _TITLES = {
 def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
     where = None if check.slice is None else named(check.slice, check.slice_value)
     what = " on ".join(filter(None, [check.metric, where]))
-    known = _TITLES.get(check.name, "{what} against the {name}" if check.against else "{name}: {what}")
+    unknown = "{what} against the {name}" if check.against else "{name}: {what}"
+    known = _TITLES.get(check.name, unknown if what else "{name}")
     known = "{what}" if where and check.name == CHAMPION else known
     before, now, against = check.before, check.value, str(check.against)
     if check.name == DECAY:
@@ -264,7 +268,7 @@ def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
     if check.interval and check.confidence != level and not narrow:
         change = f"{signed(check.change)} ({between(check.interval, check.confidence)})"
     return {
-        "check": known.format(what=what, name=check.name, against=against).removesuffix(": "),
+        "check": known.format(what=what, name=check.name, against=against).strip(),
         "before": None if before is None else metric_text(before),
         "now": None if now is None else metric_text(now),
         "change" if level is None else f"change ({100 * level:.4g}% interval)": change,

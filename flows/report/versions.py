@@ -1,23 +1,20 @@
 """Two models on the same rows: the table of their metrics, and how a version stands to the champion that it met.
 
-    found = paired(registry, version, champion)    # None: no gate compared the two
-    found.sentence, found.table
+    change_between(version, champion).sentence     # None: no gate compared the two
 
 A metric of one version and of another on rows of its own do not compare: wherever such a level stands, `level` names the spans
 of its rows.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flows.records import RunRecord, record_of
+from flows.records import RunRecord
 from flows.report.model import Table
 from flows.report.plot import BAD, FIRST, GOOD, Mark, interval_strips, one_line
-from headway.errors import HeadwayError
 from headway.evaluation.slices import named
-from headway.evaluation.verdict import ANCHOR, Check, Verdict
+from headway.evaluation.verdict import Check
 from headway.messages import between, counted, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
@@ -74,91 +71,57 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Two versions on the same rows: the eval rows of the run that made one of them, which scored both."""
+class VersionChange:
+    """A version beside the champion of its time on the same rows: the eval rows of the run that made it, which scored both."""
 
     version: int
     against: int
     spans: tuple[str, ...]
-    checks: tuple[Check, ...]
-    """The metric that decides first; changes are version - against."""
+    check: Check
+    """By the metric that decides; its change is version - against."""
 
     @property
     def text(self) -> str:
-        """Return the text of a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
-        return f"{self.checks[0].metric} {change_text(self.checks[0])} against v{self.against}{_on(self.spans)}"
+        """The text of a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
+        return f"{self.check.metric} {change_text(self.check)} against v{self.against}{_on(self.spans)}"
 
     @property
     def sentence(self) -> str:
-        first, one, other = self.checks[0], f"version {self.version}", f"version {self.against}"
-        said = {
+        check, one, other = self.check, f"version {self.version}", f"version {self.against}"
+        outcome = {
             "better": f"{one} is better than {other}",
             "worse": f"{one} is worse than {other}",
             UNCLEAR: f"there is no clear difference between {one} and {other}",
-        }.get(outcome_of(first), f"{one} differs from {other}, by how much beyond chance is not known")
-        interval = f" ({between(first.interval, first.confidence)})" if first.interval else ""
-        return (
-            f"On the same rows, {rows_in_words(self.spans)}, {said}: {first.metric} {signed(first.change)}{interval}."
-        )
+        }.get(outcome_of(check), f"{one} differs from {other}, by how much beyond chance is not known")
+        interval = f" ({between(check.interval, check.confidence)})" if check.interval else ""
+        rows = rows_in_words(self.spans)
+        return f"On the same rows, {rows}, {outcome}: {check.metric} {signed(check.change)}{interval}."
 
     @property
-    def table(self) -> Table:
-        title = f"Versions {self.against} and {self.version} on the same rows, {rows_in_words(self.spans)}"
-        return paired_table(title, self.checks, f"version {self.against}", f"version {self.version}")
-
-    @property
-    def turned(self) -> "Paired":
+    def turned(self) -> "VersionChange":
         """The other one against this one."""
-        return Paired(self.against, self.version, self.spans, tuple(map(_turned, self.checks)))
+        check = self.check
+        interval = None if check.interval is None else (-check.interval[1], -check.interval[0])
+        change = None if check.change is None else -check.change
+        update = {"value": check.before, "before": check.value, "change": change, "interval": interval}
+        return VersionChange(self.against, self.version, self.spans, check.model_copy(update=update))
 
 
-def _turned(check: Check) -> Check:
-    apart = None if check.change is None else -check.change
-    interval = None if check.interval is None else (-check.interval[1], -check.interval[0])
-    turned = {"value": check.before, "before": check.value, "change": apart, "interval": interval}
-    return check.model_copy(update=turned)
+def change_between(version: Version, against: Version) -> VersionChange | None:
+    """Two versions on rows that the run of one of them scored with both; None where no gate compared them."""
+    for one, other in ((version, against), (against, version)):
+        if (found := change_since(one)) is not None and found.against == other.number:
+            return found if one is version else found.turned
+    return None
 
 
-def paired(registry: Registry, version: Version, against: Version) -> Paired | None:
-    """Two versions on rows that one's run scored with both; None where no gate compared them."""
-    if (found := judged(registry.store, version, against.number)) is not None:
-        return found
-    other = judged(registry.store, against, version.number)
-    return None if other is None else other.turned
-
-
-def judged(store: Store, version: Version, against: int | None = None, *, whole: bool = True) -> Paired | None:
-    """A version against another on the eval rows of the run that made it; None: its gate did not compare the two.
-
-    Args:
-        against: the champion of its time, or the anchor; None: the champion.
-        whole: by every metric, while the store has the verdict; else by the one that decided, which the version itself keeps.
-    """
+def change_since(version: Version) -> VersionChange | None:
+    """A version against the champion of its time; None: its gate did not compare the two."""
     compared = version.facts.get("compared")
     if not isinstance(compared, dict):
         return None
-    kept, champion = Check.model_validate(compared["check"]), int(compared["version"])
-    against = champion if against is None else against
-    checks = _checks(store, version, against) if whole or kept.interval is None or against != champion else []
-    found = sorted(checks, key=lambda check: check.metric != kept.metric) or ([kept] if against == champion else [])
-    spans = eval_spans(version)
-    return Paired(version.number, against, spans, tuple(found if whole else found[:1])) if found else None
-
-
-def _checks(store: Store, version: Version, against: int) -> list[Check]:
-    """What the gate found of a version beside another, over all rows, while the store has its verdict."""
-    record = record_of(store, version.facts.get("run"))
-    verdict = record.verdict if record is not None else None
-    with contextlib.suppress(HeadwayError):  # its output is damaged: the record has a brief form
-        if record is not None and (output := record.output(store, "gate")) is not None:
-            verdict = output.read(Verdict)
-    if verdict is None:
-        return []
-    if verdict.champion is not None and verdict.champion.version == against:
-        return verdict.compared()
-    if verdict.anchor is not None and verdict.anchor.version == against:
-        return verdict.compared(ANCHOR)
-    return []
+    check = Check.model_validate(compared["check"])
+    return VersionChange(version.number, int(compared["version"]), eval_spans(version), check)
 
 
 def own_levels(version: Version) -> str:

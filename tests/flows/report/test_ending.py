@@ -252,6 +252,13 @@ def test_a_champion_that_became_worse_stands_below_the_check_that_decided():
     ]
 
 
+def test_a_check_without_a_metric_is_named_by_what_it_asks():
+    titles = {"newer data": "newer data than version 1", "comparable": "comparable with version 1", "hold": "hold"}
+    checks = [Check(name=name, against="version 1", outcome="x") for name in titles]
+    (table,) = ending_of(RunRecord(**KNOWN, state="kept", verdict=Verdict(status="kept", checks=checks))).tables()
+    assert sorted(row["check"] for row in table) == sorted(titles.values())
+
+
 def test_an_outcome_says_worse_where_the_interval_does():
     cases = {(-0.02, -0.001): "worse, perhaps within the limit", (-0.02, 0.001): "cannot tell"}
     cases |= {(0.001, 0.02): "cannot tell"}
