@@ -50,7 +50,9 @@ ANY = "at any moment"
 FAULTS: dict[str, Sequence[Fault]] = {
     "tests/chaos/test_clocks.py::test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clocks_say": [
         Fault(
-            "two more workers take the same span", "their clocks an hour behind and ahead", "Failed: held by process"
+            "two more workers take the same span",
+            "the clocks of their flow runs an hour behind and ahead",
+            "Failed: held by process",
         ),
         Fault("others take the same span", "the holder's clock an hour behind", "Failed: held by process"),
     ],
