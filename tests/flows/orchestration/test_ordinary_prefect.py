@@ -147,8 +147,9 @@ def test_a_run_that_fails_is_retried_by_prefect_and_resumes_from_its_checkpoint(
     retries = {"PREFECT_FLOWS_DEFAULT_RETRIES": "1", "PREFECT_FLOWS_DEFAULT_RETRY_DELAY_SECONDS": "1"}
     _deployed(env, pipeline, **retries)
     _typed(env, "deployment", "run", "retrain/retried", "--watch")
-    states, message = _states(env, "retried")
-    assert states[-4:] == ["Running", "AwaitingRetry", "Retrying", "Completed"], (states, message)
+    states, _ = _states(env, "retried")
+    after = states[states.index("AwaitingRetry") + 1 :]
+    assert after in (["Retrying", "Completed"], ["Running", "Completed"]), "in the same process, by either name"
     assert pipeline.champion() == 1
     assert [run["state"] for run in pipeline.runs()] == ["failed", "promoted"]
     assert STEPS < pipeline.steps_done() <= STEPS + CHECKPOINT_EVERY + 1, "what its checkpoint holds is not repeated"
