@@ -96,5 +96,6 @@ class MeasureRequest(OfPredictions[Measured]):
     @property
     def columns_of_others(self) -> tuple[str, ...]:
         """Those that are read of other models' predictions: what metrics look at."""
-        sliced = slice_columns(self.slices) if self.metrics or self.group or self.item or self.retrieval else ()
+        own = self.metrics or ":" in self.task  # which may look at any column
+        sliced = slice_columns(self.slices) if own or self.group or self.item or self.retrieval else ()
         return tuple(dict.fromkeys((*self.measured_columns, *sliced)))

@@ -165,3 +165,12 @@ def test_a_metric_of_the_users_own_runs_in_one_thread(measured, tmp_path, monkey
     spec = {"name": "own:only", "file": tmp_path / "own.py"}
     result = measured(slices=("carrier",), metrics=(spec,), baselines={"linear": measured.folder / "linear.parquet"})
     assert [facts["own:only"] for facts in result["by_slice"]["carrier"].values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [({}, ()), ({"task": "own:Task"}, ("carrier",)), ({"group": "user"}, ("user", "carrier"))],
+)
+def test_of_other_models_predictions_all_columns_are_read_that_metrics_look_at(tmp_path, asked, read):
+    request = MeasureRequest.model_validate({"task": "binary", "slices": ("carrier",), "predictions": tmp_path} | asked)
+    assert set(request.columns_of_others) == set(read)
