@@ -3,6 +3,7 @@
     nice python bench/gate.py                     # about two minutes
     nice python bench/gate.py --task regression       # or quantiles
     nice python bench/gate.py --drawn             # rows of keys, of groups, of many slices, with weights
+    python bench/gate.py --chains                 # 200 chains of 100 retrains; a quarter of a minute
 
 A champion and a candidate know the truth but for noise of their own (what a seed does). The candidate has one thing wrong. Each
 cell draws rows anew, compares the two by the task's default tolerances overall and on slices, and counts how often something
@@ -12,8 +13,13 @@ comparison of this spread blocks in 95% of all cases (`Difference.detectable`, o
 With --drawn the two models' errors are alike within a key's or a group's rows. Beside equal models there is one whose true loss
 is what the gate says it detects at this size: the noise of its score is raised until the two agree.
 
+With --chains each of 100 retrains has newer data, and its candidate meets the champion and the anchor on eval rows of its own. A
+model is its true AUC and log loss; the noise of the rows has the covariance of real comparisons of this size, and the gate's own
+rules decide. Recipes are equally good, with or without a scatter of their seeds, or each candidate's true AUC is 0.001 lower.
+
 Required: equal models blocked in at most 5%; of the regressions that the gate says it can see at a size, 95% blocked; of losses
-as large as it says it detects, at least 75%.
+as large as it says it detects, at least 75%. Of 200 chains of equal recipes at most 10% have a rejection that the anchor caused;
+of those that lose 0.001 each, 90% are stopped before 0.02 is lost.
 """
 
 from __future__ import annotations
@@ -27,9 +33,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.comparison import Compared, Comparison, compare
+from headway.evaluation.bootstrap import Difference
+from headway.evaluation.compare import Compared, Comparison, compare, is_better, tested
 from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.margins import Margin, parse_tolerance
 from headway.evaluation.metrics import UNIT
+from headway.evaluation.verdict import Check
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
@@ -337,6 +346,136 @@ def print_drawn(rows: int, repetitions: int) -> None:
         print(f"| {name} | {blocked:.1%} | {stated:.4f} | {caught:.0%} |", flush=True)
 
 
+# --- chains of retrains
+
+RETRAINS, CHAINS, STEP, MOST_LOST = 100, 200, 0.001, 0.02
+SCATTERS = {"equal": 0.0, "equal, seeds scatter by 0.3% of the gain": 0.003, "equal, by 1.9%": 0.019}
+"""Standard deviations of the true AUC, of its gain; those of the loss are 2.5 times as large a share (docs/gate.md)."""
+METRICS = ("auc", "loss")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What comparisons of equal models at one number of rows come to."""
+
+    values: Floats
+    """The true AUC and loss."""
+    gains: Floats
+    """Over the constant."""
+    root: Floats
+    """Of the covariance of one model's values on some rows, what they share with another's left out."""
+    errors: Floats
+    """Standard, of a difference of two models."""
+
+    @classmethod
+    def of(cls, rows: int, draws: int = 300) -> Noise:
+        r, most = np.random.default_rng(rows), min(rows, 4000)
+        metrics = [task_of("binary").metric(name) for name in METRICS]
+        found = []
+        for _ in range(draws):
+            world = World.draw("binary", most, 0.2, r)
+            label = world.label(r)
+            models = (task_of("binary").rows(label, world.predicted(world.score(), r)) for _ in range(2))
+            a, b = ([metric.on(model) or 0.0 for metric in metrics] for model in models)
+            found.append((np.array(a) - b, a))
+        differences = np.array([each for each, _ in found])
+        covariance = differences.T @ differences / draws * most / rows
+        values = np.array([each for _, each in found]).mean(0)
+        constant = -(0.2 * np.log(0.2) + 0.8 * np.log(0.8))
+        gains = np.array([values[0] - 0.5, constant - values[1]])
+        values_, vectors = np.linalg.eigh(covariance / 2)
+        root = vectors * np.sqrt(np.maximum(values_, 0.0)) @ vectors.T
+        return cls(values, gains, root, np.sqrt(covariance.diagonal()))
+
+    def compared(self, candidate: Floats, other: Floats, name: str) -> list[Check]:
+        """A candidate beside another model, by their values on the same rows, as the gate judges them."""
+        config, checks = GateConfig(), []
+        for i, metric in enumerate(METRICS):
+            measured = Difference(
+                metric=metric,
+                candidate=float(candidate[i]),
+                champion=float(other[i]),
+                difference=float(candidate[i] - other[i]),
+                standard_error=float(self.errors[i]),
+            )
+            share = parse_tolerance(task_of("binary").tolerances[metric])[0]
+            margin = Margin(float(self.gains[i]) * share / 100)
+            checks.append(tested(measured, task_of("binary").metric(metric), margin, config).check(name, "", 0.95))
+        return checks
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What became of the retrains of one pipeline."""
+
+    by_champion: int
+    by_anchor: int
+    """So many candidates were rejected beside the champion, and beside the anchor alone."""
+    lost: float
+    """How much lower than the first the champion's true AUC was when the first candidate was rejected; inf: none was."""
+    anchors: int
+
+
+def chain(noise: Noise, scatter: float, step: float, seed: int) -> Chain:
+    """Retrains on newer data, until one is stopped where each loses."""
+    r = np.random.default_rng(seed)
+    up = np.array([1.0, -1.0])
+
+    def recipe(place: int) -> Floats:
+        """The true values of the candidate of a retrain; a loss falls as the square of the AUC's gain."""
+        lost = place * step
+        down = np.array([lost, 2 * lost / noise.gains[0] * noise.gains[1]])
+        return noise.values - up * down + up * scatter * noise.gains * r.normal() * np.array([1.0, 2.5])
+
+    champion = anchor = recipe(0)
+    first, by_champion, by_anchor, anchors = champion, 0, 0, 1
+    for place in range(1, RETRAINS + 1):
+        models = (recipe(place), champion, anchor)
+        ours, theirs, early = (each + noise.root @ r.normal(size=2) for each in models)
+        beside = noise.compared(ours, theirs, "champion")
+        within = anchor is champion or all(check.passed for check in noise.compared(ours, early, "anchor"))
+        better = is_better(beside, "auc")
+        blocked = not all(check.passed for check in beside)
+        if blocked or (not within and not better):
+            by_champion, by_anchor = by_champion + blocked, by_anchor + (not blocked)
+            if step:
+                return Chain(by_champion, by_anchor, float(first[0] - champion[0]), anchors)
+            continue
+        champion = models[0]
+        if better and within:
+            anchor, anchors = champion, anchors + 1
+    return Chain(by_champion, by_anchor, np.inf, anchors)
+
+
+def print_chains(sizes: Sequence[int]) -> None:
+    print(
+        "| recipe | eval rows | chains with a rejection by the anchor | rejected of 100 retrains by champion, by anchor |"
+    )
+    print("| --- | --- | --- | --- |")
+    for rows in sizes:
+        noise = Noise.of(rows)
+        for name, scatter in SCATTERS.items():
+            found = [chain(noise, scatter, 0.0, seed) for seed in range(CHAINS)]
+            times = (np.mean([each.by_champion for each in found]), np.mean([each.by_anchor for each in found]))
+            share = np.mean([each.by_anchor > 0 for each in found])
+            print(f"| {name} | {rows:,} | {share:.1%} | {times[0]:.2f}, {times[1]:.2f} |", flush=True)
+    print(
+        "\n| recipe that loses 0.001 AUC each | eval rows | stopped before 0.02 is lost | lost, median | by the anchor |"
+    )
+    print("| --- | --- | --- | --- | --- |")
+    for rows in sizes:
+        noise = Noise.of(rows)
+        for name, scatter in list(SCATTERS.items())[:2]:
+            found = [chain(noise, scatter, STEP, seed) for seed in range(CHAINS)]
+            lost = np.array([each.lost for each in found])
+            shown = (
+                f"{np.mean(lost < MOST_LOST):.1%} | {np.median(lost):.4f} | {np.mean([e.by_anchor for e in found]):.0%}"
+            )
+            print(
+                f"| {'no scatter' if not scatter else name.removeprefix('equal, ')} | {rows:,} | {shown} |", flush=True
+            )
+
+
 def main() -> None:
     from common import header
 
@@ -346,8 +485,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[4000, 16_000])
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--drawn", action="store_true")
+    parser.add_argument("--chains", action="store_true")
     options = parser.parse_args()
     header("gate")
+    if options.chains:
+        print_chains(options.rows if len(options.rows) > 2 else (2000, 100_000))
+        return
     if options.drawn:
         print_drawn(options.rows[0], options.repetitions)
         return

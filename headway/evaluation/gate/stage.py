@@ -14,7 +14,7 @@ order for all models), so neither model nor TensorFlow is needed. docs/gate.md h
     needs a person  it passed where a person promotes; it cannot be compared; or it is a first model of which the rows
                     cannot tell
 
-Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.comparison`), or, with
+Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.compare`), or, with
 newer data, beside the anchor. That is the last champion that was promoted because it was better, or that a person chose: small
 losses, each within the tolerance of the champion before, add up to no more than the tolerance from the anchor.
 """
@@ -32,7 +32,7 @@ from headway.evaluation.baseline import (
     first_model,
 )
 from headway.evaluation.champion_decay import decayed
-from headway.evaluation.comparison import Comparison, compare
+from headway.evaluation.compare import Comparison, compare, is_better
 from headway.evaluation.gate.gate_request import Champion, GateRequest, newer, trained_on
 from headway.evaluation.gate.scored_models import ScoredModels
 from headway.evaluation.gate.thresholds import threshold_checks
@@ -40,7 +40,6 @@ from headway.evaluation.gate_checks import sample_of, unusable, without_value
 from headway.evaluation.sample_size import sample_size
 from headway.evaluation.verdict import (
     ANCHOR,
-    BETTER,
     CHAMPION,
     GRAVEST_FIRST,
     KEPT,
@@ -172,7 +171,7 @@ class _Decision:
             self._add(too_few.model_copy(update={"against": _name(champion)}), NEEDS_PERSON)
         self._champion_decay(champion, overall)
         data = newer(self.request.candidate, champion)
-        better = self._better(overall)
+        better = is_better(overall, self.primary)
         self._beside_anchor(blocks=data.passed and not better)
         if better:
             return "better"
@@ -182,14 +181,6 @@ class _Decision:
         if self._status() != REJECTED:
             self._add(data, KEPT)
         return None
-
-    def _better(self, compared: Sequence[Check]) -> bool:
-        """The primary metric is better beyond chance, or surely within its limit and another one is better; and none is worse
-        beyond chance that is not surely within its limit."""
-        primary = next(check for check in compared if check.metric == self.primary)
-        gained = any(check.outcome == BETTER for check in compared)
-        lost = any(check.worse and not check.surely_within for check in compared)
-        return (primary.outcome == BETTER or (primary.surely_within and gained)) and not lost
 
     def _beside_anchor(self, *, blocks: bool) -> None:
         """Compare with the anchor by the metrics over all rows.

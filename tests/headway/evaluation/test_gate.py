@@ -10,7 +10,7 @@ import pytest
 from flows.report.checks import explain
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.evaluation.comparison import Compared, _holm
+from headway.evaluation.compare import Compared, _holm
 from headway.evaluation.gate import Candidate, Champion, GateRequest, trained_on
 from headway.evaluation.gate.stage import decide, gate
 from headway.evaluation.gate_config import GateConfig

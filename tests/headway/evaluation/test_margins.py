@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from flows.report.checks import share_text
-from headway.evaluation.comparison import compare
+from headway.evaluation.compare import compare
 from headway.evaluation.gate_config import GateConfig
 from headway.evaluation.margins import Margins, parse_tolerance
 from headway.messages import number

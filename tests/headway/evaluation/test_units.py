@@ -7,7 +7,7 @@ import pytest
 
 from flows.report.checks import explain
 from headway.evaluation.baseline import compare_with_baseline
-from headway.evaluation.comparison import compare
+from headway.evaluation.compare import compare
 from headway.evaluation.gate import Candidate, Champion, GateRequest
 from headway.evaluation.gate.stage import decide
 from headway.evaluation.gate_config import GateConfig

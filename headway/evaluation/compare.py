@@ -122,6 +122,19 @@ class Comparison:
         return whys
 
 
+def is_better(compared: Sequence[Check], primary: str) -> bool:
+    """Whether a candidate is better than the champion, whatever its data: the primary metric is better beyond chance, or surely
+    within its limit while another one is better; and none is worse beyond chance that is not surely within its limit.
+
+    Args:
+        compared: each metric over all rows.
+    """
+    decisive = next(check for check in compared if check.metric == primary)
+    gained = any(check.outcome == BETTER for check in compared)
+    lost = any(check.worse and not check.surely_within for check in compared)
+    return (decisive.outcome == BETTER or (decisive.surely_within and gained)) and not lost
+
+
 def compare(
     task: Task,
     candidate: pa.Table,
@@ -163,7 +176,9 @@ def compare(
             check=monitor.check,
         )
         return [
-            _test(measured, metric, margins.of(metric, before, measured.champion), config, len(before), column, value)
+            tested(
+                measured, metric, margins.of(metric, before, measured.champion), config, len(before), (column, value)
+            )
             for metric, measured in ((metric, differences[metric.name]) for metric in metrics)
         ]
 
@@ -173,7 +188,7 @@ def compare(
         else of_all
         for of_all in test(slice(None), compared, None, None)
     ]
-    tested: list[Compared] = []
+    of_slices: list[Compared] = []
     left_out: list[LeftOut] = []
     for column in slices:
         small = 0
@@ -193,32 +208,36 @@ def compare(
                 which = "" if len(names) == len(compared) else f"{', '.join(names)}: "
                 left_out.append(LeftOut(slice=column, value=value, why=which + why))
             if enough:
-                tested += test(at, enough, column, value)
+                of_slices += test(at, enough, column, value)
         if small:
             left_out.append(LeftOut(slice=column, values=small, why=f"fewer than {config.slice_min_rows:,} rows"))
     return Comparison(
         overall=tuple(overall),
-        slices=tuple(_holm(tested, config)),
+        slices=tuple(_holm(of_slices, config)),
         left_out=tuple(left_out),
         confidence=config.confidence,
         drawn_by=drawn,
     )
 
 
-def _test(
+def tested(
     measured: Difference,
     metric: Metric,
     margin: Margin,
     config: GateConfig,
-    rows: int,
-    column: str | None,
-    value: str | None,
+    rows: int = 0,
+    where: tuple[str | None, str | None] = (None, None),
 ) -> Compared:
+    """A measured difference against its margin.
+
+    Args:
+        where: the slice and its value.
+    """
     allowed = margin.value
     p = measured.probability_below(-allowed) if metric.higher_is_better else measured.probability_above(allowed)
     return Compared(
-        column=column,
-        value=value,
+        column=where[0],
+        value=where[1],
         rows=rows,
         metric=metric,
         measured=measured,
