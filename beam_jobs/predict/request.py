@@ -35,7 +35,7 @@ class CopiedColumn(Frozen):
 
 
 class PredictRequest(Frozen):
-    """Raw files, and the model that predicts their rows."""
+    """The request of a batch prediction: raw files, and the model that predicts their rows."""
 
     files: tuple[InputFile, ...]
     source: SourceConfig

@@ -42,9 +42,10 @@ _PROCESS = uuid.uuid4().hex
 _NAMESPACE, _ROWS = "headway", "rows"
 _FAILED = "failed"
 _SERVER_SECONDS = 60.0
-"""How long a job server may take to be reached. Beam's own `job_server_timeout` is 300, and also ends the streams of a job."""
+"""The seconds in which a job server must be reached. Beam's own `job_server_timeout` is 300, and also ends the streams
+of a job."""
 _LOOK_SECONDS = 0.1
-"""Between two looks whether a job that waits for its server was stopped."""
+"""The seconds between two checks whether a job that waits for its server was stopped."""
 _LACKS = re.compile(r"No module named '(headway|beam_jobs|tfcore)\b[^']*'")
 _WHOLE = -1
 """The number that stands for the span as a whole in place of a range. Elements are ((which span, which range of it),

@@ -70,7 +70,7 @@ class _Place:
         self.objects.write(key, data)
 
     def begin(self) -> None:
-        """Say that a worker works on the span."""
+        """Record that a worker has begun to work on the span."""
         self.write(_BEGUN, b"{}")
 
     def begun(self) -> bool:

@@ -48,9 +48,10 @@ class Event(Frozen):
     run: str | None = None
     """The run that decided the change; None when a person did."""
     basis: str | None = None
-    """Why the gate promoted it: first model, better, newer data, or forced; None: a person chose it."""
+    """The reason why the gate promoted the version: first model, better, newer data, or forced; None: a person chose
+    it."""
     anchor: bool = True
-    """Candidates with newer data are held against it from then on, beside the champion."""
+    """Whether candidates with newer data are compared with this version from then on, beside the champion."""
 
     def says(self) -> str:
         """Returns the time and author of the change as text."""
@@ -137,7 +138,7 @@ class Pointer:
 
 
 def anchor_of(events: list[Event]) -> int | None:
-    """The last version that became the anchor; None before the first promotion."""
+    """Returns the last version that became the anchor; None before the first promotion."""
     return next((event.version for event in reversed(events) if event.anchor), None)
 
 

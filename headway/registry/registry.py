@@ -96,8 +96,8 @@ class Registry(Versions):
         return None if number is None else self.version(number)
 
     def anchor(self) -> int | None:
-        """The version that candidates with newer data are held against beside the champion: the last one that was promoted
-        because it was better, or that a person chose; None before the first promotion."""
+        """Returns the version that candidates with newer data are held against beside the champion: the last one that
+        was promoted because it was better, or that a person chose; None before the first promotion."""
         return anchor_of(self.history())
 
     def decided_against(self) -> int:

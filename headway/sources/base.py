@@ -47,7 +47,8 @@ class InputFile(Frozen):
     crc32c: str
     """The file's checksum, as eight hex digits."""
     changed: float | None = None
-    """When it last changed before its checksum was taken, in seconds since 1970; None: nobody looked."""
+    """The time of the file's last change before its checksum was taken, in seconds since 1970; None: it is not
+    known."""
     quoted_newlines: bool = False
     """Whether a CSV file has a newline inside quotes, so that it cannot be cut."""
 
@@ -75,7 +76,7 @@ class Range:
     end: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     row_per_file: bool = False
-    """Row i of the range is the whole file at place `file` + i in the span."""
+    """Whether row i of the range is the whole file at place `file` + i in the span."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Malformed:
     """A row that cannot be read: a line that cannot be cut into columns, or one bad cell."""
 
     row: int
-    """Data row within the range, from 0."""
+    """The number of the data row within the range, from 0."""
     text: str | None
     reason: str
     column: str | None = None

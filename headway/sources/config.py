@@ -37,7 +37,7 @@ CONVERT = {
     "tfrecord": "write format: examples for TFRecord files of tf.train.Example",
     "feather": "write format: arrow",
 }
-"""What a user can do about a format that Headway knows by another name, or does not read."""
+"""The advice for a format that Headway knows by another name, or does not read."""
 Gaps = Literal["error", "allow"]
 
 
@@ -46,7 +46,7 @@ class FileFormat:
     """The facts of a format; its config is the field of `SourceConfig` with its name."""
 
     noun: str
-    """What a message calls a file of this format."""
+    """The name of a file of this format in messages."""
     reader: str
     """The format's Source in `headway.sources.formats`, as module.Class."""
     pattern: str
@@ -119,7 +119,7 @@ def is_wide(encoding: str) -> bool:
 
 
 class CsvConfig(Frozen):
-    """How a CSV file is written."""
+    """The form of CSV files: encoding, delimiter, quotes, header and words for a missing value."""
 
     delimiter: str = Field(default=",", min_length=1, max_length=1, description="the character between two cells")
     quote: str = Field(
@@ -189,7 +189,7 @@ class CsvConfig(Frozen):
 
 
 class ImagesConfig(Frozen):
-    """How a folder of images is labelled."""
+    """The labels of a folder of images: by folder, or by a table."""
 
     table: str | None = Field(
         default=None,

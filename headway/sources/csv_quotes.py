@@ -35,7 +35,7 @@ class BrokenRecord:
 
 
 class QuoteRules:
-    """Where a quote may stand in files that are written as a config says.
+    """The rules for the places of quotes in CSV files with a given config.
 
     Args:
         longest: the bytes of the longest value with line ends in it.

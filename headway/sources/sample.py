@@ -33,8 +33,8 @@ class Sample:
     notes: tuple[str, ...] = ()
     """Sentences about the files as a whole, such as names of images without a label."""
     conflicts: Mapping[str, str] = field(default_factory=dict)
-    """How the type of a column differs between the files, or why it cannot be read, by column. Such a column is empty
-    in the sample."""
+    """The reason, by column, why its type differs between the files or it cannot be read. Such a column is empty in the
+    sample."""
     damaged: Mapping[str, str] = field(default_factory=dict)
     """The file of each column that cannot be read."""
     mixed: Mapping[str, str] = field(default_factory=dict)

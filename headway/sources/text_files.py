@@ -278,7 +278,7 @@ _HIDDEN = re.compile(r"^__MACOSX/|(^|/)\.[^./]")
 
 @dataclass(frozen=True)
 class StreamForm:
-    """How the bytes of a file become lines: compression, encoding and line ends."""
+    """The form of a text file: compression, encoding and line ends."""
 
     compression: str | None = None
     encoding: str | None = None

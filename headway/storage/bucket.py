@@ -29,7 +29,7 @@ from headway.storage.filesystem import client_of, refusal_or_fault, resolve
 from headway.storage.objects import ObjectData, ObjectInfo, Offset, each
 
 ORPHAN_SECONDS = 24 * 3600.0
-"""Objects of an attempt that no manifest names are swept once all are older than this."""
+"""The age from which the objects of an attempt that no manifest names are removed."""
 LAST = ("saved_model.pb", "checkpoint.json")
 """The file that is put last, since it makes a serving copy or a checkpoint whole."""
 _LISTING_SECONDS = 2.0

@@ -31,7 +31,7 @@ FORMAT = 1
 is refused."""
 TOOLS = ("headway", "apache-beam", "keras", "numpy", "pyarrow", "tensorflow")
 UNREADABLE = "cannot be read"
-"""How the problem of a file begins that exists and could not be read."""
+"""The beginning of the problem of a file that exists and could not be read."""
 _BLOCK = 4 << 20
 
 

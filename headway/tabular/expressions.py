@@ -74,7 +74,7 @@ def _integers(left: Value, right: Value) -> bool:
 
 
 def _divide(left: Value, right: Value) -> Value:
-    """True division: integers become doubles, x / 0 is infinite or NaN as in IEEE 754."""
+    """Divide two numbers: integers become doubles, and x / 0 is infinite or NaN as in IEEE 754."""
     if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
         left, right = _double(left), _double(right)
     return pc.divide(left, right)

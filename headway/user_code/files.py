@@ -63,7 +63,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _imports(file: Path, folder: Path) -> Iterator[str]:
-    """Returns dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
+    """Yields dotted names, relative to `folder`, that may be modules: for `from a import b` both a and a.b."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
