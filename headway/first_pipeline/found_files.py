@@ -31,6 +31,7 @@ from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
 _ODD_BYTES, _BLOCK_BYTES, _ODD_LINES, _MOST_ODD = 64 << 20, 4 << 20, 50, 500
+_MOST_LOOKED_AT = 20
 _TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
 _ENDING = re.compile(r"\.[a-z]+$")
 _PACKED = re.compile(r"(?i)\.(gz|bz2|zst|zip)$")
@@ -74,8 +75,10 @@ def _of_files(data: str, paths: list[str]) -> dict[str, Any]:
             "no file matches", where=data, fix="check the path; quote it, so that the shell leaves it as it is"
         )
     source = _described(data, files[0])
-    if source["format"] == "csv":
-        _check_headers(source, [path for path in files if not _is_hidden(PurePosixPath(path).name)])
+    files = [path for path in files if not _is_hidden(PurePosixPath(path).name)]
+    if "{" not in data:
+        _check_columns(source, files)
+    _check_headers(source, files)
     return source
 
 
@@ -115,13 +118,26 @@ def _of_folder(folder: str) -> dict[str, Any]:
     if len(files) == 1:
         return _described(_literal(files[0]), files[0])
     ready = _ready_splits(folder, files)
-    first_of_each = {path.rpartition("/")[0]: path for path in reversed(files)}.values()
-    if ready is not None and len({tuple(_columns(format, path)) for path in first_of_each}) > 1:
-        ready = None  # such as a test set whose labels are kept back
-    path = ready or spans_of(folder, files) or _together(folder, files)
-    source = _described(path, files[0])
+    spans_path = None if ready else spans_of(folder, files)
+    source = _described(ready or spans_path or _together(folder, files), files[0])
+    if spans_path is None:
+        _check_columns(source, files)
     _check_headers(source, files)
     return source | _gaps(source)
+
+
+def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
+    """Refuses files that are no parts of one table: their columns differ. Of many files some are looked at."""
+    if "names" in source.get("csv", {}):
+        return
+    first = _columns(source["format"], files[0])
+    for path in files[1 :: 1 + len(files) // _MOST_LOOKED_AT]:
+        if {*(names := _columns(source["format"], path))} != {*first}:
+            raise DataError(
+                f"its columns are {some(names, 4)}, and those of {PurePosixPath(files[0]).name} are {some(first, 4)}",
+                where=path,
+                fix="name one of the files, or a quoted glob of those that belong together",
+            )
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:

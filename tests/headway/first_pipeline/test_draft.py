@@ -278,7 +278,7 @@ def test_spans_are_judged_on_the_last(tmp_path):
     assert found_source(str(tmp_path))["gaps"] == "allow"
 
 
-def test_folders_called_train_and_test_are_the_split_unless_the_test_labels_are_kept_back(tmp_path):
+def test_folders_called_train_and_test_are_the_split_and_refused_where_the_test_labels_are_kept_back(tmp_path):
     for split, header in (("Train", "x,y"), ("val", "x,y"), ("test", "x,y")):
         (tmp_path / "d" / split).mkdir(parents=True)
         (tmp_path / "d" / split / "a.csv").write_text("\n".join([header, *(f"{i}.5,{i % 2}" for i in range(50))]))
@@ -294,7 +294,8 @@ def test_folders_called_train_and_test_are_the_split_unless_the_test_labels_are_
         "test": "eval",
     }
     (tmp_path / "d" / "test" / "a.csv").write_text("x\n1.5\n")
-    assert "{split}" not in found_source(str(tmp_path / "d"))["path"]
+    with pytest.raises(DataError, match=r"test/a\.csv: its columns are x, and those of a\.csv are x, y"):
+        found_source(str(tmp_path / "d"))
 
 
 def test_what_is_written_down_after_the_label_is_left_out_and_said(drafted):
@@ -411,6 +412,16 @@ def test_files_whose_columns_are_known_by_their_places_need_one_header(tmp_path)
     for data in (str(tmp_path), f"{tmp_path}/*.csv", f"{tmp_path}/{{span}}.csv"):
         with pytest.raises(DataError, match=r"line 1, .* is not that of 0\.csv"):
             found_source(data)
+
+
+def test_files_of_different_columns_are_no_table(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("p,q\n1,2\n")
+    for data in (str(tmp_path), f"{tmp_path}/*.csv"):
+        with pytest.raises(DataError, match=r"its columns are p, q, and those of a\.csv are x, y"):
+            found_source(data)
+    (tmp_path / "b.csv").write_text("y,x\n1,2\n")
+    assert found_source(str(tmp_path))["path"].endswith("*.csv")
 
 
 def test_titles_of_files_may_differ_but_not_stand_for_a_row(tmp_path):
