@@ -120,4 +120,4 @@ def test_a_slow_answer_or_a_sleep_while_it_is_awaited_is_no_difference(monkeypat
 
     monkeypatch.setattr("headway.storage.objects.time.time", lambda: wall[0])
     monkeypatch.setattr("headway.storage.objects.time.monotonic", lambda: steady[0])
-    assert Offset(measure).time() == wall[0], "a worker would take its flow runs half a minute late for five minutes"
+    assert Offset(measure).time() == wall[0], "a lock of a bucket would be half a minute off for five minutes"
