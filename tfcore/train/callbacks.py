@@ -2,7 +2,7 @@
 
     recorder = Recorder(total=2000, batch=256, monitor=monitor)
     recorder(32, outcome)
-    patience.update(200, 0.51)      # True: the lowest loss so far
+    early_stopping.update(200, 0.51)      # True: the lowest loss so far
 
 Losses are summed step by step in float64, so the history is the same however the steps were cut into calls.
 """
@@ -142,51 +142,17 @@ class History(Callback):
         self.recorder.restore(state)
 
 
-class Patience:
-    """Counts evaluations without improvement. `state()` and `restore()` make it survive a kill.
+class EarlyStopping(Callback):
+    """Looks at the loss on the holdout every so many steps, and ends the training when it has not fallen for too long; the best
+    weights are the model's in the end. They are kept in variables of their own, which every checkpoint holds."""
 
-    patience.update(200, 0.51)      # True: the lowest loss so far
-    patience.exhausted              # False
-    """
+    name = "patience"
 
     def __init__(self, config: EarlyStoppingConfig):
         self._config = config
         self.best_loss: float | None = None
         self.best_step: int | None = None
         self.without_improvement = 0
-
-    def update(self, step: int, loss: float) -> bool:
-        """Take the holdout's loss after `step`; true when it is the best. One that is not finite never is."""
-        better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
-        if better:
-            self.best_loss, self.best_step, self.without_improvement = loss, step, 0
-        else:
-            self.without_improvement += 1
-        return better
-
-    @property
-    def exhausted(self) -> bool:
-        return self.without_improvement >= self._config.patience
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "best_loss": self.best_loss,
-            "best_step": self.best_step,
-            "without_improvement": self.without_improvement,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.best_loss, self.best_step = state["best_loss"], state["best_step"]
-        self.without_improvement = state["without_improvement"]
-
-
-class EarlyStopping(Callback):
-    """Looks at the loss on the holdout every so many steps; the best weights are the model's in the end."""
-
-    name = "patience"
-
-    def __init__(self, config: EarlyStoppingConfig):
-        self.patience, self.every_steps = Patience(config), config.every_steps
         self._best: list[tf.Variable] = []
 
     def build(self, session: TrainingSession) -> None:
@@ -195,26 +161,34 @@ class EarlyStopping(Callback):
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
         if session.data.rows.held_out is None:
             return []
-        return [PeriodicAction(self.every_steps, lambda step: self._look(session), at_end=True)]
+        return [PeriodicAction(self._config.every_steps, lambda step: self._look(session), at_end=True)]
 
     def _look(self, session: TrainingSession) -> bool:
         """Evaluate and keep the best weights; true when the loss has not fallen for too long."""
         step, loss = session.step, session.evaluate()
-        if self.patience.update(step, loss):
+        if self.update(step, loss):
             for best, variable in zip(self._best, session.model.variables, strict=True):
                 best.assign(variable.value)
         session.record_holdout(loss)
-        if self.patience.exhausted:
+        if self.over():
             session.monitor.log(
-                f"stopped at step {step}: the loss on the holdout has not fallen since step {self.patience.best_step}"
+                f"stopped at step {step}: the loss on the holdout has not fallen since step {self.best_step}"
             )
-        return self.patience.exhausted
+        return self.over()
+
+    def update(self, step: int, loss: float) -> bool:
+        """Take the holdout's loss after `step`; true when it is the best. One that is not finite never is."""
+        better = math.isfinite(loss) and (self.best_loss is None or loss < self.best_loss - self._config.min_delta)
+        if better:
+            self.best_loss, self.best_step = loss, step
+        self.without_improvement = 0 if better else self.without_improvement + 1
+        return better
 
     def over(self) -> bool:
-        return self.patience.exhausted
+        return self.without_improvement >= self._config.patience
 
     def finish(self, session: TrainingSession) -> None:
-        if self.patience.best_step is not None:
+        if self.best_step is not None:
             for variable, best in zip(session.model.variables, self._best, strict=True):
                 variable.assign(best)
 
@@ -222,10 +196,11 @@ class EarlyStopping(Callback):
         return {"best": self._best}
 
     def state(self) -> dict[str, Any]:
-        return self.patience.state()
+        return {name: getattr(self, name) for name in ("best_loss", "best_step", "without_improvement")}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.patience.restore(state)
+        for name, value in state.items():
+            setattr(self, name, value)
 
 
 class Checkpointing(Callback):

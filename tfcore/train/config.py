@@ -410,6 +410,16 @@ class TrainingConfig(Frozen):
                 ranking and parts,
                 "micro_batches: they would cut the groups of training.ranking; leave one of the two out",
             ),
+            (
+                ranking and self.strategy in several,
+                f"strategy: {self.strategy} splits the rows of a batch over devices, which would cut the groups of "
+                "training.ranking; train on one device (cpu or gpu), or leave ranking out",
+            ),
+            (
+                retrieval and self.strategy in several,
+                f"strategy: {self.strategy} splits the rows of a batch over devices, and training.retrieval compares a row with "
+                "all items of its batch; train on one device (cpu or gpu), or leave retrieval out",
+            ),
             (ranking and mixup, "ranking: mixup makes rows of two groups; leave one of the two out"),
             (
                 retrieval and parts,

@@ -123,7 +123,7 @@ def history(session: TrainingSession) -> list[dict[str, Any]]:
 def facts(session: TrainingSession) -> dict[str, Any]:
     """What the training came to; logs warnings of what was skipped."""
     step, recorder = session.step, _recorder(session)
-    early = next((callback.patience for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
+    early = next((callback for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     if lost := recorder.skipped - recorder.retryable:
         session.monitor.warn(
             f"{counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"

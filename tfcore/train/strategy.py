@@ -83,19 +83,6 @@ def choose(
             where="training.strategy",
             fix="set it to auto or cpu; 'headway doctor' tells which devices there are",
         )
-    if name in ("mirrored", "multi_worker") and config.ranking is not None:
-        raise ConfigError(
-            f"{name} splits the rows of a batch over devices, which would cut groups, and the pairs of a group's rows that "
-            "are on two devices would not be learned from",
-            where="training.ranking",
-            fix="train on one device (training.strategy: cpu or gpu), or leave ranking out",
-        )
-    if name in ("mirrored", "multi_worker") and config.retrieval is not None:
-        raise ConfigError(
-            f"{name} splits the rows of a batch over devices, and a row is compared with all items of its batch",
-            where="training.retrieval",
-            fix="train on one device (training.strategy: cpu or gpu), or leave retrieval out",
-        )
     if name == "mirrored":
         replicas = gpus if gpus > 1 else cpus
         if replicas < 2:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.config import load
 from headway.errors import ConfigError
 from tfcore.models.config import ModelConfig
-from tfcore.train.callbacks import Patience
+from tfcore.train.callbacks import EarlyStopping
 from tfcore.train.config import SETTINGS, EarlyStoppingConfig, TrainingConfig
 from tfcore.train.schedule import OPTIONAL, REQUIRED, Schedule, cosine
 
@@ -38,6 +38,12 @@ def test_shorthands():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
+        ({"ranking": {}, "strategy": "multi_worker"}, "would cut the groups of training.ranking"),
+        ({"ranking": {}, "micro_batches": 2}, "would cut the groups of training.ranking"),
+        ({"ranking": {}, "augment": {"mixup": 0.2}}, "mixup makes rows of two groups"),
+        ({"retrieval": {}, "strategy": "mirrored"}, "compares a row with all items of its batch"),
+        ({"eager": True, "jit": "on"}, "leave out jit: on"),
+        ({"eager": True, "strategy": "mirrored"}, "leave out strategy: mirrored"),
         ({"epochs": 1, "steps": 2}, "exclude each other"),
         ({"optimizer": {"name": "sgd", "settings": {"momentun": 0.9}}}, "did you mean 'momentum'?"),
         ({"optimizer": {"name": "sgd", "settings": {"beta_1": 0.9}}}, "beta_1: sgd has no such setting"),
@@ -129,14 +135,14 @@ def test_the_settings_are_those_that_keras_has():
 
 
 def test_patience_counts_and_survives_json():
-    patience = Patience(EarlyStoppingConfig(patience=2, min_delta=0.01))
+    patience = EarlyStopping(EarlyStoppingConfig(patience=2, min_delta=0.01))
     assert [patience.update(step, loss) for step, loss in [(1, 0.5), (2, 0.495), (3, 0.4)]] == [True, False, True]
-    assert not patience.exhausted
+    assert not patience.over()
     patience.update(4, math.nan)
-    again = Patience(EarlyStoppingConfig(patience=2, min_delta=0.01))
+    again = EarlyStopping(EarlyStoppingConfig(patience=2, min_delta=0.01))
     again.restore(patience.state())
     again.update(5, 0.4)
-    assert again.exhausted
+    assert again.over()
     assert (again.best_loss, again.best_step) == (0.4, 3)
 
 

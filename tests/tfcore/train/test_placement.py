@@ -118,7 +118,6 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
             {"cluster": (ADDRESSES, 0)},
             "over 2 workers with 64 micro-batches each",
         ),
-        ({"strategy": "multi_worker", "ranking": {}}, {"cluster": (ADDRESSES, 0)}, "would cut groups"),
     ],
 )
 def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, devices, words):

@@ -17,7 +17,6 @@ from tfcore.models.config import ModelConfig
 from tfcore.models.towers.two_towers import as_vectors
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.strategy import chosen
 from tfcore.train.trainer import TrainingSession
 
 MODEL = ModelConfig(name="two_towers", item=("movie",), embedding=4, hidden=())
@@ -126,8 +125,6 @@ def test_mistakes_are_named(examples):
         Pipeline.model_validate(
             {"name": "p", "source": {"format": "csv", "path": "a.csv"}, "label": "y", "training": {"retrieval": {}}}
         )
-    with pytest.raises(ConfigError, match="a row is compared with all items of its batch"):
-        chosen(request(examples, retrieval={}, strategy="mirrored"))
     with pytest.raises(ConfigError, match="not counted, which the correction needs"):
         TrainingSession(request(examples, retrieval={}, counted=None), Monitor())
     TrainingSession(request(examples, retrieval={"correction": False}, counted=None), Monitor())
