@@ -40,7 +40,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
-from tfcore.train.request import Latest, TrainRequest
+from tfcore.train.request import TimeSplit, TrainRequest
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
 
@@ -249,7 +249,7 @@ def train(context: Context) -> Steps:
         transform=context.fitted,
         examples=context.examples("train"),
         trial=trial,
-        latest=Latest.of(context.pipeline.split),
+        latest=TimeSplit.of(context.pipeline.split),
         group=context.group,
         module=files.get("model.name"),
         preprocess=files.get("preprocess"),

@@ -26,7 +26,7 @@ LOOKS = 20
 """At the holdout of a trial, over its whole training."""
 
 
-class Latest(Frozen):
+class TimeSplit(Frozen):
     """The split is by time: the holdout is the latest of the train rows."""
 
     column: str | None = Field(description="the latest by its values; None, or not stored: the last of the window")
@@ -116,7 +116,7 @@ class TrainRequest(OfTransform[Trained]):
     warm_start: Annotated[WarmStart | None, Key()] = Field(
         default=None, description="the model to begin with; None: initial weights"
     )
-    latest: Latest | None = Field(default=None, description="the split is by time; None: it is not")
+    latest: TimeSplit | None = Field(default=None, description="the split is by time; None: it is not")
     group: str | None = Field(default=None, description="the column of a row's group")
     module: Path | None = Field(default=None, description="the user's Python file, for module:function models")
     loss: Path | None = Field(default=None, description="the user's Python file, for a module:function loss")

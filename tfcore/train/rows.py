@@ -46,7 +46,7 @@ from tfcore.data.reader import Labeler, by_shard, classes_of, least_label, look_
 from tfcore.data.shards import Holdout, Resample, Shards
 from tfcore.heads.table import label_head
 from tfcore.train.config import SamplingConfig
-from tfcore.train.request import Latest, TrainRequest
+from tfcore.train.request import TimeSplit, TrainRequest
 from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
@@ -154,12 +154,12 @@ def row_bytes(request: TrainRequest) -> int:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Drawn:
+class HoldoutDraw:
     holdout: Holdout | None
     problem: str = ""
 
 
-def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | None) -> Drawn:
+def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit | None) -> HoldoutDraw:
     """Hold out about `share` of the rows; see the module.
 
     Args:
@@ -169,7 +169,7 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | No
     unit = UNIT if shards.unit else group
     if latest is None:
         if unit is None:
-            return Drawn(Holdout.by_place(shards, share, inside=True))
+            return HoldoutDraw(Holdout.by_place(shards, share, inside=True))
         held = _top(_of_runs(_kept(lambda: _units(shards, unit), shards), shards), shards, share, shuffled=True)
         what = "one unit that the split keeps together"
     elif latest.column in [column.name for column in shards.columns]:
@@ -178,8 +178,10 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: Latest | No
     else:
         held, what = _last(shards, share), "one group"
     if held is None:
-        return Drawn(None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them")
-    return Drawn(Holdout.of(held, inside=True))
+        return HoldoutDraw(
+            None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them"
+        )
+    return HoldoutDraw(Holdout.of(held, inside=True))
 
 
 ByShard = Callable[[], Iterable[NDArray[Any]]]

@@ -15,7 +15,7 @@ from tests.example_shards import write_examples
 from tfcore.data.shards import Shards, kept_rows
 from tfcore.train import rows as drawing
 from tfcore.train.config import TrainingConfig
-from tfcore.train.request import Latest, TrainRequest, TrialConfig
+from tfcore.train.request import TimeSplit, TrainRequest, TrialConfig
 from tfcore.train.rows import draw
 from tfcore.train.training_data import training_data
 
@@ -134,7 +134,7 @@ def test_by_time_the_last_spans_are_held_out_where_they_are_about_the_share(tmp_
         written(tmp_path / str(i), [0] * rows, X.model_copy(update={"name": "z"}))
         for i, rows in enumerate((400, 500, 100))
     ]
-    shards, latest = shards_of(*parts), Latest(column=None)
+    shards, latest = shards_of(*parts), TimeSplit(column=None)
     assert np.flatnonzero(held(shards, 0.12, latest=latest)).tolist() == list(range(900, 1000))
     assert np.flatnonzero(held(shards, 0.03, latest=latest)).tolist() == list(range(970, 1000))
     assert held(shards, 0.3, latest=latest).sum() == 300  # the last span is too little, two of them too much
@@ -146,7 +146,7 @@ def test_by_a_column_its_latest_values_are_held_out_whole(tmp_path, column):
     days = np.random.default_rng(0).integers(0, 40, 2000)
     texts = [(datetime.date(2020, 1, 1) + datetime.timedelta(int(day))).isoformat().encode() for day in days]
     part = written(tmp_path, texts if column is TEXT else days, column)
-    mask = held(shards_of(part), 0.1, latest=Latest(column="day"))
+    mask = held(shards_of(part), 0.1, latest=TimeSplit(column="day"))
     assert days[mask].min() > days[~mask].max() and 150 < mask.sum() < 250
 
 
@@ -163,7 +163,7 @@ def test_of_many_rows_the_same_are_held_out_and_nothing_is_kept_in_memory(tmp_pa
         | {"day": pa.array(texts, pa.binary()) if case == "texts" else days}
     ).select([column.name for column in columns])
     part = write_examples(tmp_path, {"train": table}, columns, shards=3)
-    latest = None if "unit" in case and "of" not in case else Latest(column="day")
+    latest = None if "unit" in case and "of" not in case else TimeSplit(column="day")
     exact = held(shards_of(part), 0.2, latest=latest)
     monkeypatch.setattr(drawing, "KEPT_ROWS", 100)
     np.testing.assert_array_equal(held(shards_of(part), 0.2, latest=latest), exact)
@@ -187,7 +187,7 @@ def test_a_tally_counts_every_row_and_is_exact_of_few_values(pieces, most):
 
 def test_a_column_that_is_not_stored_leaves_the_last_rows(tmp_path):
     shards = shards_of(written(tmp_path, [0] * 100, X.model_copy(update={"name": "z"})))
-    assert np.flatnonzero(held(shards, 0.1, latest=Latest(column="gone"))).tolist() == list(range(90, 100))
+    assert np.flatnonzero(held(shards, 0.1, latest=TimeSplit(column="gone"))).tolist() == list(range(90, 100))
 
 
 def test_units_of_a_split_by_a_column_go_with_their_latest_row(tmp_path):
@@ -197,7 +197,7 @@ def test_units_of_a_split_by_a_column_go_with_their_latest_row(tmp_path):
         {"x": pa.array(np.arange(1000), pa.float32()), "label": np.arange(1000) % 2, "day": days, UNIT: units}
     )
     part = write_examples(tmp_path, {"train": table}, (X, LABEL, DAY, UNIT_COLUMN), shards=3)
-    mask = held(shards_of(part), 0.3, latest=Latest(column="day"))
+    mask = held(shards_of(part), 0.3, latest=TimeSplit(column="day"))
     last = np.array([days[units == unit].max() for unit in range(50)])
     assert not set(units[mask]) & set(units[~mask]) and last[units[mask]].min() > last[units[~mask]].max()
 
