@@ -464,7 +464,8 @@ def evaluation_dataset(
         missing = batch - tf.shape(rows["label"])[0]
 
         def filled_up() -> Batch:
-            return {name: _pad(value, missing, batch) for name, value in rows.items()}
+            ends = {name: [[0, missing], *([0, 0] for _ in value.shape[1:])] for name, value in rows.items()}
+            return {name: tf.pad(value, ends[name]) for name, value in rows.items()}
 
         # only the last batch is copied
         whole = tf.cond(missing > 0, filled_up, lambda: {name: tf.identity(value) for name, value in rows.items()})
@@ -479,8 +480,3 @@ def _longest(shards: Shards, column: Column) -> int:
     name = column.name
     lengths = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
     return max(map(int, lengths), default=1)
-
-
-def _pad(value: tf.Tensor, missing: tf.Tensor, batch: int) -> tf.Tensor:
-    padded = tf.pad(value, [[0, missing], *([0, 0] for _ in value.shape[1:])])
-    return tf.ensure_shape(padded, [batch, *value.shape[1:]])

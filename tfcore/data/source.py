@@ -41,8 +41,7 @@ def rows_in_memory(
         DataError: a column is missing, or of another type or shape; or there is one that nobody expects.
     """
     if isinstance(rows, tf.data.Dataset):
-        elements = ({name: _values(value) for name, value in element.items()} for element in rows)
-        table = pa.concat_tables([_table(element, columns) for element in elements])
+        table = pa.concat_tables([_table(_as_arrays(element), columns) for element in rows])
     else:
         table = _table(rows, columns)
     records, counts = [], []
@@ -88,8 +87,8 @@ def raw_rows(shards: Shards) -> tf.data.Dataset:
     return reader.in_order().map(element, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
-def _values(value: Any) -> Any:
-    return value.to_list() if isinstance(value, tf.RaggedTensor) else value.numpy()
+def _as_arrays(element: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: v.to_list() if isinstance(v, tf.RaggedTensor) else v.numpy() for name, v in element.items()}
 
 
 def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:

@@ -199,9 +199,9 @@ class Draws:
         high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(40, tf.uint64))
         return tf.cast(high, tf.float32) * (1.0 / (1 << 24))
 
-    def below(self, draw: int, count: int, columns: int | None = None) -> tf.Tensor:
+    def below(self, draw: int, count: int) -> tf.Tensor:
         """Uniform int32 in 0 .. count - 1."""
-        high = tf.bitwise.right_shift(self.bits(draw, columns), tf.constant(32, tf.uint64))
+        high = tf.bitwise.right_shift(self.bits(draw), tf.constant(32, tf.uint64))
         return tf.cast(
             tf.bitwise.right_shift(high * tf.constant(count, tf.uint64), tf.constant(32, tf.uint64)), tf.int32
         )

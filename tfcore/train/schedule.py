@@ -175,11 +175,8 @@ class StepValues:
     """The scheduled numbers of a training of `total` steps; see the module."""
 
     def __init__(self, schedules: Mapping[str, Scheduled], total: int):
+        self.names = list(schedules)
         self._of = {name: _of(name, schedule, total) for name, schedule in schedules.items()}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._of)
 
     def __call__(self, first: int, count: int) -> Values:
         """Each number at steps first .. first + count - 1; float32 [count].

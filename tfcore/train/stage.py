@@ -27,11 +27,9 @@ from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.runtime.remote_shards import staged
 from tfcore.train.callbacks import Checkpointing, EarlyStopping, History, Recorder, Summaries, Trial, optuna_prune
 from tfcore.train.eager import eagerly
-from tfcore.train.request import VERSION, Pruning, TrainRequest
+from tfcore.train.request import Pruning, TrainRequest
 from tfcore.train.strategy import chosen, place
 from tfcore.train.trainer import Callback, TrainingSession
-
-__all__ = ["VERSION", "train"]
 
 
 def train(
@@ -72,7 +70,7 @@ def train(
             session.run()
         if not session.placement.chief:
             session.wait_for_chief()  # until it has written
-            return {"steps": session.step, "worker": session.placement.worker}
+            return {"steps": session.step, "worker": session.placement.choice.worker}
         result = write(session, out)
         session.wait_for_chief()
         return result

@@ -133,7 +133,10 @@ def chosen(
     gpus = len(tf.config.list_physical_devices("GPU"))
     (cpu, *_) = tf.config.list_physical_devices("CPU")
     cpus = len(tf.config.get_logical_device_configuration(cpu) or [cpu])
-    work = work_of(config, request.model, request.transform, rows=_rows(request, shards)) if gpus else None
+    work = None
+    if gpus:
+        given = (part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
+        work = work_of(config, request.model, request.transform, rows=shards.total if shards else sum(given))
     choice = choose(config, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
     if choice.name == "multi_worker" and isinstance(shards, InMemoryShards):
         raise ConfigError(
@@ -142,13 +145,6 @@ def chosen(
             fix="leave it out, or train on ingested examples",
         )
     return choice
-
-
-def _rows(request: TrainRequest, shards: Shards | None) -> int:
-    """The train rows."""
-    if shards is not None:
-        return shards.total
-    return sum(part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
 
 
 Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
@@ -178,13 +174,9 @@ class Placement:
     device: str | None = None
 
     @property
-    def worker(self) -> int:
-        return self.choice.worker
-
-    @property
     def chief(self) -> bool:
         """Whether this process writes the training's output."""
-        return self.worker == 0
+        return self.choice.worker == 0
 
     @property
     def replicas(self) -> int:

@@ -47,8 +47,6 @@ STEPS_PER_CALL = 128
 """The most steps in one call of the compiled loop: what a call costs beside them is then a hundredth; fewer if steps are slow, so
 that a stop is heard soon."""
 
-__all__ = ["Callback", "PeriodicAction", "TrainingSession"]
-
 
 class Callback:
     """The base class of callbacks, which act beside the steps of a training; every method is optional.

@@ -182,7 +182,7 @@ class TrainingData:
         where = self._placement
         if where.several:
             workers = where.choice.workers
-            share = compact(workers, self._training.micro_batches) if own else slice_of(where.worker, workers)
+            share = compact(workers, self._training.micro_batches) if own else slice_of(where.choice.worker, workers)
             return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
         if where.device and "GPU" in where.device:
             return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
@@ -197,7 +197,7 @@ class TrainingData:
         )
         if not where.several or self._plan.resample is not None or mixes or means:
             return None
-        return owned(self._plan.shards, worker=where.worker, workers=where.choice.workers)
+        return owned(self._plan.shards, worker=where.choice.worker, workers=where.choice.workers)
 
     def facts(self, model: keras.Model) -> dict[str, Any]:
         """Return facts for the training's result: for several workers, whether each reads its own shards or all."""
