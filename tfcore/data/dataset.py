@@ -237,19 +237,21 @@ def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
 Selection = Callable[[Batch, tf.Tensor, tf.Tensor, tf.Tensor], Batch]
 
 
-def selection_of(plan: RowPlan) -> Selection:
+def selection_of(plan: RowPlan) -> Selection | None:
     """From (rows, shard, number, epoch) to the rows that take part. Made outside of any graph, which would hold a copy of its
     bit for each row."""
     if plan.resample is not None:
         return Resampling(plan.resample, plan.shards, plan.holdout)
     if plan.holdout is None:
-        return lambda rows, *_: rows
+        return None
     kept = HoldoutRows(plan.holdout, plan.shards)
     return lambda rows, shard, number, _: kept(rows, shard, number)
 
 
-def select(placed_rows: tf.data.Dataset, selection: Selection, epoch: tf.Tensor) -> tf.data.Dataset:
-    """The rows of each record that take part in an epoch."""
+def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
+    """The rows of each record that take part in an epoch; without a selection all."""
+    if selection is None:
+        return placed_rows.map(lambda rows, *_: rows)
     return placed_rows.map(
         lambda rows, shard, number: selection(rows, shard, number, epoch),
         num_parallel_calls=AUTOTUNE,
