@@ -7,8 +7,7 @@ import pytest
 
 from headway.evaluation.bootstrap import drawn_units, resampled
 from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.interval_forms import between_distances, reaching
-from headway.evaluation.results.intervals import few_rows, intervals
+from headway.evaluation.results.intervals import between_distances, few_rows, intervals, reaching
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
