@@ -26,6 +26,9 @@ from headway.tabular.list_arrays import value_numbers
 
 SAMPLES = 200
 """Replicates of a bootstrap."""
+ROUNDING = 1e-6
+"""A difference of no more than this part of the values is none: predictions are float32, and equal models that round otherwise
+would differ beyond chance on every row."""
 LINEAR_UNITS = 20_000
 """Rows, or groups that are drawn together."""
 MOST_PARTS = 64
@@ -245,11 +248,14 @@ def effective_groups(rows: Rows) -> float:
 
 def _difference(name: str, values: Sequence[float | None], error: float | None, units: float) -> Difference:
     a, b = values
+    difference = a - b if a is not None and b is not None else None
+    if a is not None and b is not None and abs(a - b) <= ROUNDING * max(abs(a), abs(b)):
+        difference = 0.0
     return Difference(
         metric=name,
         candidate=a,
         champion=b,
-        difference=a - b if a is not None and b is not None else None,
+        difference=difference,
         standard_error=None if a is None or b is None or error is None else error * _widening(units),
         freedom=max(units - 1, 0.5),
     )

@@ -310,3 +310,10 @@ def test_every_check_names_its_rows_and_their_spans(judge):
     }
     assert {check.name for check in found.checks} == {"threshold", "champion", "newer data"}
     assert all(remark.check in found.checks for remark in explain(found).reasons if remark.check)
+
+
+def test_a_change_of_a_rounding_is_no_better_model(judge):
+    label, a, _ = models()
+    right = np.where(label == 1, 1.0, -1.0)
+    found = judge(label, a + 1e-8 * right, a, theirs=NEW, ours=NEW)
+    assert found.status == "kept" and {check.change for check in found.compared()} == {0.0}
