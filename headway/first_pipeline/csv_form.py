@@ -65,7 +65,7 @@ class _Table:
 
 
 def csv_form(head: str, odd: Sequence[str] = ()) -> dict[str, Any]:
-    """The keys of `source.csv` that differ from the defaults.
+    """Returns the keys of `source.csv` that differ from the defaults.
 
     Args:
         head: the beginning of the file, decoded, without a byte order mark; whole lines.
@@ -98,17 +98,17 @@ def csv_form(head: str, odd: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def null_words(texts: Iterable[str]) -> tuple[str, ...]:
-    """The words among some values that certainly mean a missing one, sorted."""
+    """Returns the words among some values that certainly mean a missing one, sorted."""
     return tuple(sorted({text.strip() for text in texts} & _NULL_WORDS))
 
 
 def null_values(words: Iterable[str]) -> list[str]:
-    """`source.csv.null_values` with further words."""
+    """Returns `source.csv.null_values` with further words."""
     return [*_NULLS, *(word for word in words if word not in _NULLS)]
 
 
 def _table(head: str, start: int, told: str | None, odd: Sequence[str]) -> _Table:
-    """The way to cut lines by which most have as many values as the header; of several, the one with most values."""
+    """Returns the way to cut lines by which most have as many values as the header; of several, the one with most values."""
     rows, _ = _rows(head, start, CsvConfig(delimiter=told or ","))
     best = _Table(told or ",", '"', rows[_comments(rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
@@ -139,7 +139,7 @@ def _cut(head: str, start: int, delimiter: str, odd: Sequence[str]) -> _Table:
 
 
 def _encloses(rows: _Rows, quote: str) -> bool:
-    """Whether quotes enclose the names, or the values of a column, of rows that were cut without regard to quotes."""
+    """Returns whether quotes enclose the names, or the values of a column, of rows that were cut without regard to quotes."""
     enclosed = [[len(c) > 1 and c[0] == c[-1] == quote for c in map(str.strip, row)] for _, row in rows]
     if not enclosed or any(enclosed[0]):
         return bool(enclosed)
@@ -165,7 +165,7 @@ def _quoted(head: str, start: int, config: CsvConfig, odd: Sequence[str]) -> _Ta
 
 
 def _rows(text: str, start: int, config: CsvConfig) -> tuple[_Rows, list[int]]:
-    """((number of its line, values) of the rows that are not empty, from a line on; the widths that unreadable ones may have)."""
+    """Returns (number of its line, values) of the rows that are not empty, from a line on, and the widths of unreadable ones."""
     lines = text.split("\n")[start:]  # as the reader of the file cuts them; str.splitlines does at \f and others too
     data = "\n".join(lines).encode()
     rules = QuoteRules(config, len(data))
@@ -209,14 +209,14 @@ def _only_words(rows: _Rows) -> bool:
 
 
 def _comments(rows: _Rows) -> int:
-    """The rows at the beginning that are comments."""
+    """Returns the rows at the beginning that are comments."""
     marks = [next((mark for mark in _COMMENTS if row[0].lstrip().startswith(mark)), None) for _, row in rows]
     found = next((place for place, mark in enumerate(marks) if mark is None), 0)
     return found if found <= _MOST_ABOVE and not any(marks[found:]) else 0
 
 
 def _commented_header(head: str, table: _Table) -> list[str] | None:
-    """The names in the comment above a table without a header, as numpy writes them; None where there are none."""
+    """Returns the names in the comment above a table without a header, as numpy writes them; None where there are none."""
     above = table.rows[0][0]
     if not above:
         return None
@@ -228,7 +228,7 @@ def _commented_header(head: str, table: _Table) -> list[str] | None:
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
-    """The names of all columns, where the header repeats one, leaves several out, or is shorter than its rows."""
+    """Returns the names of all columns, where the header repeats one, leaves several out, or is shorter than its rows."""
     if len(rows) < 2:
         return None
     names = [name.strip() for name in rows[0]]
@@ -243,13 +243,13 @@ def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:
 
 
 def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
-    """Whether the first column alone has no name, and a value of its own in every row."""
+    """Returns whether the first column alone has no name, and a value of its own in every row."""
     first = [row[0] for row in body]
     return not names[0] and all(names[1:]) and len({*first}) == len(first)
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Whether the first line is a row: what stands in it is what stands below it, in each column that shows a rule."""
+    """Returns whether the first line is a row: what stands in it is what stands below it, in each column that shows a rule."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False
@@ -265,14 +265,14 @@ def _lacks_header(rows: Sequence[list[str]]) -> bool:
 
 
 def _counts_up(heads: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Whether numbers in a first line are names, of which few stand below: years, or places as pandas numbers columns."""
+    """Returns whether numbers in a first line are names, of which few stand below: years, or places as pandas numbers columns."""
     places = [place for place, head in enumerate(heads) if head.isdecimal()]
     known = sum(heads[place] in columns[place] for place in places)
     return _even([heads[p] for p in places]) and not _even([columns[p][0] for p in places]) and 2 * known <= len(places)
 
 
 def _even(cells: Sequence[str]) -> bool:
-    """Return whether the cells are whole numbers that rise by one step."""
+    """Returns whether the cells are whole numbers that rise by one step."""
     if len(cells) < 3 or not all(map(str.isdecimal, cells)):
         return False
     steps = {int(later) - int(earlier) for earlier, later in pairwise(cells)}

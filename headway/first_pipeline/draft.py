@@ -1,7 +1,7 @@
 """The draft of a pipeline: every decision about some data, before anything is written.
 
-look = take(SourceConfig.model_validate(found_source("wine.csv")))
-draft = draft_of(look, label_of("quality", look.names))
+source, look = look_at(found_source("wine.csv"))
+draft = draft_of(source, look, label_of("quality", look.names))
 draft.split, draft.choices, draft.doubts
 """
 
@@ -71,7 +71,7 @@ class Draft:
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
-    """The source with what only its columns show: names that no column may have, words for a missing value.
+    """Returns the source with what only its columns show: names that no column may have, words for a missing value.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
@@ -229,7 +229,7 @@ def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
 
 
 def _name(path: str) -> str:
-    """A pipeline's name from the path of its data."""
+    """Returns a pipeline's name from the path of its data."""
     parts = [part for part in PurePosixPath(path).parts if not has_magic(part) and "{" not in part]
     stem = parts[-1].split(".")[0] if parts else ""
     if stem.lower() in ("data", "train", "dataset", "") and len(parts) > 1:

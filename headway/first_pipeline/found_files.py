@@ -49,7 +49,7 @@ _READY = re.compile(rf"(?i)(?<=/)({'|'.join(SPLIT_WORDS)})(?=/)")
 
 
 def found_source(data: str) -> dict[str, Any]:
-    """`source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}; keys that are not given have their
+    """Returns `source:` of pipeline.yaml for a file, a folder, a glob or a path with {span}; keys that are not given have their
     defaults. The path is written as in `data`.
 
     Raises:
@@ -141,7 +141,7 @@ def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
-    """Refuse files whose lines above the rows differ, where columns are known by their places; titles may differ."""
+    """Refuses files whose lines above the rows differ, where columns are known by their places; titles may differ."""
     form = source.get("csv", {})
     if "names" not in form or not form.get("skip_lines"):
         return
@@ -165,7 +165,7 @@ def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _of_one_ending(folder: str, inside: list[str]) -> str | None:
-    """The glob of text files that lie side by side and end alike, such as .txt; None where they do not."""
+    """Returns the glob of text files that lie side by side and end alike, such as .txt; None where they do not."""
     endings = {_ENDING.search(PurePosixPath(path).name.lower()) for path in inside}
     named = {found[0] for found in endings if found}
     if len(named) != 1 or len({found is None for found in endings}) != 1 or not named <= _TEXTS:
@@ -174,7 +174,7 @@ def _of_one_ending(folder: str, inside: list[str]) -> str | None:
 
 
 def _ready_splits(folder: str, files: list[str]) -> str | None:
-    """The path of files that lie in folders called train, valid, test or the like; None where they do not."""
+    """Returns the path of files that lie in folders called train, valid, test or the like; None where they do not."""
     found = [[*_READY.finditer(path[len(folder) :])] for path in files]
     if any(len(matches) != 1 for matches in found):
         return None
@@ -184,7 +184,7 @@ def _ready_splits(folder: str, files: list[str]) -> str | None:
 
 
 def _columns(format: Format, path: str) -> list[str]:
-    """The names of a file's columns; none of a format that does not name them."""
+    """Returns the names of a file's columns; none of a format that does not name them."""
     if format not in NAMED:
         return []
     config = SourceConfig.model_validate(_described(_literal(path), path))
@@ -192,7 +192,7 @@ def _columns(format: Format, path: str) -> list[str]:
 
 
 def _together(folder: str, files: list[str]) -> str:
-    """The path of all files of a folder: a glob where they lie side by side, so that what is written below is not read."""
+    """Returns the path of all files of a folder: a glob where they lie side by side, as init may write a folder below."""
     suffixes = [PurePosixPath(path).suffixes for path in files]
     endings = {"".join(of[-2:] if of and _PACKED.search(of[-1]) else of[-1:]) for of in suffixes}
     beside = all("/" not in path[len(folder) + 1 :] for path in files)
@@ -200,7 +200,7 @@ def _together(folder: str, files: list[str]) -> str:
 
 
 def spans_of(folder: str, files: list[str]) -> str | None:
-    """The path of files whose names differ in a date, with a placeholder for it; None where there is no such date."""
+    """Returns the path of files whose names differ in a date, with a placeholder for it; None where there is no such date."""
     inside = [path[len(folder) :] for path in files]
     for pattern in (_DATE, _FOLDERS):
         found = [[*pattern.finditer(name)] for name in inside]
@@ -235,7 +235,7 @@ def _gaps(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(path: str, file: str) -> dict[str, Any]:
-    """The source of files like `file`."""
+    """Returns the source of files like `file`."""
     format = by_ending(file) or _by_content(file)
     if format == "images":
         raise ConfigError("is one image, and a model needs many", where=file, fix="name the folder of the images")
@@ -259,7 +259,7 @@ def _described(path: str, file: str) -> dict[str, Any]:
 
 
 def _is_aligned(data: bytes) -> bool:
-    """Whether lines have no separator but runs of blanks."""
+    """Returns whether lines have no separator but runs of blanks."""
     lines = [line.strip() for line in data.split(b"\n")[:_MOST_ODD] if line.strip()]
     aligned = sum(b"  " in line and not re.search(rb"[,;\t|]", line) for line in lines)
     return 10 * aligned > 9 * len(lines)
@@ -287,7 +287,7 @@ def _lines_with(mark: bytes, data: bytes) -> Iterator[bytes]:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether the beginning of a file is UTF-8, single values aside, and a letter that is cut off at its end."""
+    """Returns whether the beginning of a file is UTF-8, single values aside, and a letter that is cut off at its end."""
     own = data.replace("\ufffd".encode(), "é".encode())  # which a file may hold, and is a letter like others
     text = own.decode("utf-8", "replace").rstrip("\ufffd")
     wrong = text.count("\ufffd")
@@ -295,7 +295,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_content(path: str) -> Format:
-    """The format of a file with another ending: by its first bytes, and CSV where those are text."""
+    """Returns the format of a file with another ending: by its first bytes, and CSV where those are text."""
     with storage.open_file(path) as file, storage.reading(path):
         head = file.read(_HEAD_BYTES)
     if not head:
@@ -310,7 +310,7 @@ def _by_content(path: str) -> Format:
 
 
 def _head(path: str) -> bytes:
-    """The first whole lines of a text file, as its reader gets them."""
+    """Returns the first whole lines of a text file, as its reader gets them."""
     data = b""
     for _, piece in TextFile(path).blocks(0, None, _HEAD_BYTES, len):  # of a stream a piece may be less
         data += piece
@@ -326,7 +326,7 @@ def _is_hidden(inside: str) -> bool:
 
 
 def _image_table(folder: str, images: list[str], tables: list[str]) -> dict[str, Any]:
-    """`images:` with the table beside the images that names them, where there is one; {}: folders are the labels."""
+    """Returns `images:` with the table beside the images that names them, where there is one; {}: folders are the labels."""
     names = {PurePosixPath(path).name for path in images} | {path[len(folder) + 1 :] for path in images}
     for path in tables:
         with storage.open_file(path) as file, storage.reading(path):

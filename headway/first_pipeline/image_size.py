@@ -23,7 +23,7 @@ _LEAST_PIXELS = 64
 
 
 def image_size(values: pa.Array) -> tuple[int, int, int] | None:
-    """(height, width, channels) of a column of image files, or of the pixels themselves; None where it holds neither."""
+    """Returns (height, width, channels) of a column of image files, or of the pixels themselves; None where it holds neither."""
     plain = decoded(values).drop_null()
     if not len(plain) or not pa.types.is_binary(plain.type):
         return None

@@ -29,8 +29,6 @@ _CERTAIN = frozenset(
     {"label", "target", "class", "outcome", "response", "y", "labels", "targets", "is_fraud", "survived"}
 )
 """Names that nothing but a label has."""
-_LIKELY = ("churn", "default", "price", "species", "quality", "diagnosis", "fraud", "status", "rating", "score", "sales",
-           "count", "cnt", "income", "result", "grade", "medv", "charges", "type")  # fmt: skip
 MOST_CLASSES = 1000
 """A text label of more values is a name."""
 _LEAST_OF_A_CLASS = 5
@@ -53,25 +51,19 @@ class LabelFacts:
 
 
 def sole_label(names: Sequence[str]) -> str | None:
-    """The one column that is called as labels are; None where none is, or several."""
+    """Returns the one column that is called as labels are; None where none is, or several."""
     found = [name for name in names if name.strip().lower() in _CERTAIN]
     return found[0] if len(found) == 1 else None
 
 
 def likely_label(names: Sequence[str]) -> str:
-    """The column that is likeliest the label; a table's last one often is."""
-    words = {name: name.strip().lower() for name in names}
-    named = [name for name in names if words[name] in _CERTAIN or any(word in words[name] for word in _LIKELY)]
-    others = [
-        name
-        for name in reversed(names)
-        if name and not named_as_identifier(name) and name not in named and not {*words_of(name)} & TIMES
-    ]
-    return [*named, *others, names[-1]][0]
+    """Returns the column that stands as an example of a label: the last one that names no row and no time."""
+    others = [name for name in names if name and not named_as_identifier(name) and not {*words_of(name)} & TIMES]
+    return [names[-1], *others][-1]
 
 
 def label_of(text: str, names: Sequence[str]) -> LabelConfig:
-    """The label that a person means: a column by its name, whatever is in it, or an expression.
+    """Returns the label that a person means: a column by its name, whatever is in it, or an expression.
 
     Raises:
         ConfigError: neither.
@@ -121,7 +113,7 @@ def spellings_of(column: str, label: pa.Array) -> str | None:
 
 
 def _quoted(text: str, names: Sequence[str]) -> str:
-    """An expression in which names with blanks and the like are written as expressions want them: col("the name")."""
+    """Returns an expression in which names with blanks and the like are written as expressions want them: col("the name")."""
     odd = sorted((name for name in names if name and not name.isidentifier()), key=len, reverse=True)
     if "col(" in text or not odd:
         return text
@@ -130,7 +122,7 @@ def _quoted(text: str, names: Sequence[str]) -> str:
 
 
 def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> LabelFacts:
-    """What the label's values are.
+    """Returns what the label's values are.
 
     Raises:
         DataError: a model cannot learn it: one value only, or a name for nearly every row.
@@ -167,7 +159,7 @@ def facts_of(label: pa.Array, statistics: ColumnStatistics, *, where: str) -> La
 
 
 def _other_task(label: pa.Array, statistics: ColumnStatistics, kind: str) -> str | None:
-    """The task of a number that the pipeline's own reading would take for another."""
+    """Returns the task of a number that the pipeline's own reading would take for another."""
     values = label.to_numpy(zero_copy_only=False).astype(np.float64)
     values = values[np.isfinite(values)]
     distinct = statistics.distinct

@@ -53,7 +53,7 @@ class Look:
         return self.sample.table.column_names
 
     def clashes(self, label: LabelConfig) -> dict[str, str]:
-        """The columns that no type holds, such as text in some rows and an object in others, and why; the label's aside."""
+        """Returns why no type holds some columns, such as text in some rows and an object in others; the label's aside."""
         files = {name: f", in {file}" for name, file in self.sample.damaged.items()}
         conflicts = {name: f"{why}{files.get(name, '')}" for name, why in self.sample.conflicts.items()}
         return {name: conflicts[name] for name in self.names if name in conflicts and name not in label.columns()}
@@ -84,7 +84,7 @@ class Seen:
 
 
 def take(config: SourceConfig) -> Look:
-    """Look at a source.
+    """Looks at a source.
 
     Raises:
         ConfigError, DataError: it cannot be read.
@@ -101,7 +101,7 @@ def take(config: SourceConfig) -> Look:
 
 
 def typed(look: Look, label: LabelConfig) -> Seen:
-    """The rows in the types that a run would infer, and the label of each.
+    """Returns the rows in the types that a run would infer, and the label of each.
 
     Raises:
         ConfigError: the label names a column that does not exist, or cannot be computed.

@@ -82,7 +82,7 @@ _READS = {
 
 
 def module_files(module: Module, draft: Draft) -> dict[str, str]:
-    """The texts of the module and of its test.
+    """Returns the texts of the module and of its test.
 
     Raises:
         ConfigError: `preprocess` is to compute from a number or a text, and there is none.
@@ -117,12 +117,12 @@ def _filled(templates: dict[str, str], values: dict[str, str]) -> dict[str, str]
 
 
 def computed(draft: Draft) -> dict[str, Any]:
-    """What `preprocess:` says of the columns that the template computes."""
+    """Returns what `preprocess:` says of the columns that the template computes."""
     return {"function": "features:preprocess", "columns": {_computed_name(draft): "standardize"}}
 
 
 def _computed_name(draft: Draft) -> str:
-    """The name of the column that the template computes: one that the data have not."""
+    """Returns the name of the column that the template computes: one that the data have not."""
     column, kind = _column(draft)
     name = _READS[kind][2].format(column)
     taken = {choice.column for choice in draft.choices} | draft.label.columns()
@@ -130,7 +130,7 @@ def _computed_name(draft: Draft) -> str:
 
 
 def _column(draft: Draft) -> tuple[str, str]:
-    """(name, type) of the column that the template computes from: the first number, else the first text."""
+    """Returns (name, type) of the column that the template computes from: the first number, else the first text."""
     kinds = {"number": "number", "integer": "number", "text": "text"}
     found = [
         (choice.column, kinds[choice.type])
@@ -143,5 +143,5 @@ def _column(draft: Draft) -> tuple[str, str]:
 
 
 def _literal(name: str) -> str:
-    """A name as a Python literal."""
+    """Returns a name as a Python literal."""
     return json.dumps(name, ensure_ascii=False)

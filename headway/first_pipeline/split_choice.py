@@ -67,7 +67,7 @@ class _Key:
 def choose_split(
     look: Look, seen: Seen, label: LabelConfig, facts: LabelFacts, choices: Sequence[Choice]
 ) -> SplitChoice:
-    """The split that fits the data: the one that stands ready, whole spans, a time, a unit, else the row."""
+    """Returns the split that fits the data: the one that stands ready, whole spans, a time, a unit, else the row."""
     if look.config.has_splits:
         return _ready(look)
     if len(look.spans) >= LEAST_SPANS:
@@ -91,7 +91,7 @@ def choose_split(
 
 
 def _ready(look: Look) -> SplitChoice:
-    """The split that the folders of the files say. Where nothing is called eval, test is eval."""
+    """Returns the split that the folders of the files say. Where nothing is called eval, test is eval."""
     names = sorted({split_name(look.config, file.path) for file in look.files})
     values = {name: SPLIT_WORDS.get(name.lower(), name) for name in names}
     if "eval" not in values.values():
@@ -110,7 +110,7 @@ def _share(rows: int) -> dict[str, Any]:
 
 
 def _times(columns: Any, seen: Seen) -> list[str]:
-    """Columns that may say when a row came to be, the likeliest first."""
+    """Returns columns that may say when a row came to be, the likeliest first."""
     names = seen.rows.schema.names[:-1]
     found = []
     for column in columns:
@@ -177,7 +177,7 @@ def _parts(values: Any, column: Column) -> list[str]:
 
 
 def _choose_key(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> _Key | None:
-    """The unit by name, else the one that the data show beyond doubt. One that may be a category too becomes a doubt."""
+    """Returns the unit by name, else the one that the data show beyond doubt. One that may be a category too becomes a doubt."""
     free = {choice.column: choice for choice in choices if choice.use in ("feature", "left out")}
     if (entity := _entity(seen, {*free})) is not None:
         values = seen.values(entity)
@@ -204,7 +204,7 @@ def _unit(seen: Seen, facts: LabelFacts, free: dict[str, Choice]) -> Unit | None
 
 
 def _keyed(choice: Choice, seen: Seen) -> Choice:
-    """A code is the key and nothing else; a measure is learned from besides."""
+    """Returns the choice of a key: a code is the key and nothing else; a measure is learned from besides."""
     values = seen.values(choice.column)
     whole = not pa.types.is_floating(values.type) or pc.all(pc.equal(values, pc.floor(values))).as_py()
     if choice.use == "left out" or whole:
@@ -218,7 +218,7 @@ def _keyed(choice: Choice, seen: Seen) -> Choice:
 
 
 def _entity(seen: Seen, names: set[str]) -> str | None:
-    """The column that names whose row it is, where most of them have several rows."""
+    """Returns the column that names whose row it is, where most of them have several rows."""
     best: tuple[int, str] | None = None
     for column in seen.schema.columns:
         words = words_of(column.name)
@@ -240,7 +240,7 @@ def _entity(seen: Seen, names: set[str]) -> str | None:
 
 
 def _by_row(look: Look, seen: Seen, label: LabelConfig) -> SplitChoice:
-    """By the hash of a row."""
+    """Returns the split by the hash of a row."""
     config = _share(len(seen.label))
     text = f"{config.get('eval', 0.2):.0%} of the rows are eval, drawn by a hash of each row"
     hashed, _ = row_columns(look.sample, label.columns())

@@ -77,7 +77,7 @@ def _label(draft: Draft) -> str:
 
 
 def scalar(value: Any) -> str:
-    """A value as YAML on one line that means just this value."""
+    """Returns a value as YAML on one line that means just this value."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and _means(value, value):
         return value
     style = '"' if isinstance(value, str) else None
@@ -86,7 +86,7 @@ def scalar(value: Any) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value as YAML on one line, mappings and lists in braces."""
+    """Returns a value as YAML on one line, mappings and lists in braces."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -102,7 +102,7 @@ def _means(text: str, value: str) -> bool:
 
 
 def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
-    """A mapping with a line for each entry, and for each entry of those that are too long for one."""
+    """Returns a mapping with a line for each entry, and for each entry of those that are too long for one."""
     lines = [f"{key}:"]
     for name, item in value.items():
         line = f"  {scalar(name)}: {flow(item)}"
@@ -131,7 +131,7 @@ def _comment(text: str) -> str:
 
 
 def _commented(line: str, text: str) -> str:
-    """A line with a comment behind it, or before it where both are too long for one."""
+    """Returns a line with a comment behind it, or before it where both are too long for one."""
     if not text:
         return line
     both = f"{line.ljust(_COMMENT_AT)} # {_one_line(text)}"
@@ -140,5 +140,5 @@ def _commented(line: str, text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Text that may stand in a comment: YAML allows no control characters in one."""
+    """Returns text that may stand in a comment: YAML allows no control characters in one."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -56,7 +56,7 @@ def infer(
     typed: bool = True,
     keys: frozenset[str] = frozenset(),
 ) -> tuple[Schema, list[Note]]:
-    """Infer the schema of a sample; also returns notes on columns and the source.
+    """Infers the schema of a sample; also returns notes on columns and the source.
 
     Args:
         configs: what the pipeline says of single columns; wins over what the sample shows.
@@ -252,7 +252,7 @@ class _ColumnSample:
         return found
 
     def _may_be_parsed(self) -> bool:
-        """Whether text may be numbers or dates: not where the pipeline says string."""
+        """Returns whether text may be numbers or dates: not where the pipeline says string."""
         keeps_text = self.config.type == "string" or self.config.separator is not None
         element = value_type(self.values.type)
         return not self.shape and not keeps_text and (is_text(element) or pa.types.is_string_view(element))
@@ -304,7 +304,7 @@ class _ColumnSample:
 
 
 def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
-    """Add to `schema` the domains of string columns with few values, and the columns that are always present."""
+    """Adds to `schema` the domains of string columns with few values, and the columns that are always present."""
     domains: dict[str, tuple[str, ...]] = {}
     required: list[str] = []
     for column in schema.columns:
@@ -319,7 +319,7 @@ def complete(schema: Schema, splits: Sequence[SplitStatistics]) -> Schema:
 
 
 def _too_large(values: pa.ChunkedArray) -> str | None:
-    """A note when int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits; else None."""
+    """Returns a note when int64 cannot hold most unsigned integers of a column, such as hashes of 64 bits; else None."""
     if not pa.types.is_uint64(values.type) or not len(values):
         return None
     large = pc.sum(pc.greater_equal(values, pa.scalar(1 << 63, pa.uint64()))).as_py() or 0
@@ -328,7 +328,7 @@ def _too_large(values: pa.ChunkedArray) -> str | None:
 
 
 def _one_length(values: pa.ChunkedArray) -> int | None:
-    """The common length of all lists of a sample; None where they differ, or are too few to tell."""
+    """Returns the common length of all lists of a sample; None where they differ, or are too few to tell."""
     if not is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         return None
     lengths = pc.unique(pc.list_value_length(values).drop_null())
@@ -340,7 +340,7 @@ def _one_length(values: pa.ChunkedArray) -> int | None:
 
 
 def _date_digits(values: pa.ChunkedArray) -> bool:
-    """Whether most numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
+    """Returns whether most numbers of a text format may be dates, such as 20130131, or months, such as 201301."""
     if not pa.types.is_integer(values.type) or values.null_count == len(values):
         return False
     middle = pc.approximate_median(values).as_py()
@@ -348,7 +348,7 @@ def _date_digits(values: pa.ChunkedArray) -> bool:
 
 
 def _temporal(values: pa.ChunkedArray) -> Temporal | None:
-    """What dates and times are; date64 counts milliseconds, and is a time where one of them is not a day's first."""
+    """Returns what dates and times are; date64 counts milliseconds, and is a time where one of them is not a day's first."""
     kind = value_type(values.type)
     if pa.types.is_date64(kind):
         times = decoded(values)
@@ -357,12 +357,12 @@ def _temporal(values: pa.ChunkedArray) -> Temporal | None:
 
 
 def _long(values: pa.ChunkedArray) -> bool:
-    """Whether the values are texts or images rather than words: a dictionary of them would save nothing."""
+    """Returns whether the values are texts or images rather than words: a dictionary of them would save nothing."""
     return len(values) > 0 and not pa.types.is_dictionary(values.type) and values.nbytes > LONG_BYTES * len(values)
 
 
 def stored_type(kind: pa.DataType) -> StoredType | None:
-    """The stored type for values of an Arrow type; None for types that cannot be stored."""
+    """Returns the stored type for values of an Arrow type; None for types that cannot be stored."""
     kind = value_type(kind)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float32"
@@ -376,7 +376,7 @@ def stored_type(kind: pa.DataType) -> StoredType | None:
 
 
 def _domain(of_splits: Sequence[ColumnStatistics]) -> tuple[str, ...]:
-    """The distinct values, sorted, when they are few, are text, and repeat."""
+    """Returns the distinct values, sorted, when they are few, are text, and repeat."""
     values: set[bytes] = set()
     for statistics in of_splits:
         if not statistics.complete or statistics.distinct > DOMAIN_VALUES:
@@ -408,12 +408,12 @@ _DATE_PARTS = re.compile(r"date|yyyymm|yearmonth|year_?mo")
 
 
 def says_time(name: str) -> bool:
-    """Whether a column's name says that it holds times, such as ts, created_at or pickupTime."""
+    """Returns whether a column's name says that it holds times, such as ts, created_at or pickupTime."""
     return bool(_TIME_WORDS & {*words_of(name)} or _TIME_PARTS.search(name.lower())) and not named_as_identifier(name)
 
 
 def says_date(name: str) -> bool:
-    """Whether a column's name says that it holds dates or months, such as order_date or yyyymm."""
+    """Returns whether a column's name says that it holds dates or months, such as order_date or yyyymm."""
     return bool(_DATE_WORDS & {*words_of(name)} or _DATE_PARTS.search(name.lower()))
 
 

@@ -52,7 +52,7 @@ _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column's name in lower case, in any script: user_id, UserID and userId have user and id.
+    """Returns the words of a column's name in lower case, in any script: user_id, UserID and userId have user and id.
 
     None where the name has neither letters nor digits, such as `%`.
     """
@@ -62,7 +62,7 @@ def words_of(name: str) -> list[str]:
 
 
 def named_as_identifier(name: str) -> bool:
-    """Whether a column's name suggests an identifier: id, user_id, MovieID, zip, product code, order_no."""
+    """Returns whether a column's name suggests an identifier: id, user_id, MovieID, zip, product code, order_no."""
     words = words_of(name)
     if (len(words) == 1 and words[0] in _ALONE) or _FRAME_INDEX.fullmatch(name):
         return True
@@ -71,7 +71,7 @@ def named_as_identifier(name: str) -> bool:
 
 
 def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
-    """The meaning of a column's sampled values; None for quantities, words and times.
+    """Returns the meaning of a column's sampled values; None for quantities, words and times.
 
     Args:
         values: in the order of the rows; integers or text. Anything else is never an identifier.
@@ -105,7 +105,7 @@ def _all_uuids(values: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:
-    """Whether integers number the rows: they begin at 0 or 1 and go up by one, except where the sample skips rows."""
+    """Returns whether integers number the rows: they begin at 0 or 1 and go up by one, except where the sample skips rows."""
     if {*words_of(name)} & TIMES:
         return False
     numbers = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)

@@ -22,7 +22,7 @@ MOST_NEW = 1000
 
 
 def proposed(text: str, splits: Sequence[SplitStatistics], *, where: str, new: Sequence[Column] = ()) -> str:
-    """The schema file's text, widened to hold `splits`, with the source's `new` columns at the end.
+    """Returns the schema file's text, widened to hold `splits`, with the source's `new` columns at the end.
 
     Raises:
         ConfigError: `text` is not a schema.
@@ -71,7 +71,7 @@ def _widen(feature: Any, column: ColumnStatistics, shared: dict[str, Any]) -> No
 
 
 def _text(value: bytes) -> str | None:
-    """The text of bytes; None if they are not UTF-8, which a domain cannot hold."""
+    """Returns the text of bytes; None if they are not UTF-8, which a domain cannot hold."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -79,6 +79,6 @@ def _text(value: bytes) -> str | None:
 
 
 def difference(before: str, after: str, old: str, new: str) -> str:
-    """A unified diff; empty when nothing changes."""
+    """Returns a unified diff; empty when nothing changes."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm="")
     return "\n".join(lines)

@@ -39,7 +39,7 @@ _FIRST, _LONG = 1000, 64
 def row_columns(
     sample: Sample, label: Collection[str], whole: Sample | None = None
 ) -> tuple[tuple[Column, ...], list[str]]:
-    """(the columns to hash, the identifiers left out) from the first rows of the first span.
+    """Returns (the columns to hash, the identifiers left out) from the first rows of the first span.
 
     Args:
         whole: a sample of all spans, which says the types: a column whose later spans hold real numbers is not hashed as
@@ -64,7 +64,8 @@ def row_columns(
 
 
 def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[str]) -> bool:
-    """Whether fewer than a tenth of the sampled rows are distinct in these columns, as combinations of a few categories are.
+    """Returns whether fewer than a tenth of the sampled rows are distinct in these columns, as of a few categories.
+
     Equal rows are then no leak, and a split that kept them together would divide a few combinations, not rows.
 
     Rows of a patient, of whom the columns hold nothing that changes, are equal too, and stay together: one column tells all of
@@ -102,7 +103,7 @@ def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[st
 
 
 def _joined(numbers: Sequence[NDArray[Any]], rows: int) -> NDArray[np.int64]:
-    """A number from 0 up for each combination of numbers from 0 up."""
+    """Returns a number from 0 up for each combination of numbers from 0 up."""
     codes = np.zeros(rows, np.int64)
     for values in numbers:
         codes = np.unique(codes * (int(values.max()) + 1) + values, return_inverse=True)[1]
@@ -110,7 +111,7 @@ def _joined(numbers: Sequence[NDArray[Any]], rows: int) -> NDArray[np.int64]:
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:
-    """Whether a column names single rows: an identifier, or integers that only rise or fall. Only short texts without a
+    """Returns whether a column names single rows: an identifier, or integers that only rise or fall. Only short texts without a
     space count as identifiers here."""
     kind, plain = value_type(values.type), decoded(values).drop_null()
     if is_text(kind) and not (len(plain) and _is_code(plain)):
@@ -147,7 +148,7 @@ def _is_time(texts: pa.ChunkedArray) -> bool:
 
 
 def chosen(columns: Sequence[Column], label: Collection[str]) -> tuple[Column, ...]:
-    """The frozen columns without those of the label.
+    """Returns the frozen columns without those of the label.
 
     Raises:
         ConfigError: there is none.

@@ -287,7 +287,7 @@ def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool)
 
 
 def _changed(texts: pa.Array, numbers: pa.Array) -> pa.Array:
-    """Which texts a rule makes another text of, which is a number."""
+    """Returns which texts a rule makes another text of, which is a number."""
     return pc.and_(pc.not_equal(texts, numbers), pc.match_substring_regex(numbers, _NUMBER))
 
 
@@ -444,7 +444,7 @@ def _pattern(rule: Parse) -> re.Pattern[str]:
 
 
 def _read(texts: pa.Array, rule: Parse) -> pa.Array:
-    """Which texts a rule for dates reads."""
+    """Returns which texts a rule for dates reads."""
     values, wrong = parsed(texts, rule)
     return values.is_valid() if wrong is None else pc.and_(values.is_valid(), pa.array(~wrong))
 

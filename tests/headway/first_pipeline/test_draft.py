@@ -186,8 +186,7 @@ def test_a_label_that_is_nothing_to_learn(drafted):
 def test_which_column_is_the_label():
     assert sole_label(["a", "Target"]) == "Target"
     assert sole_label(["class", "target"]) is None and sole_label(["a", "b"]) is None
-    assert likely_label(["id", "a", "price", "b"]) == "price"
-    assert likely_label(["id", "a", "b"]) == "b"
+    assert likely_label(["id", "a", "b", "day"]) == "b" and likely_label(["id"]) == "id"
     assert label_of("arr delay", ["arr delay"]).column == "arr delay"
     assert label_of("a > 1", ["a"]).columns() == {"a"}
 
