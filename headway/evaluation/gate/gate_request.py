@@ -15,7 +15,7 @@ from headway.evaluation.verdict import Check, Verdict, Worth
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key
 
-VERSION = 15
+VERSION = 16
 """Raised by whoever changes what the gate writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
