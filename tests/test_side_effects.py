@@ -46,8 +46,8 @@ for package in ("headway", "tfcore", "beam_jobs", "flows"):
     path = importlib.import_module(package).__path__
     names += [found.name for found in pkgutil.walk_packages(path, package + ".")]
 assert len(names) > 200, names
-# these import Prefect, which does as it likes, and are where a flow run's environment is set before it
-prefects = ("flows.orchestration",)
+# these import Prefect, which does as it likes
+prefects = ("flows.orchestration.",)
 for name in names:
     if not name.startswith(prefects):
         importlib.import_module(name)

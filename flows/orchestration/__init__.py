@@ -1,6 +1,5 @@
 """Prefect for Headway: its flows, their deployments, and a worker that lets flow runs save. It needs the extra `prefect`."""
 
-import os
 import sys
 
 from flows.config.extras import require
@@ -9,14 +8,14 @@ from headway.errors import ConfigError
 HEARTBEAT_VARIABLE, HEARTBEAT_SECONDS = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", 30
 """How often a flow run says that it lives; Prefect itself waits 180 s."""
 
-for _name, _value in {  # of what this process starts, too, such as the flow runs of `serve`
+ENVIRONMENT = {
     HEARTBEAT_VARIABLE: str(HEARTBEAT_SECONDS),
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "OPENBLAS_NUM_THREADS": "1",
-}.items():
-    os.environ.setdefault(_name, _value)
+}
+"""Of a process that runs flows, and of what it starts, such as the flow runs of `serve`; a variable that is set stays."""
 
 try:
     require("prefect", where="flows.orchestration")

@@ -29,6 +29,10 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
+from flows.orchestration import ENVIRONMENT
+
+os.environ.update(ENVIRONMENT | dict(os.environ))  # before what reads it is imported
+
 from prefect import Task, flow
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client

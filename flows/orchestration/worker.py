@@ -36,6 +36,7 @@ from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
 from prefect.states import Cancelled, Crashed, State
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
+from flows.orchestration import ENVIRONMENT
 from flows.orchestration.server import PIPELINES_VARIABLE, connected, create_queues
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
@@ -224,6 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--with-healthcheck", action="store_true", help=check)
     options = parser.parse_args(arguments)
     protect()
+    os.environ.update(ENVIRONMENT | dict(os.environ))  # of its flow runs
     if options.pipelines:
         os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     try:
