@@ -78,6 +78,8 @@ class RunSummary(Frozen):
     """The gate's remarks that decided nothing and that no check says."""
     checks: tuple[Check, ...] = ()
     """What speaks against the candidate first."""
+    headlined: tuple[str, ...] = ()
+    """The keys of the checks that the headline and the concerns tell: a first model beside the baselines."""
     judged_on: str = ""
     """The rows that all values of the checks are of."""
     meanings: str = ""
@@ -105,12 +107,13 @@ class RunSummary(Frozen):
         """The first checks, and a folded table of the others; empty of none.
 
         Args:
-            brief: only the first ones, without intervals, and how many others there are.
+            brief: only the first ones that the headline does not tell, without intervals, and how many others there are.
             narrow: without intervals.
         """
         level = None if brief or narrow else next((check.confidence for check in self.checks if check.interval), None)
-        rows = [_row(check, brief or narrow, level) for check in self.checks]
-        tones = [_tone(check) for check in self.checks]
+        checks = [check for check in self.checks if not (brief and check.key in self.headlined)]
+        rows = [_row(check, brief or narrow, level) for check in checks]
+        tones = [_tone(check) for check in checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], tones[most:].count("red")
         more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
@@ -168,6 +171,7 @@ def ending_of(record: RunRecord) -> RunSummary:
         "fixes": tuple(dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))),
         "notes": (*(str(note) for note in remarks if note.key not in covered), *_tested(record)),
         "checks": checks,
+        "headlined": tuple(c.key for c in checks if verdict.basis == "first model" and c.name.endswith(" baseline")),
         "since": _since(record.champion) if record.champion else "",
         "meanings": _meanings(verdict, checks),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",

@@ -40,6 +40,7 @@ def test_the_command_line_says_the_same(ran, capsys):
     assert main(["show", folder, run.name, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown.pop("outputs")["train"] == str(run.output("train"))
+    assert shown.pop("headline") == run.headline and all(reason in run.verdict for reason in shown.pop("reasons"))
     assert shown == pipeline.runs()[0].record
     assert main(["plan", folder, "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)["steps"]

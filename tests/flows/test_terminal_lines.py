@@ -65,11 +65,11 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
         report.line("compared 3 spans", step="splits")
         report.line("few rows", "warning", "validate")
         report.output(Output("splits", "splits", "0", tmp_path, {"anomalies": [], "says": ["disjoint"]}, False, 0.1))
-        report.output(Output("gate", "gate", "0", tmp_path, {"verdict": "promote"}, False, 0.1))
+        report.output(Output("gate", "gate", "0", tmp_path, {"status": "promoted"}, False, 0.1))
     assert capsys.readouterr().err.splitlines() == [
         "  validate: warning: few rows",
         f"  {'ingest':<22} {'0.5 s':>8}  10 spans: 1 new, 9 reused; 9,900 rows, 100 filtered",
-        f"  {'gate':<22} {'0.1 s':>8}  promote",
+        f"  {'gate':<22} {'0.1 s':>8}  promoted",
     ]
     with Brief() as shown:
         Reporter([shown]).output(ingested("2013-01", hit=True))

@@ -5,6 +5,14 @@ import sys
 from flows.records import read_record
 from flows.report.text import summary
 
+COMPARED = {
+    "name": "champion",
+    "against": "version 2",
+    "better": "higher",
+    "allowed": 0.01,
+    "confidence": 0.95,
+    "outcome": "better",
+}
 RECORD = {
     "run": "20240501-100000-aa",
     "pipeline": "flights",
@@ -18,7 +26,16 @@ RECORD = {
     ],
     "verdict": {
         "status": "promoted",
-        "reasons": [{"status": "promoted", "summary": "auc rose"}, {"status": "promoted", "summary": "loss fell"}],
+        "basis": "better",
+        "task": "binary",
+        "primary": "auc",
+        "champion": {"version": 2, "model": "old"},
+        "checks": [
+            COMPARED | {"metric": "auc", "value": 0.9, "before": 0.88, "change": 0.02, "interval": [0.01, 0.03]},
+            COMPARED
+            | {"metric": "loss", "value": 0.31, "before": 0.35, "change": -0.04, "interval": [-0.06, -0.02]}
+            | {"better": "lower"},
+        ],
     },
     "metrics": {"auc": 0.9},
     "notes": [],
@@ -30,9 +47,11 @@ RECORD = {
 def test_the_summary_is_a_fact_per_line_in_a_pipe_the_warnings_first():
     assert summary(read_record(RECORD), [("model", "/m")]).splitlines() == [
         "warning: few rows",
-        "flights: Version 3 is promoted: auc rose.",
+        "flights: Version 3 is promoted: auc rose from 0.88 (version 2) to 0.9, which is better.",
         "  verdict   promoted, with warnings (amber)",
-        "            loss fell",
+        "  check                   before   now  change (95% interval)   worst allowed  outcome",
+        "  auc against version 2     0.88   0.9  +0.02 (+0.01 to +0.03)          -0.01  better",
+        "  loss against version 2    0.35  0.31  -0.04 (-0.06 to -0.02)          +0.01  better",
         "  metrics   auc 0.9",
         "  data      2024-01 to 2024-02, 2 spans",
         "  model     /m",
@@ -45,8 +64,6 @@ def test_the_summary_wraps_on_a_terminal_and_leaves_paths_whole(monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     path = "/a/very/long/path" * 5
-    reasons = [{"status": "promoted", "summary": "a reason of many words " * 6}]
-    record = RECORD | {"verdict": {"status": "promoted", "reasons": reasons}}
-    lines = summary(read_record(record), [("model", path)]).splitlines()
+    lines = summary(read_record(RECORD), [("model", path)]).splitlines()
     assert path in "\n".join(lines)
     assert max(len(line) for line in lines if path not in line) <= 60
