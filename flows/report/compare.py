@@ -41,7 +41,7 @@ CONFIDENCE = 0.95
 """Of the interval of a difference."""
 RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
-_MADE = (State.PROMOTED, State.NAMED)
+_MADE = (State.PROMOTED, State.NAMED, State.ALREADY)
 """States of runs whose version is their own."""
 _TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
 Interval = tuple[float, float]

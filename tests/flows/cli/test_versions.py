@@ -254,6 +254,9 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert "promote" in typed(capsys, "compare", "4", runs["a"])
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
+    again = {"run": "20260101-120000-e", "state": "already champion", "version": 4, "stages": [], "metrics": {}}
+    judged.store.save_run({**record, **again})
+    assert "4 and latest are the same version, 4" in typed(capsys, "compare", "4", "latest", code=2)
     judged.store.save_run({**record, "run": "20260102-000000-d", "pipeline": "other", "stages": []})
     assert "is of the pipeline other" in typed(capsys, "compare", "20260102", "4", code=2)
 
