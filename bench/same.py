@@ -149,8 +149,26 @@ ASPECTS: dict[str, Callable[[Any, Any], list[Difference]]] = {
     "signatures": different_values,
 }
 """What is compared, and how."""
+STATUSES = {
+    "keep champion": "kept",
+    "reject": "rejected",
+    "rolled back": "rejected",
+    "held": "needs a person",
+    "shadow": "needs a person",
+    "not comparable": "needs a person",
+    "incompatible champion": "needs a person",
+}
+"""The status that a verdict's word means, of checkouts before it was one."""
 Result = dict[str, Any]
 """What a run ended in: a value for each aspect, and the folder of its export; or only an error."""
+
+
+def status_of(verdict: dict[str, Any]) -> str:
+    """The status of a verdict, in one word for both checkouts."""
+    if "status" not in verdict and verdict["promote"]:
+        return "promoted"
+    word: str = verdict.get("status") or verdict["verdict"]
+    return STATUSES.get(word, word)
 
 
 def compare(old: Result, new: Result) -> dict[str, list[Difference]]:
@@ -262,8 +280,8 @@ class Checkout:
             ],
             "metrics": {name: record.get(name) for name in ("metrics", "baselines")},
             "verdict": {
-                "state": record["state"],
-                "verdict": record["verdict"]["status"],
+                "state": STATUSES.get(record["state"], record["state"]),
+                "verdict": status_of(record["verdict"]),
                 "version": record["version"],
             },
             "export": scoring["saved_model"],
