@@ -39,10 +39,11 @@ def test_the_blizzard_raises_alarms_and_ends_in_a_retrain(typed, tmp_path, monke
     assert [row["rows"] for row in scored["spans"]] == [458]
     (part,) = (folder / "scored" / "span=2013-02-08").glob("part-*.parquet")
     assert pq.read_metadata(part).num_rows == 458 and {"flight", "prediction"} <= set(pq.read_schema(part).names)
-    (alarm,) = drift["alarms"]
+    worse, alarm = drift["alarms"]
+    assert worse.startswith("2013-02-05: the champion, version 1, has become worse"), "a day of auc 0.86, by its rows"
     assert alarm.startswith("2013-02-08: column 'sched_dep_time' has drifted")
     (alarm,) = decay["alarms"]
     assert alarm.startswith("2013-02-08: the champion, version 1, has become worse since it was promoted: auc")
     assert decay["run"]["spans"][-1] == "2013-02-08" and len(decay["run"]["spans"]) == 28
     said = capsys.readouterr().out
-    assert "2 days scored, 2 alarms: 1 of the champion, 1 of the data" in said and "retrained: " in said
+    assert "2 days scored, 3 alarms: 2 of the champion, 1 of the data" in said and "retrained: " in said
