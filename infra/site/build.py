@@ -32,7 +32,7 @@ PAGES = (
     "infra/README.md",
     "examples/*/README.md",
 )
-FILES = ("docs/images/*", "examples/*/*.py", "examples/*/*.yaml", "bench/comparison_jobs/*", "LICENSE")
+FILES = ("docs/images/*", "examples/*/*.py", "examples/*/*.yaml", "bench/comparison_jobs/*.*", "LICENSE")
 """What pages link to and show."""
 GENERATED = {"configuration": configuration.page, "commands": commands.page, "python": python_api.page}
 
