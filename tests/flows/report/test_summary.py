@@ -44,7 +44,8 @@ RECORD = {
 }
 
 
-def test_the_summary_is_a_fact_per_line_in_a_pipe_the_warnings_first():
+def test_the_summary_is_a_fact_per_line_in_a_pipe_the_warnings_first(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     assert summary(read_record(RECORD), [("model", "/m")]).splitlines() == [
         "warning: few rows",
         "flights: Version 3 is promoted: auc rose from 0.88 (version 2) to 0.9, which is better.",
