@@ -264,7 +264,7 @@ def verdicts(cells: list[Cell]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Draws:
-    """What rows have in common, and how they are judged."""
+    """A kind of eval rows: what they have in common, and how they are judged."""
 
     units: int | None = None
     by: str | None = None
@@ -406,7 +406,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Chain:
-    """What became of the retrains of one pipeline."""
+    """The retrains of one pipeline, and how they ended."""
 
     by_champion: int
     by_anchor: int

@@ -116,7 +116,7 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was checked, what was found, and the fix."""
+    """One thing that doctor checked, what it found, and the fix."""
 
     ok: bool
     what: str

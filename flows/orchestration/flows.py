@@ -347,7 +347,7 @@ def _rename(name: str) -> None:
 
 
 def _is_retried() -> bool:
-    """Whether Prefect will run the flow again, should it fail now."""
+    """Tells whether Prefect will run the flow again, should it fail now."""
     context = FlowRunContext.get()
     if context is not None and context.flow is not None and context.flow.retries and flow_run.id:
         with contextlib.suppress(Exception), get_client(sync_client=True) as client:

@@ -124,12 +124,12 @@ def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **option
 
 
 def polled(pool: str, queue: str) -> bool | None:
-    """Whether a worker polls a queue; None where nobody can say."""
+    """Tells whether a worker polls a queue; None where the server does not answer."""
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
         return client.read_work_queue_by_name(queue, pool).status == "READY"
     return None
 
 
 def worker_command(pool: str, queue: str) -> str:
-    """What starts Headway's worker of a queue."""
+    """Returns the command that starts Headway's worker of a queue."""
     return f"python -P -m flows.orchestration.worker --pool {pool} --queue {queue}"

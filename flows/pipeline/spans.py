@@ -56,7 +56,7 @@ def read_spans(source: SourceConfig, arrival: ArrivalConfig, *, now: float, afte
 
 
 def _incomplete(source: SourceConfig, arrival: ArrivalConfig, span: str, now: float) -> str:
-    """What a span waits for; "": it is complete."""
+    """Returns what a span waits for; empty of a complete one."""
     if arrival.done is not None:
         marks = list(patterns(source.model_copy(update={"path": arrival.done}), span))
         return "" if any(filesystem.matches(mark) for mark in marks) else f"{marks[0]} is not there yet"

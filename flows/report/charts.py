@@ -26,7 +26,7 @@ _EVEN: Any = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 3)), "alpha
 
 
 class ModelNames(NamedTuple):
-    """What the two models are called."""
+    """The names of the two models in a legend."""
 
     ours: str
     theirs: str = ""

@@ -34,7 +34,7 @@ BY_FORCE = "a person must decide (headway promote, by force)"
 
 
 class Text(NamedTuple):
-    """What a check comes to."""
+    """A check in words: a summary, the numbers behind it, and a fix."""
 
     summary: str
     """A short clause without an interval."""
@@ -55,12 +55,12 @@ class Remark:
 
     @property
     def key(self) -> str | None:
-        """Of the check."""
+        """The key of its check."""
         return None if self.check is None else self.check.key
 
     @property
     def status(self) -> Status | None:
-        """What the candidate comes to by it."""
+        """The status that its check gives the candidate."""
         return None if self.check is None else self.check.status
 
     @property
@@ -97,7 +97,7 @@ class Explanation:
 
     @property
     def concerns(self) -> list[str]:
-        """What a person should look at although the candidate is promoted."""
+        """The remarks that a person should look at although the candidate is promoted."""
         overruled = [reason for reason in self.reasons if reason.overruled]
         return [str(remark) for remark in overruled] + [note.brief for note in self.notes if note.concern]
 
@@ -158,7 +158,7 @@ def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
 
 
 def _general(verdict: Verdict) -> list[str]:
-    """What the comparison rests on, and what the slices came to."""
+    """Returns sentences on what the comparison rests on, and on the slices."""
     said = []
     if verdict.sample_of is not None:
         said.append(f"judged on a random sample of {verdict.rows or 0:,} of {verdict.sample_of:,} rows")
@@ -283,7 +283,7 @@ def _compared(check: Check, verdict: Verdict) -> Text:
 
 
 def share_text(check: Check) -> str:
-    """What the limit of a check is a share of."""
+    """Returns what the limit of a check is a share of, in words."""
     share = f"{check.share:g}%"
     return {
         "champion": f"{share} of the champion's",

@@ -22,7 +22,10 @@ def clustered(groups, size=100, *, effect=1.0, seed=0):
     group = np.repeat(np.arange(groups), size)
     z = effect * r.normal(size=groups)[group] + r.normal(size=len(group))
     label = (r.random(len(group)) < 1 / (1 + np.exp(1 - z))).astype(float)
-    own = lambda: effect * r.normal(size=groups)[group] + 0.2 * r.normal(size=len(group))  # noqa: E731
+
+    def own():
+        return effect * r.normal(size=groups)[group] + 0.2 * r.normal(size=len(group))
+
     return label, *(1 / (1 + np.exp(1 - z - own())) for _ in range(2)), group
 
 

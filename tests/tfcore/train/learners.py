@@ -1,6 +1,28 @@
 """Learners that tests share: one of a kind is traced or compiled once, which takes longer than its steps."""
 
+from types import SimpleNamespace
+
 import tensorflow as tf
+
+B, NUMERIC, SIZES = 16, 3, (5, 7)
+"""Rows of a batch, numbers of a row, and the size of each vocabulary."""
+LAYOUT = SimpleNamespace(
+    numeric=("a", "b", "c"),
+    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
+    lists=(),
+    inputs=lambda: {"numeric": ((NUMERIC,), "float32"), "categorical": ((len(SIZES),), "int32")},
+    label=SimpleNamespace(task="binary", classes=None),
+)
+
+
+def specs_of(batches):
+    """The specs of so many batches in a stack."""
+    return {
+        "numeric": tf.TensorSpec([batches, B, NUMERIC], tf.float32),
+        "categorical": tf.TensorSpec([batches, B, len(SIZES)], tf.int32),
+        "label": tf.TensorSpec([batches, B], tf.float32),
+        "weight": tf.TensorSpec([batches, B], tf.float32),
+    }
 
 
 class Kinds:

@@ -1,7 +1,6 @@
 """What the compiled steps decide on their own: micro-batches, the loss scale, and where they end; in every mode alike."""
 
 from functools import cache
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -12,7 +11,7 @@ from headway.monitor import Monitor
 from headway.tasks.table import task_of
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
-from tests.tfcore.train.learners import Kinds, Turn
+from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Kinds, Turn, specs_of
 from tfcore.graph.function import graph_function
 from tfcore.heads.builtin import BinaryHead
 from tfcore.models.build import build
@@ -24,20 +23,8 @@ from tfcore.train.config import OptimizerConfig
 from tfcore.train.loop import Learner, run
 from tfcore.train.step import StepConfig, accumulated
 
-K, B, NUMERIC, SIZES = 8, 16, 3, (5, 7)
-LAYOUT = SimpleNamespace(
-    numeric=("a", "b", "c"),
-    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
-    lists=(),
-    inputs=lambda: {"numeric": ((NUMERIC,), "float32"), "categorical": ((len(SIZES),), "int32")},
-    label=SimpleNamespace(task="binary", classes=None),
-)
-SPECS = {
-    "numeric": tf.TensorSpec([K, B, NUMERIC], tf.float32),
-    "categorical": tf.TensorSpec([K, B, len(SIZES)], tf.int32),
-    "label": tf.TensorSpec([K, B], tf.float32),
-    "weight": tf.TensorSpec([K, B], tf.float32),
-}
+K = 8
+SPECS = specs_of(K)
 
 
 def stack(first=0, spoilt=(), spoil=np.nan):

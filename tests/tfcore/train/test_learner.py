@@ -1,7 +1,6 @@
 """The compiled steps, the loop around them and their checkpoints, on data in memory."""
 
 import json
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -12,7 +11,7 @@ from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
-from tests.tfcore.train.learners import Kinds, Turn
+from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Kinds, Turn, specs_of
 from tfcore.graph.scheduled import scheduled
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
@@ -26,20 +25,8 @@ from tfcore.train.rows import class_weights
 from tfcore.train.schedule import Schedule, StepValues
 from tfcore.train.step import StepConfig
 
-K, B, NUMERIC, SIZES = 4, 16, 3, (5, 7)
-LAYOUT = SimpleNamespace(
-    numeric=("a", "b", "c"),
-    categorical=tuple(SimpleNamespace(name=str(i), size=size) for i, size in enumerate(SIZES)),
-    lists=(),
-    inputs=lambda: {"numeric": ((len(LAYOUT.numeric),), "float32"), "categorical": ((len(SIZES),), "int32")},
-    label=SimpleNamespace(task="binary", classes=None),
-)
-SPECS = {
-    "numeric": tf.TensorSpec([K, B, NUMERIC], tf.float32),
-    "categorical": tf.TensorSpec([K, B, len(SIZES)], tf.int32),
-    "label": tf.TensorSpec([K, B], tf.float32),
-    "weight": tf.TensorSpec([K, B], tf.float32),
-}
+K = 4
+SPECS = specs_of(K)
 
 
 def batch(step):
