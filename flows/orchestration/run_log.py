@@ -104,7 +104,7 @@ class RunLog(Lines):
         part = ending_section(ending_of(record))
         if record.report is not None:  # not as a link: browsers follow none from a server's page to a file
             places = [record.report, f"headway report {record.run} --open", site_of_report(record.report)]
-            part = replace(part, commands=places)
+            part = replace(part, points=[*part.points, *(f"`{place}`" for place in places)])
         self._when_up(lambda: self._publish("verdict", part))
 
     def table(self, key: str, about: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -1,10 +1,8 @@
-"""The section on the data: rows from files to splits, what validation found, the columns with their figures and their drift,
-the rejected rows."""
+"""The section on the data: rows from files to splits, what validation found, the columns with their figures and their drift."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from markupsafe import Markup
 
 from flows.report.charts import distance, shares
@@ -12,7 +10,7 @@ from flows.report.model import Chart, Finding, Panels, Row, Section, Table, cell
 from flows.report.plot import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, one_line
 from flows.report.results import RunResults
 from headway.errors import HeadwayError
-from headway.messages import capital, counted, duration, number, sentence, some, window_text
+from headway.messages import counted, duration, number, sentence, some, window_text
 from headway.schema.calendar_days import PER_DAY, Temporal, moment
 from headway.schema.columns import LABEL
 from headway.sources.discovery.spans import ONE_SPAN
@@ -21,10 +19,9 @@ from headway.stages.step import Output, find_output
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import ColumnSummary, WindowStatistics
-from headway.tabular import quarantine
 from headway.validation.anomaly import SplitProof, Validated
 
-_MOST_SPANS, _MOST_REJECTED = 40, 12
+_MOST_SPANS = 40
 _COUNTS = ("read", "written", "filtered", "quarantined")
 
 
@@ -46,7 +43,7 @@ def data(results: RunResults) -> Section | None:
     spans = [{"span": span, **of} for span, of in counts.items()]
     tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
     drift = drift_by_span(results, columns.drawn, columns.train)
-    tables += [*splits_table(validated), *columns.tables(), *drift, *_rejected(results)]
+    tables += [*splits_table(validated), *columns.tables(), *drift]
     return Section("Data", sentences, tables=tables, findings=findings_of(validated), panels=list(columns.panels()))
 
 
@@ -72,32 +69,8 @@ def _flow(counts: dict[str, dict[str, int]]) -> str:
     spans = "" if list(counts) == [ONE_SPAN] else f" from {counted(len(counts), 'span')} ({window_text(list(counts))})"
     text = f"{counted(totals['read'], 'row')} read{spans}: {totals['written']:,} kept"
     text += f", {totals['filtered']:,} filtered out" if totals["filtered"] else ""
-    return text + f", {totals['quarantined']:,} rejected."
-
-
-# --- rejected rows
-
-
-def _rejected(results: RunResults) -> Iterator[Table]:
-    tables: list[pa.Table] = []
-    total = 0
-    for span, counts in _counts(results).items():
-        count = counts.get("quarantined", 0)
-        total += count
-        title = results.ingested()[span].title
-        path = results.file(title, quarantine.FILE_NAME) if count and len(tables) < _MOST_REJECTED else None
-        if path is not None:
-            table = quarantine.read(path.parent).slice(0, _MOST_REJECTED)
-            tables.append(table.add_column(0, "span", pa.array([span] * len(table), pa.string())))
-    if not tables:
-        return
-    rows = pa.concat_tables(tables).slice(0, _MOST_REJECTED).to_pylist()
-    shown = [{name: one_line(value, 80) if value is not None else "" for name, value in row.items()} for row in rows]
-    files = some(sorted({row["file"] for row in shown}), 3)
-    more = f"The first {len(shown)} of {total:,}, in {files}; headway quarantine shows more."
-    yield Table(
-        capital(counted(total, "rejected row")), shown, more if total > len(shown) else "", folded=len(shown) > 6
-    )
+    text += f", {totals['quarantined']:,} rejected"
+    return text + (" (headway quarantine shows them)." if totals["quarantined"] else ".")
 
 
 MOST_DRAWN, _MOST_LISTED = 50, 5000

@@ -1,7 +1,6 @@
 """The section on the evaluation: metrics with their intervals beside the champion's, curves, thresholds, slices, confusion, the
 rows most wrong, and what the predictions rest on."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -98,7 +97,7 @@ def measured_section(
     return Section(
         title,
         sentences,
-        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured, whose)],
+        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured)],
     )
 
 
@@ -198,10 +197,10 @@ def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | N
 # --- tables
 
 
-def _others(measured: Measured, whose: str) -> Iterator[Table]:
+def _others(measured: Measured) -> Iterator[Table]:
     """The tables that are not drawn."""
     if measured.tables.get(CONFUSION.name):
-        yield from confusion_tables(measured, whose)
+        yield confusion_table(measured)
     for name, columns in measured.tables.items():
         if not columns or name in CURVES or name == CONFUSION.name:
             continue
@@ -284,30 +283,33 @@ def importance_table(found: Importance, where: str = "") -> Table:
     return Table(title, rows)
 
 
-_MOST_CLASSES, _MOST_BESIDE, _MOST_PAIRS = 12, 3, 20
+_MOST_CLASSES, _MOST_PAIRS = 12, 20
 Columns = Mapping[str, list[Any]]
 """label, predicted, rows, weight: a row for each pair of classes that occurs"""
 
 
-def confusion_tables(measured: Measured, whose: str) -> Iterator[Table]:
-    """The candidate's table, and the champion's beside it, or below where there are many classes.
-
-    Args:
-        whose: what the champion is called.
-    """
-    ours, theirs = measured.tables["confusion"], measured.champion.confusion if measured.champion is not None else {}
-    found = {label for columns in (ours, theirs) for side in ("label", "predicted") for label in columns.get(side, ())}
+def confusion_table(measured: Measured) -> Table:
+    """The candidate's confusion matrix; of many classes, the pairs that are confused most."""
+    columns = measured.tables["confusion"]
+    found = {label for side in ("label", "predicted") for label in columns[side]}
     labels = sorted(found, key=lambda label: (isinstance(label, str), label))
-    how = decided_by(measured)
+    weights = dict(zip(zip(columns["label"], columns["predicted"], strict=True), _weights(columns), strict=True))
+    how = f"decided by {decided_by(measured)}"
     if len(labels) > _MOST_CLASSES:
-        yield Table("The classes that are confused most", _pairs(ours, theirs, whose), f"Decided by {how}.")
-        return
-    what = "Weights of rows" if weighted(ours) else "Rows"
-    note = f"{what} by label and predicted class, decided by {how}; shaded by the share of the label's."
-    beside = [(f"{whose}: ", theirs)] if theirs and len(labels) <= _MOST_BESIDE else []
-    yield _table("Confusion matrix", [("", ours), *beside], labels, note)
-    if theirs and not beside:
-        yield _table(f"Confusion matrix of {whose}", [("", theirs)], labels, "")
+        wrong = sorted(((n, pair) for pair, n in weights.items() if pair[0] != pair[1]), key=lambda each: -each[0])
+        names = apart((label for _, pair in wrong[:_MOST_PAIRS] for label in pair), 40)
+        what = "weight" if weighted(columns) else "rows"
+        pairs = [{"label": names[a], "predicted": names[b], what: n} for n, (a, b) in wrong[:_MOST_PAIRS]]
+        return Table("The classes that are confused most", pairs, sentence(capital(how)))
+    names, rows, shades = apart(labels), list[Row](), list[dict[str, float]]()
+    for label in labels:
+        counts = {f"predicted {names[other]}": weights.get((label, other), 0) for other in labels}
+        total = sum(counts.values()) or 1
+        rows.append({"label": names[label], **counts})
+        shades.append({column: count / total for column, count in counts.items()})
+    what = "Weights of rows" if weighted(columns) else "Rows"
+    note = f"{what} by label and predicted class, {how}; shaded by the share of the label's."
+    return Table("Confusion matrix", rows, note, shades=shades)
 
 
 def decided_by(measured: Measured) -> str:
@@ -320,41 +322,13 @@ def decided_by(measured: Measured) -> str:
     return f"the threshold {number(found.value)}"
 
 
-def _table(title: str, sides: list[tuple[str, Columns]], labels: list[Any], note: str) -> Table:
-    rows, shades, names = list[Row](), list[dict[str, float]](), apart(labels)
-    weights = [(side, _weights(columns)) for side, columns in sides]
-    for label in labels:
-        row, shade = {"label": names[label]}, dict[str, float]()
-        for side, weight in weights:
-            counts = {f"{side}predicted {names[other]}": weight.get((label, other), 0) for other in labels}
-            total = sum(counts.values()) or 1
-            row |= counts
-            shade |= {column: count / total for column, count in counts.items()}
-        rows.append(row)
-        shades.append(shade)
-    return Table(title, rows, note, shades=shades)
-
-
-def _pairs(ours: Columns, theirs: Columns, whose: str) -> list[Row]:
-    weight, other = _weights(ours), _weights(theirs) if theirs else {}
-    wrong = sorted(((n, pair) for pair, n in weight.items() if pair[0] != pair[1]), key=lambda each: -each[0])
-    wrong = wrong[:_MOST_PAIRS]
-    names = apart((label for _, pair in wrong for label in pair), 40)
-    return [
-        {"label": names[a], "predicted": names[b], "weight" if weighted(ours) else "rows": n}
-        | ({whose: other.get((a, b), 0)} if theirs else {})
-        for n, (a, b) in wrong
-    ]
-
-
 def weighted(columns: Columns) -> bool:
     """Whether rows have weights, so that tables count these."""
     return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
 
 
-def _weights(columns: Columns) -> dict[tuple[Any, Any], Any]:
-    pairs = zip(columns["label"], columns["predicted"], strict=True)
-    return dict(zip(pairs, columns["weight" if weighted(columns) else "rows"], strict=True))
+def _weights(columns: Columns) -> list[Any]:
+    return columns["weight" if weighted(columns) else "rows"]
 
 
 _MOST = 60
@@ -428,7 +402,7 @@ def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
     return Table("Where the model is worst", rows, note)
 
 
-_POINTS = 41
+_POINTS = 21
 Point = tuple[float, float, float]
 """(threshold, false positives, false negatives)"""
 
@@ -437,75 +411,48 @@ def thresholds(results: RunResults) -> Iterator[Table]:
     """The table of a binary model; none where its curve is not kept, or no row is positive."""
     measured = results.measured
     curve = measured.tables.get("precision_recall") if measured is not None and measured.task == "binary" else None
-    counts = {} if measured is None else _labels(measured.tables.get("per_class") or {})
-    if measured is None or not curve or not counts.get(1) or not counts.get(0):
+    classes = {} if measured is None else measured.tables.get("per_class") or {}
+    by_label = _weights(classes) if classes else []
+    if measured is None or not curve or len(by_label) < 2 or not all(by_label):
         return
-    positives, rows = counts[1], sum(counts.values())
-    known = [
-        (t, *_wrong(p, r, positives))
-        for t, p, r in zip(curve["threshold"], curve["precision"], curve["recall"], strict=True)
-        if p and r is not None and 0 <= t <= 1
-    ]
+    (negatives, positives), whole = by_label, not weighted(classes)
+    known: list[Point] = []
+    for at, precision, recall in zip(curve["threshold"], curve["precision"], curve["recall"], strict=True):
+        if precision and recall is not None and 0 <= at <= 1:
+            wrong = max(recall * positives / precision - recall * positives, 0.0), max((1 - recall) * positives, 0.0)
+            known.append((at, round(wrong[0]), round(wrong[1])) if whole else (at, *wrong))
     if len(known) < 2:
         return
-    whole = not weighted(measured.tables["per_class"])
-    if whole:  # they count rows
-        known = [(t, round(wrong), round(missed)) for t, wrong, missed in known]
-    costs, values = _costs(results), np.array([t for t, _, _ in known])
-    cost = np.array([each[1:] for each in known]) @ costs
-    # evenly spread over the thresholds and over the points, which lie close together where the curve bends
-    places = {int(np.abs(values - at).argmin()) for at in np.linspace(0, 1, _POINTS // 2 + 1)}
-    places |= {*np.linspace(0, len(known) - 1, _POINTS // 2).astype(int).tolist(), int(cost.argmin())}
-    used, none_flagged = _used(measured), (math.inf, 0, round(positives) if whole else positives)
-    points = sorted({*(known[at] for at in places), *used, none_flagged})
-    shown = list[dict[str, Any]]()
-    for threshold, wrong, missed in points:
-        right = positives - missed
-        shown.append(
-            {
-                "threshold": _threshold(threshold, values.max()),
-                "flagged": f"{(right + wrong) / rows:.1%}",
-                "precision": number(right / (right + wrong)) if right + wrong > 0 else "",
-                "recall": number(right / positives),
-                "false positives": wrong,
-                "false negatives": missed,
-                "cost": number(wrong * costs[0] + missed * costs[1]),
-            }
-        )
-    start = points.index(used[0]) if used else 0
+    costs = _costs(results)
+    cost = [wrong * costs[0] + missed * costs[1] for _, wrong, missed in known]
+    places = {*np.linspace(0, len(known) - 1, _POINTS).astype(int).tolist(), int(np.argmin(cost))}
+    used = _used(measured)
+    points = sorted({*(known[at] for at in places), *used})
+    shown = [
+        {
+            "threshold": (number(at) if at >= 0.0001 else "<0.0001") + ", in use" * ((at, wrong, missed) in used),
+            "flagged": f"{(positives - missed + wrong) / (positives + negatives):.1%}",
+            "precision": number((positives - missed) / flagged) if (flagged := positives - missed + wrong) > 0 else "",
+            "recall": number((positives - missed) / positives),
+            "false positives": wrong,
+            "false negatives": missed,
+            "cost": number(wrong * costs[0] + missed * costs[1]),
+        }
+        for at, wrong, missed in points
+    ]
     note = "" if whole else "False positives and negatives are sums of the rows' weights. "
     note += f"Cost: {number(costs[0])} for a false positive, {number(costs[1])} for a false negative; evaluation.threshold: "
     note += "{cost: {...}} chooses by costs. The rows that judge a threshold here also chose among them."
-    wrongs = " ".join(f"{wrong:.12g} {missed:.12g}" for _, wrong, missed in points)
-    data = {"thresholds": f"{costs[0]:g} {costs[1]:g} {start}", "wrong": wrongs}
-    yield Table("Thresholds, and what they cost", shown, note, folded=True, data=data)
-
-
-def _wrong(precision: float, recall: float, positives: float) -> tuple[float, float]:
-    """The weight of false positives and of false negatives."""
-    right = recall * positives
-    return max(right / precision - right, 0.0), max(positives - right, 0.0)
+    yield Table("Thresholds, and what they cost", shown, note, folded=True)
 
 
 def _used(measured: Measured) -> list[Point]:
     """The threshold that the confusion matrix is decided by; none where the matrix is not kept."""
-    columns = measured.tables.get("confusion")
-    if not columns:
+    if not (columns := measured.tables.get("confusion")):
         return []
     used = measured.threshold.value if measured.threshold is not None and measured.threshold.value is not None else 0.5
-    of = columns["weight" if weighted(columns) else "rows"]  # by label and decision: 00, 01, 10, 11
-    return [(used, of[1], of[2])]
-
-
-def _threshold(value: float, highest: float) -> str:
-    if value > 1:
-        return f">{number(highest)}"
-    return number(value) if value >= 0.0001 else "<0.0001"
-
-
-def _labels(columns: dict[str, list[Any]]) -> dict[int, float]:
-    """Weight by label, 0 and 1, of the table of classes."""
-    return dict(enumerate(columns.get("weight") or columns.get("rows") or ()))
+    _, wrong, missed, _ = _weights(columns)  # by label and decision: 00, 01, 10, 11
+    return [(used, wrong, missed)]
 
 
 def _costs(results: RunResults) -> tuple[float, float]:

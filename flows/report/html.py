@@ -3,9 +3,7 @@
 html = document(title=..., pipeline=..., about=..., ending=ending, parts=parts)     # one file, nothing from elsewhere
 """
 
-import base64
 import functools
-import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,19 +35,6 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def style() -> str:
-    """The report's style sheet."""
-    return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
-
-
-@functools.cache
-def script() -> tuple[str, str]:
-    """The report's script, and what a Content-Security-Policy allows it by."""
-    text = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return text, f"sha256-{digest}"
-
-
 def document(
     *,
     title: str,
@@ -70,7 +55,7 @@ def document(
     drawn = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     page = {"title": title, "pipeline": pipeline, "about": about, "ending": ending, "parts": parts}
     page |= {"facts": facts, "links": links}
-    text, digest = script()
+    style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
     template = environment().get_template("report.html")
-    html = template.render(page=page, style=style(), drawn=drawn, script=text, digest=digest)
+    html = template.render(page=page, style=style, drawn=drawn)
     return redact(html).encode("utf-8", "replace").decode("utf-8")  # a file name may hold half a character

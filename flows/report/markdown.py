@@ -3,7 +3,7 @@
 markdown(Section("Metrics", tables=[Table("metrics", rows)]))
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -18,14 +18,16 @@ def markdown(part: Section) -> str:
 def _blocks(part: Section) -> Iterator[str]:
     yield f"# {part.title}\n"
     yield from (f"{sentence}\n" for sentence in part.sentences)
-    if items := [*(f"{f.severity}: {f.message}" for f in part.findings), *part.points]:
-        yield "\n".join(f"- {item}" for item in items) + "\n"
+    yield from _list([f"{f.severity}: {f.message}" for f in part.findings])
     for table in part.tables:
         yield from [f"### {table.title}\n"] if table.title != part.title else []
         yield _table(table)
         yield from [f"{table.note}\n"] if table.note else []
-    if part.commands:
-        yield "\n".join(f"    {command}" for command in part.commands) + "\n"
+    yield from _list(part.points)
+
+
+def _list(items: Sequence[str]) -> list[str]:
+    return ["\n".join(f"- {item}" for item in items) + "\n"] if items else []
 
 
 def _table(table: Table) -> str:

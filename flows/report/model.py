@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import Markup
@@ -61,8 +61,6 @@ class Table(Sequence[Row]):
     """How strongly a cell is shaded, 0 to 1, by row and column."""
     ids: Sequence[str] = ()
     """The name of each row within the page, for links to it."""
-    data: Mapping[str, str] = field(default_factory=dict)
-    """What the page's script needs to know, by name."""
     tones: Sequence[str] = ()
     """The colour of the last cell of each row: green, amber, red or plain."""
 
@@ -122,7 +120,6 @@ class Section:
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
     findings: Sequence[Finding] = ()
-    commands: Sequence[str] = ()
     points: Sequence[str] = ()
     """A list."""
     texts: Sequence[tuple[str, str]] = ()

@@ -1,4 +1,4 @@
-"""What made a run: its steps with the reasons why they ran, its raw files, its code, and how to make it again.
+"""What made a run: its steps with the reasons why they ran, its raw files, its code and its config.
 
 in_words(first_difference(old, new), "train")      # "training.batch_size is 64, before 256"
 steps_explained(store, record)                                  # the steps of a run, each with its reason
@@ -6,7 +6,6 @@ steps_explained(store, record)                                  # the steps of a
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -163,7 +162,7 @@ def what_ran(record: RunRecord) -> Section:
 
 
 def origin(results: RunResults) -> Section:
-    """The lineage: raw files, code, tools."""
+    """The lineage: raw files, code, tools, the config."""
     record = results.record
     files = list(_files(results))
     sentences = list(_code(record.code))
@@ -176,7 +175,8 @@ def origin(results: RunResults) -> Section:
         tables.append(Table("Raw files", files[:_MOST_FILES], _more(len(files) - _MOST_FILES), folded=True))
     tools = [{"tool": name, "version": version} for name, version in (record.code.tools if record.code else {}).items()]
     tables += [Table("Tools", tools, folded=True)] if tools else []
-    return Section("Where it comes from", sentences, tables=tables)
+    texts = [("The config of this run, with what --set changed", _yaml(record.config))] if record.config else []
+    return Section("Where it comes from", sentences, tables=tables, texts=texts)
 
 
 def _files(results: RunResults) -> Iterator[Row]:
@@ -206,23 +206,6 @@ def _code(code: Code | None) -> Iterator[str]:
         yield f"Code: commit {git.commit[:12]} on {git.branch}, with {changed}."
     for file, digest in code.modules.items():
         yield f"Your module {file}: sha256 {digest[:16]}…"
-
-
-def again(results: RunResults) -> Section:
-    """The commands and the config that make the same model again."""
-    record = results.record
-    code, spans = record.code or Code(), record.spans
-    commands = [f"git checkout {code.git.commit}"] if code.git else []
-    if headway := code.tools.get("headway"):
-        commands.append(f"pip install headway=={headway} tensorflow=={code.tools.get('tensorflow', '*')}")
-    words = ["headway", "run", record.file or "."]
-    words += ["--to", record.last] if record.last is not None else []
-    words += ["--window", str(len(spans)), "--until", spans[-1]] if spans else []
-    words += ["--seed", str(record.seed)] if record.seed is not None else []
-    commands += [shlex.join(words), shlex.join(["headway", "show", record.file or ".", record.run])]
-    texts = [("The config of this run, with what --set changed", _yaml(record.config))] if record.config else []
-    said = "The same raw files, config, seed and code have the same fingerprints: what the store still has of them is not run "
-    return Section("How to make it again", [said + "again."], commands=commands, texts=texts)
 
 
 def _yaml(config: object) -> str:

@@ -14,7 +14,7 @@ from flows.report.data import column_rows, data, findings_of, splits_table
 from flows.report.evaluation import evaluation, importance_table, measured_section, metric_table
 from flows.report.html import document
 from flows.report.model import Section, Table
-from flows.report.origin import again, origin, what_ran
+from flows.report.origin import origin, what_ran
 from flows.report.results import RunResults
 from flows.report.training import training
 from flows.report.verdict import ending_of
@@ -75,7 +75,6 @@ def page(results: RunResults) -> str:
         training(results),
         what_ran(record),
         origin(results),
-        again(results),
     ]
     if record.notes:
         parts.append(Section("Notes", points=[str(note) for note in record.notes]))

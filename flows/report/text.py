@@ -113,7 +113,7 @@ def _blocks(part: Section) -> Iterator[str]:
     found = ((f"  {f.severity}: ", f.message, f.fix) for f in part.findings)
     yield "\n".join(fitted(head, said) + ("\n" + fitted("    fix: ", fix)) * bool(fix) for head, said, fix in found)
     yield from map(table_text, part.tables)
-    yield "\n".join(f"  {line}" for line in (*part.points, *part.commands))
+    yield "\n".join(f"  {line}" for line in part.points)
     for title, body in part.texts:
         yield f"{title}\n{body}"
 

@@ -87,7 +87,9 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     ((key, shown),) = report.published
     assert key == "verdict" and shown.startswith("# Verdict: rejected (red)\n")
     assert "The candidate is rejected: auc is 0.8, below the required minimum of 0.85." in shown
-    assert f"\n    {place}\n    headway report 20240501-100000-aa --open\n    {folder[:-5]}/site/index.html\n" in shown
+    assert shown.endswith(
+        f"- `{place}`\n- `headway report 20240501-100000-aa --open`\n- `{folder[:-5]}/site/index.html`\n"
+    )
     assert "](" not in shown
 
 

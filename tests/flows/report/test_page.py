@@ -52,7 +52,6 @@ def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
         "Training",
         "What ran",
         "Where it comes from",
-        "How to make it again",
         "Notes",
     ]
     charts = re.findall(r"<figcaption>(.*?)</figcaption>", html)
@@ -63,13 +62,13 @@ def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
     }
     assert set(named.get(task, ["Residuals", "How far predictions are off"])) <= set(charts)
     assert "Loss by step" in charts
-    assert "2 rejected" in html and "is not a number" in html
-    assert "headway run /data/homes/pipeline.yaml --window 2 --until 2026-02 --seed 3" in html
+    assert "2 rejected (headway quarantine shows them)." in html and "is not a number" not in html
+    assert "<summary>The config of this run, with what --set changed</summary>" in html and "  steps: 300" in html
 
 
 def test_nothing_in_the_data_becomes_markup(tmp_path):
     html = html_of(*recorded(tmp_path, "multiclass"))
-    assert html.count("<script") == 1 and "<i>2026" not in html and "gardens<b>" not in html
+    assert "<script" not in html and "<i>2026" not in html and "gardens<b>" not in html
     assert html.count("&lt;script&gt;") > 5
     assert "$price_{x}$" in html, "no mathematics is made of a column's name"
 
