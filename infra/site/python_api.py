@@ -19,7 +19,7 @@ MODULES = {
     "tfcore": ("tfcore",),
     "tfcore.graph": tuple(
         f"tfcore.graph.{name}"
-        for name in ("function", "retrace", "python_op", "python_errors", "scheduled", "shared_state", "signature")
+        for name in ("function", "retrace", "python_op", "python_errors", "scheduled", "shared_state", "specs")
     ),
     "tfcore.testing": ("tfcore.testing",),
     "beam_jobs.transforms": ("beam_jobs.transforms",),

@@ -9,7 +9,7 @@
     # SignatureError: scaled: argument 'x': expected float32 [None, 3], given float64 [2, 3]
 
 `tf.function` retraces in silence, casts NumPy float64 in silence, and turns every other Python number into a graph of
-its own. Here every argument has a spec, checked before anything is bound (`tfcore.graph.signature`): a Python number where a
+its own. Here every argument has a spec, checked before anything is bound (`tfcore.graph.specs`): a Python number where a
 tensor is declared is refused.
 
 With `jit="auto"` the first call tries XLA; when XLA refuses, nothing has run yet (a program that does not compile
@@ -28,8 +28,7 @@ import tensorflow as tf
 from headway.errors import HeadwayError
 from tfcore.graph.python_errors import reraise
 from tfcore.graph.retrace import Change, RetraceError
-from tfcore.graph.signature import SignatureError, bind, check_specs, leaves
-from tfcore.graph.specs import Spec, describe, pack, walk
+from tfcore.graph.specs import SignatureError, Spec, bind, check_specs, describe, leaves, pack, walk
 from tfcore.graph.xla import intended
 
 __all__ = ["GraphFunction", "Jit", "RetraceError", "SignatureError", "Spec", "graph_function", "refusal"]
@@ -91,7 +90,7 @@ class GraphFunction:
         self._open = {
             i: path for i, (path, spec) in enumerate(walk(self.signature)) if not spec.shape.is_fully_defined()
         }
-        self._shapes: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+        self._shapes: list[dict[str, str]] = []
 
     @property
     def traces(self) -> int:
@@ -172,20 +171,14 @@ class GraphFunction:
         if self.compiled[0].experimental_get_tracing_count() > contexts:
             self.changes.append([Change("", "context", "", "")])
         if self._open and tf.executing_eagerly():
-            shapes = tuple([tuple(flat[i].shape) for i in self._open])
-            if shapes not in self._shapes:
-                now = {path: list(shape) for path, shape in zip(self._open.values(), shapes, strict=True)}
+            now = {path: str(flat[i].shape.as_list()) for i, path in self._open.items()}
+            if now not in self._shapes:
                 differences = [
-                    [
-                        Change(path, "compiled", str(before[path]), str(now[path]))
-                        for path in now
-                        if now[path] != before[path]
-                    ]
-                    for before in reversed(self._shapes.values())
+                    [Change(path, "compiled", before[path], now[path]) for path in now if now[path] != before[path]]
+                    for before in reversed(self._shapes)
                 ]
-                self._shapes[shapes] = now
-                if differences:
-                    self.changes.append(min(differences, key=len))
+                self.changes += [min(differences, key=len)] if differences else []
+                self._shapes.append(now)
 
 
 def graph_function(

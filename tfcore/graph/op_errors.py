@@ -18,6 +18,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from headway.errors import StoreError
+from headway.messages import short
 from headway.storage.atomic_io import FIXES
 from tfcore.graph.python_errors import python_text
 
@@ -29,7 +30,6 @@ _DATASET = re.compile(r"Error in user-defined function passed to \S+ transformat
 _KERAS = re.compile(r"^Exception encountered when calling .*$", re.M)
 _NODE = re.compile(r"\{\{node (.+?)\}\}")
 _OP = re.compile(r"\[Op:(\w+)\]")
-_LONG = 600
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 
@@ -51,8 +51,7 @@ def why(error: tf.errors.OpError) -> str:
         text = first[1]
     text = _DATASET.sub("", _NODES.sub("", text))
     text = _KERAS.sub("", text).partition("Arguments received by ")[0]
-    text = " ".join(text.split()) or type(error).__name__
-    return text if len(text) <= _LONG else text[:_LONG] + "..."
+    return short(" ".join(text.split()) or type(error).__name__, 600)
 
 
 @contextlib.contextmanager

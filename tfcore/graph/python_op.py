@@ -48,7 +48,7 @@ from tfcore.graph.python_errors import (
     python_errors,
     python_functions,
 )
-from tfcore.graph.specs import Spec, check, checked, pack, walk
+from tfcore.graph.specs import Misfit, Spec, check_specs, fitted, pack, walk
 from tfcore.private_api import tape_is_active, watching_variables
 
 __all__ = [
@@ -73,8 +73,9 @@ class PythonOp:
         stateful: False for a pure function of arrays, of which TensorFlow may drop or merge calls.
 
     Raises:
-        PythonOpError: the signature holds what is not a tf.TensorSpec, or an argument is not a dense tensor; when it runs: the
-            function raised, or returned another structure, dtype or shape than was declared.
+        SignatureError: the signature holds what is not a tf.TensorSpec.
+        PythonOpError: an argument is not a dense tensor; when it runs: the function raised, or returned another structure,
+            dtype or shape than was declared.
     """
 
     def __init__(
@@ -91,10 +92,8 @@ class PythonOp:
         self.name = name_of(function)
         self._lock: Any = contextlib.nullcontext() if thread_safe else threading.RLock()
         self._arrays, self._stateful = arrays, stateful
-        self._specs = list(walk(output_signature, "output"))
-        for path, spec in self._specs:
-            if not isinstance(spec, tf.TensorSpec):
-                raise PythonOpError(f"{path} is declared as {spec!r}", where=self.name, fix="use tf.TensorSpec")
+        check_specs(self.name, {"output": output_signature})
+        self._specs = [spec for _, spec in walk(output_signature)]
         impossible = {
             f"there is no gradient {gradient!r}": not callable(gradient)
             and gradient not in ("refuse", "stop", "traced"),
@@ -119,10 +118,9 @@ class PythonOp:
                 result = self.function(*packed)
             if watched:
                 self._refuse(watcher.watched_variables())
-            return checked(self.name, self.output_signature, result)
+            return _checked(self.name, self.output_signature, result)
 
-        specs = [spec for _, spec in self._specs]
-        results = self._run(self.function, function, flat, specs)
+        results = self._run(self.function, function, flat, self._specs)
         if self.gradient == "stop":
             results = [tf.stop_gradient(result) for result in results]
         elif floating and results:
@@ -153,7 +151,11 @@ class PythonOp:
             try:
                 with self._lock:
                     returned = call(*leaves)
-                    return [_own(leaf) for leaf in returned] if self._arrays and not eager else returned
+                    if (
+                        self._arrays and not eager
+                    ):  # TensorFlow may take an array's memory, to which the function may write again
+                        returned = [leaf if leaf.dtype == object else np.array(leaf) for leaf in returned]
+                    return returned
             except Exception as error:
                 problem = failed(named, error, skip=__file__)
                 if self._arrays and isinstance(error, ValueError) and "read-only" in str(error):
@@ -228,7 +230,7 @@ class PythonOp:
         inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            results = checked(
+            results = _checked(
                 self.name, self.output_signature, self.function(*tf.nest.pack_sequence_as(arguments, list(leaves)))
             )
         self._refuse(tape.watched_variables())
@@ -259,10 +261,12 @@ class PythonOp:
                 f"returned {len(gradients)} gradients for {len(floating)} floating arguments",
                 where=name_of(self.gradient),
             )
-        return [
-            check(name_of(self.gradient), f"the gradient of argument {i}", gradient, leaves[i].dtype, leaves[i].shape)
-            for i, gradient in zip(floating, gradients, strict=True)
+        dense = [tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients]
+        named = {f"the gradient of argument {i}": tf.TensorSpec(leaves[i].shape, leaves[i].dtype) for i in floating}
+        found = [
+            _checked(name_of(self.gradient), named[what], one, what) for what, one in zip(named, dense, strict=True)
         ]
+        return [leaf for (leaf,) in found]
 
 
 python_op = functools.partial(PythonOp, arrays=False)
@@ -271,14 +275,24 @@ numpy_op = functools.partial(PythonOp, arrays=True)
 """An op that calls its function with NumPy arrays."""
 
 
+def _checked(where: str, spec: Spec, value: Any, what: str = "output") -> list[Any]:
+    """The leaves of a result of the function `where`; PythonOpError where it is not as declared."""
+    if value is None and isinstance(spec, list | tuple) and not spec:
+        return []  # what a function for its effects returns
+    found = list(fitted(what, spec, value))
+    for leaf in found:
+        if isinstance(leaf, Misfit):
+            raise PythonOpError(
+                f"returned {leaf.given} for {leaf.path}, declared {leaf.expected}",
+                where=where,
+                fix="return an array or a tensor of that dtype and shape, or declare what it returns",
+            )
+    return found
+
+
 def _lend(leaves: Sequence[Any]) -> None:
     """Make arguments read-only: in a graph an array is the tensor's own memory, which others read too (the caller, rows
     of a cache, a variable)."""
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):
             leaf.flags.writeable = False
-
-
-def _own(result: Any) -> Any:
-    """Copy a result: TensorFlow may take the array's memory as it is, and the function may write to it again."""
-    return result if result.dtype == object else np.array(result)

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError
 from headway.messages import counted
-from tfcore.graph.specs import describe, dims
+from tfcore.graph.specs import dims
 from tfcore.private_api import concrete_functions
 
 _ADVICE = {
@@ -94,11 +94,6 @@ class RetraceGuard:
         if kind is None:
             self.check()
 
-    @property
-    def traces(self) -> dict[str, int]:
-        """The number of traces, by the functions' names."""
-        return {_name(function): traces(function) for function in self.functions}
-
     def check(self) -> None:
         """Compare the counts, which costs a microsecond where nothing was traced.
 
@@ -164,48 +159,32 @@ def _arguments(concrete: Any) -> dict[str, Any]:
     return dict(zip(names, positional, strict=False)) | named
 
 
-@dataclass(frozen=True)
-class _Nest:
-    """What a dict, list or tuple has in it, as a leaf of its own."""
-
-    text: str
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """(path, TensorSpec, Python value or _Nest) of everything in the arguments of a trace."""
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """(path, what TensorFlow compares of it) of everything in the arguments of a trace."""
+    inside: Any = ()
     if isinstance(value, Mapping):
-        yield path, _Nest(f"the keys {sorted(map(str, value))}")
+        inside = value.items()
+        yield path, {"structure": f"the keys {sorted(map(str, value))}"}
     elif isinstance(value, list | tuple):
-        yield path, _Nest(f"a {type(value).__name__} of {len(value)}")
+        inside = enumerate(value)
+        yield path, {"structure": f"a {type(value).__name__} of {len(value)}"}
+    elif isinstance(value, tf.TensorSpec):
+        yield path, {"dtype": value.dtype.name, "shape": dims(value.shape)}
+    elif type(value).__name__ == "UnknownArgument":  # what TensorFlow keeps of an object
+        yield path, {"object": "an object"}
     else:
-        yield path, value
-        return
-    for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+        yield path, {"value": repr(value)}
+    for key, inner in inside:
         yield from _leaves(f"{path}[{key!r}]" if path else str(key), inner)
 
 
-def _compare(path: str, before: Any, after: Any) -> Iterator[Change]:
-    if isinstance(before, tf.TensorSpec) and isinstance(after, tf.TensorSpec):
-        if before.dtype != after.dtype:
-            yield Change(path, "dtype", before.dtype.name, after.dtype.name)
-        if dims(before.shape) != dims(after.shape):
-            yield Change(path, "shape", dims(before.shape), dims(after.shape))
-    elif isinstance(before, _Nest) or isinstance(after, _Nest):
-        if before != after:
-            yield Change(path, "structure", _text(before), _text(after))
-    elif _opaque(before) and _opaque(after):
+def _compare(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+    if before.keys() != after.keys():
+        kind: Any = "structure" if "structure" in {*before, *after} else "value"
+        yield Change(path, kind, " ".join(before.values()), " ".join(after.values()))
+        return
+    if "object" in after:
         yield Change(path, "object", "an object", "another")
-    elif type(before) is not type(after) or before != after:
-        yield Change(path, "value", _text(before), _text(after))
-
-
-def _opaque(value: Any) -> bool:
-    return type(value).__name__ == "UnknownArgument"  # what TensorFlow keeps of an object
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, _Nest):
-        return value.text
-    if isinstance(value, tf.TensorSpec):
-        return describe(value)
-    return "an object" if _opaque(value) else repr(value)
+    for kind in ("dtype", "shape", "structure", "value"):
+        if before.get(kind) != after.get(kind):
+            yield Change(path, kind, before[kind], after[kind])

@@ -9,16 +9,12 @@
 
 A graph function sees what another one writes only where both reach the same variable or table. A tensor, an array or a
 number that Python hands to both is fixed when each is traced; an iterator of Python's is asked once, while it is traced. Those
-are refused here with what to use instead, and `captured_values` finds the ones that a traced function has anyway.
+are refused here with what to use instead.
 
 A dataset can be held: each function goes through it from its start. So can `iter(dataset)`: one pass for all functions,
 each element going to whoever asks first, and its place is part of the checkpoint. Neither can be exported.
 """
 
-import json
-import math
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,12 +25,7 @@ import tensorflow as tf
 
 from headway.errors import HeadwayError, StoreError
 from tfcore.graph.op_errors import saving, why
-from tfcore.graph.python_errors import all_nodes
-from tfcore.graph.specs import describe, dims
 
-_PREFIX = "state"
-_BIG = 1024
-"""Constants of more values than this were most likely meant to be state."""
 KERAS = keras.Layer | keras.optimizers.Optimizer | keras.metrics.Metric
 """What Keras keeps variables of its own in; a model is a layer."""
 
@@ -68,9 +59,6 @@ class SharedState(tf.Module):
         return thing
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._things:
-            fix = f"there is: {', '.join(self._things)}"
-            raise SharingError(f"holds no {name!r}", where="shared state", fix=fix)
         return self._things[name]
 
     def groups(self) -> dict[str, list[tf.Variable]]:
@@ -90,93 +78,33 @@ class SharedState(tf.Module):
             parts[path if path not in parts else f"{path}_{len(parts)}"] = part
         return parts
 
-    def save(self, folder: Path) -> None:
-        """Write everything into a new `folder`, as one checkpoint of TensorFlow's.
+    def checkpoint(self) -> tf.train.Checkpoint:
+        """TensorFlow's checkpoint of all parts, by their names."""
+        return tf.train.Checkpoint(state={name: self.parts(name) for name in self._things})
+
+    def save(self, path: Path) -> None:
+        """Write everything as the checkpoint `path`, which is several files of that name with endings.
 
         Raises:
-            StoreError: the folder is there already, or cannot be written, as where the dataset of an iterator calls Python;
-                nothing is left behind then.
+            StoreError: it cannot be written, as where the dataset of an iterator calls Python.
         """
-        if folder.exists():
-            raise StoreError("is there already", where=str(folder), fix="save into a new folder")
-        temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            with saving(folder.parent, "the shared state"):
-                temporary.mkdir(parents=True)
-                self._checkpoint(tf.Variable(json.dumps(self._kinds()))).write(str(temporary / _PREFIX))
-                temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with saving(path.parent, "the shared state"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.checkpoint().write(str(path))
 
-    def restore(self, folder: Path) -> None:
-        """Fill the held objects from `folder`, by name. Where it cannot be read, or is of another state, all stays as it was.
+    def restore(self, path: Path) -> None:
+        """Fill the held objects from the checkpoint `path`, by name.
 
         Raises:
             StoreError: there is no such checkpoint, it is damaged, or it is not of just the parts that are held, by their names,
-                dtypes and shapes; or the place of an iterator is of another pipeline, and parts before it are filled.
+                dtypes and shapes, or an iterator's by its pipeline. Some parts may be filled by then.
         """
-        prefix, kinds, fix = str(folder / _PREFIX), tf.Variable(""), "hold the same things as when it was saved"
         try:
-            dtypes = tf.train.load_checkpoint(prefix).get_variable_to_dtype_map()
-            everything = {
-                "tensor_names": [*dtypes],
-                "shape_and_slices": [""] * len(dtypes),
-                "dtypes": [*dtypes.values()],
-            }
-            tf.raw_ops.RestoreV2(prefix=prefix, **everything)  # compares the checksums
-            tf.train.Checkpoint(kinds=kinds).read(prefix).assert_existing_objects_matched().expect_partial()
-            stored, own = json.loads(kinds.numpy()), self._kinds()
-            for part in sorted({*stored, *own}):
-                was, held = stored.get(part, "not there"), own.get(part, "not there")
-                if was != held:
-                    raise StoreError(
-                        f"is of another state: {part} is {was}, held is {held}", where=str(folder), fix=fix
-                    )
-            self._checkpoint(kinds).read(prefix).assert_consumed()
+            self.checkpoint().read(str(path)).assert_consumed()
         except (ValueError, AssertionError, tf.errors.OpError) as error:
             reason = why(error) if isinstance(error, tf.errors.OpError) else str(error).splitlines()[0]
-            raise StoreError(f"cannot be restored: {reason}", where=str(folder), fix=fix) from None
-
-    def _checkpoint(self, kinds: tf.Variable) -> tf.train.Checkpoint:
-        return tf.train.Checkpoint(kinds=kinds, state={name: self.parts(name) for name in self._things})
-
-    def _kinds(self) -> dict[str, str]:
-        """The kind of each part, which values must be of to fit it."""
-        parts = {name: self.parts(name) for name in self._things}
-        return {f"{name}/{path}".rstrip("/"): _kind(part) for name in parts for path, part in parts[name].items()}
-
-
-def captured_values(function: tf.types.experimental.ConcreteFunction) -> list[str]:
-    """The values that a traced function copied from outside: tensors it closed over, and large constants.
-
-    Nothing that another function writes reaches it. An empty list: everything comes in as an argument, a variable or a
-    table. Constants are also found in the bodies of loops and branches and in the functions that it calls, and are named
-    once, in however many copies. What a table answers for words that it does not have is the table's, and does not count.
-    """
-    texts = [
-        f"{tensor.dtype.name} {dims(tensor.shape)}"
-        for tensor, inside in function.graph.captures
-        if tensor.dtype not in (tf.resource, tf.variant)
-        and "LookupTableFindV2" not in {use.type for use in inside.consumers()}
-    ]
-    constants = set()
-    for node in all_nodes(function.graph.as_graph_def()):
-        if node.op == "Const":
-            tensor = node.attr["value"].tensor
-            shape = [dim.size for dim in tensor.tensor_shape.dim]
-            if math.prod(shape) > _BIG and (value := tensor.SerializeToString(deterministic=True)) not in constants:
-                constants.add(value)
-                texts.append(f"{tf.as_dtype(tensor.dtype).name} {shape} (constant {node.name})")
-    return texts
-
-
-def _kind(part: Any) -> str:
-    if isinstance(part, tf.data.Iterator):
-        return f"an iterator of {part.element_spec}"
-    if isinstance(part, tf.Variable):
-        return describe(part)
-    keys, values = part.export()
-    return f"a table of {keys.dtype.name} {dims(keys.shape[1:])} -> {values.dtype.name} {dims(values.shape[1:])}"
+            fix = "hold the same things as when it was saved"
+            raise StoreError(f"cannot be restored: {reason}", where=str(path), fix=fix) from None
 
 
 def _is_part(item: Any) -> bool:
@@ -210,10 +138,9 @@ def _children(item: Any) -> Iterable[tuple[str, Any]]:
         yield from ((variable.path.removeprefix(f"{item.name}/"), variable) for variable in item.variables)
     elif isinstance(item, tf.Module):
         yield from ((name, child) for name, child in vars(item).items() if not name.startswith("_self_"))
-    if isinstance(item, Mapping):
-        yield from ((str(name), child) for name, child in item.items())
-    elif isinstance(item, list | tuple):
-        yield from ((str(number), child) for number, child in enumerate(item))
+    if isinstance(item, Mapping | list | tuple):
+        named = item.items() if isinstance(item, Mapping) else enumerate(item)
+        yield from ((str(name), child) for name, child in named)
     elif hasattr(item, "_trackable_children"):
         yield from tf.train.TrackableView.children(item).items()
 

@@ -1,27 +1,33 @@
-"""Specs of tensors and nests of them: their leaves, their text, and the check that a function returns what it declares.
+"""Specs of tensors and nests of them: what a function is given and what it returns, held against what was declared.
 
-    list(walk({"x": spec}, "batch"))               # [("batch['x']", spec)]
-    describe(np.zeros([2, 3]))                     # "float64 [2, 3]"
-    leaves = checked("features:rank", {"rank": tf.TensorSpec([None], tf.int32)}, {"rank": ranks})
-    # PythonOpError: features:rank: returned int64 [5] for output['rank'], declared int32 [None]
+    signature = {"x": tf.TensorSpec([None, 3], tf.float32), "scale": tf.TensorSpec([], tf.float32)}
+    check_specs("scaled", signature)                       # SignatureError for what is not a tf.TensorSpec or nest of them
+    bind("scaled", signature, {"x": x, "scale": scale})    # the tensors in the signature's order
+    list(walk({"x": spec}, "batch"))                       # [("batch['x']", spec)]
+    describe(np.zeros([2, 3]))                             # "float64 [2, 3]"
 
-Nothing is cast: TensorFlow would make int64 of an int32 in silence, or inf of a large float64. A Python number, which has
-no dtype, takes the declared one where that keeps it, but for a float's rounding; str becomes UTF-8.
+A value is a tensor, a variable, or a NumPy array or scalar, of just the dtype that was declared. Nothing is cast: TensorFlow
+would make int64 of an int32 in silence, or inf of a large float64, and a graph of its own for each Python number.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.messages import short
-from tfcore.graph.python_errors import PythonOpError
+from headway.errors import HeadwayError
 
 Spec = Any
 """A tf.TensorSpec, or a dict of them by name, or a list, tuple or namedtuple of them."""
+_TENSORS = (tf.Tensor, np.ndarray, np.generic, tf.Variable, keras.Variable)
+
+
+class SignatureError(HeadwayError):
+    """Arguments do not fit the signature: names them, what was expected and what was given."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,35 @@ class Misfit:
         return self.path if "[" in self.path else repr(self.path)
 
 
+def bind(name: str, signature: Mapping[str, Spec], arguments: Mapping[str, Any]) -> list[tf.Tensor]:
+    """The leaves of `arguments` in the signature's order.
+
+    Raises:
+        SignatureError: all that do not fit, expected and given side by side.
+    """
+    found = [leaf for argument, spec in signature.items() for leaf in fitted(argument, spec, arguments[argument])]
+    if wrong := [leaf for leaf in found if isinstance(leaf, Misfit)]:
+        raise _misfits(name, wrong)
+    return [leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(leaf) for leaf in found]
+
+
+def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
+    """Raise SignatureError unless every leaf of `signature` is a tf.TensorSpec."""
+    wrong = [
+        Misfit(path, "a tf.TensorSpec, or a dict, list or tuple of them", repr(spec), "tf.TensorSpec(shape, dtype)")
+        for path, spec in walk(signature)
+        if not isinstance(spec, tf.TensorSpec)
+    ]
+    if wrong:
+        raise _misfits(name, wrong)
+
+
+def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
+    """The leaves in the signature's order, each with a unique name."""
+    named = ((re.sub(r"\W+", "_", path).strip("_"), spec) for path, spec in walk(signature))
+    return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
+
+
 def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
     """(path, such as "batch['x']"; leaf) of each leaf of a nest."""
     if isinstance(spec, Mapping | list | tuple):
@@ -47,16 +82,15 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, spec
 
 
-def pairs(path: str, spec: Spec, value: Any) -> Iterator[tuple[str, Any, Any] | Misfit]:
-    """(path, leaf of `spec`, leaf of `value`) of each leaf; a Misfit where the structures differ."""
-    if isinstance(spec, Mapping | list | tuple):
-        if _content(spec) != _content(value):
-            yield Misfit(path, _content(spec), _content(value))
-            return
-        for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-            yield from pairs(f"{path}[{key!r}]", inner, value[key])
+def fitted(path: str, spec: Spec, value: Any) -> Iterator[Any]:
+    """The leaves of `value` as TensorFlow takes them without a cast; a Misfit for each that is not as `spec` has it."""
+    if not isinstance(spec, Mapping | list | tuple):
+        yield _leaf(path, spec, value)
+    elif _content(spec) != _content(value):
+        yield Misfit(path, _content(spec), _content(value))
     else:
-        yield path, spec, value
+        for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
+            yield from fitted(f"{path}[{key!r}]", inner, value[key])
 
 
 def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
@@ -77,12 +111,8 @@ def dims(shape: Any) -> str:
 
 def describe(value: Any) -> str:
     """The text of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {describe(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, tuple) and value and all(isinstance(inner, tf.TensorSpec) for inner in value):
-        return "(" + ", ".join(describe(inner) for inner in value) + ")"
     if isinstance(value, np.ndarray | np.generic):
-        return f"{value.dtype} {list(value.shape)}"
+        return f"{'masked ' if isinstance(value, np.ma.MaskedArray) else ''}{value.dtype} {list(value.shape)}"
     if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
         return f"{tf.as_dtype(value.dtype).name} {dims(value.shape)}"
     return type(value).__name__
@@ -94,111 +124,70 @@ def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
     return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {actual}" for name, expected, actual in rows)
 
 
-def value_text(value: Any) -> str:
-    """The text of a value: a tensor or array by dtype and shape, anything else by its type and value."""
-    plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
-    return f"{describe(value)} {value!r:.40}" if plain else describe(value)
+def _leaf(path: str, spec: tf.TensorSpec, value: Any) -> Any:
+    if not isinstance(value, _TENSORS) or isinstance(value, np.ma.MaskedArray):
+        return Misfit(path, describe(spec), _text(value), _instead(value, spec))
+    if _dtype_of(value) != spec.dtype or not spec.shape.is_compatible_with(value.shape):
+        return Misfit(path, describe(spec), _text(value))
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    if spec.dtype != tf.string:
+        # in a graph TensorFlow takes the bytes as they lie
+        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+    if value.dtype.kind == "S" or {*map(type, np.asarray(value).flat)} <= {bytes}:
+        return value
+    encoded = np.empty(value.size, object)  # a graph's only strings are bytes
+    for i, item in enumerate(np.asarray(value).flat):
+        if not isinstance(item, str | bytes):
+            return Misfit(path, describe(spec), f"{describe(value)} with {_text(item)} in it", "str or bytes only")
+        try:
+            encoded[i] = item.encode() if isinstance(item, str) else item
+        except UnicodeEncodeError:
+            given = f"{describe(value)} with text that UTF-8 cannot encode, {str(item)!r:.60}"
+            return Misfit(path, describe(spec), given)
+    return encoded.reshape(value.shape)
+
+
+def _dtype_of(value: Any) -> tf.DType | None:
+    """TensorFlow's dtype of a value; None where it has none, as for dates and structured rows."""
+    try:
+        return tf.as_dtype(value.dtype)
+    except TypeError:
+        return None
+
+
+def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
+    """The fix for a value that is not a tensor."""
+    if isinstance(value, bool | int | float):
+        return "pass numbers as tensors or NumPy scalars: a tf.function would trace a new graph for each Python value"
+    if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
+        return "pass its parts as tensors (values and row_splits, or indices, values and dense_shape)"
+    if isinstance(value, np.ma.MaskedArray):
+        return "fill it, or pass its mask as an argument too"
+    if hasattr(value, "to_numpy"):  # of pandas, Polars, Arrow
+        return f".to_numpy(), as {spec.dtype.name}"
+    # a Python list has no dtype: binding it would pick one, and cast in silence
+    return f"np.asarray(..., dtype), as {spec.dtype.name}" if isinstance(value, list | tuple) else None
+
+
+def _misfits(where: str, wrong: list[Misfit]) -> SignatureError:
+    """One error that lists all arguments that do not fit."""
+    fixes = "; ".join(dict.fromkeys(misfit.fix for misfit in wrong if misfit.fix)) or None
+    if len(wrong) == 1:
+        (misfit,) = wrong
+        problem = f"argument {misfit.argument}: expected {misfit.expected}, given {misfit.given}"
+        return SignatureError(problem, where=where, fix=fixes)
+    rows = [("argument", "expected", "given"), *((misfit.argument, misfit.expected, misfit.given) for misfit in wrong)]
+    return SignatureError(f"{len(wrong)} arguments do not fit\n{side_by_side(rows)}", where=where, fix=fixes)
 
 
 def _content(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"the keys [{', '.join(sorted(map(repr, value)))}]"
-    return f"{len(value)} values" if isinstance(value, list | tuple) else value_text(value)
+    return f"{len(value)} values" if isinstance(value, list | tuple) else _text(value)
 
 
-def checked(where: str, spec: Spec, value: Any) -> list[Any]:
-    """The leaves of a result of the function `where`; PythonOpError where it is not as declared."""
-    if value is None and isinstance(spec, list | tuple) and not spec:
-        return []  # what a function for its effects returns
-    leaves = []
-    for pair in pairs("output", spec, value):
-        if isinstance(pair, Misfit):
-            problem = f"returned {pair.given} for {pair.path}, declared are {pair.expected}"
-            raise PythonOpError(problem, where=where)
-        path, leaf, item = pair
-        leaves.append(check(where, path, item, leaf.dtype, leaf.shape))
-    return leaves
-
-
-def check(where: str, what: str, value: Any, dtype: Any, shape: Any) -> Any:
-    """Convert `value` to an array or tensor of exactly this dtype and a shape that fits; PythonOpError otherwise."""
-    dtype, shape = tf.as_dtype(dtype), tf.TensorShape(shape)
-    declared = f"{dtype.name} {dims(shape)}"
-
-    def refuse(returned: str, fix: str | None = None) -> NoReturn:
-        raise PythonOpError(f"returned {returned} for {what}, declared {declared}", where=where, fix=fix)
-
-    if isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic):
-        converted = _array_of(value, dtype)
-        if converted is None:
-            refuse(
-                f"{type(value).__name__} {short(repr(value), 60)}", "return an array, or declare a dtype that holds it"
-            )
-        value = converted
-    elif isinstance(value, tf.RaggedTensor | tf.SparseTensor):
-        refuse(f"a {type(value).__name__}", "return its parts, or to_tensor() or tf.sparse.to_dense() of it")
-    elif isinstance(value, np.ma.MaskedArray):
-        refuse("a masked array", "fill the masked values: filled(...)")
-    elif isinstance(value, tf.IndexedSlices):
-        value = tf.convert_to_tensor(value)
-    elif hasattr(value, "to_numpy") and hasattr(value, "dtype"):
-        value = value.to_numpy()  # a column of a table
-    actual, has = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if actual is None or has is None:
-        refuse(f"a {type(value).__name__}", "return an array or a tensor")
-    array = isinstance(value, np.ndarray | np.generic)
-    text = array and actual.kind in "SUO"
-    same = dtype == tf.string if text else dtype_of(actual) == dtype
-    if not same or not shape.is_compatible_with(has):
-        name = actual.name if hasattr(actual, "name") else str(actual)
-        fix = "convert it in the function, or declare what it returns" if not same else "declare the shape it returns"
-        refuse(f"{name} {dims(has)}", fix)
-    if text:
-        try:
-            return _encoded(np.asarray(value))
-        except UnicodeEncodeError as error:
-            refuse(f"text that UTF-8 cannot encode, {short(repr(str(error.object)), 60)}")
-        except TypeError as error:
-            refuse(f"an object array with {error}", "make every element str or bytes")
-    # TensorFlow takes the bytes as they lie, in a graph
-    return value.astype(actual.newbyteorder("=")) if array and not actual.isnative else value
-
-
-def dtype_of(dtype: Any) -> tf.DType | None:
-    """TensorFlow's dtype of a value; None where it has none, as for dates and structured rows."""
-    try:
-        return tf.as_dtype(dtype)
-    except TypeError:
-        return None
-
-
-def _array_of(value: bool | int | float | str | bytes, dtype: tf.DType) -> np.ndarray[Any, Any] | None:
-    """The array of a Python value in the declared dtype; None where that would change more than round a float."""
-    if isinstance(value, str | bytes):
-        return np.asarray(value, object) if dtype == tf.string else None
-    kinds = {bool: dtype.is_bool, int: dtype.is_integer or dtype.is_floating, float: dtype.is_floating}
-    if not kinds.get(type(value), False):
-        return None
-    try:
-        with np.errstate(over="ignore", under="ignore"):
-            array = np.asarray(float(value) if dtype.is_floating else value, dtype.as_numpy_dtype)
-    except OverflowError:
-        return None
-    if isinstance(value, int):
-        return array if not dtype.is_floating or float(array) == value else None
-    kept = np.isfinite(array) and (array != 0 or value == 0)
-    return array if kept or not np.isfinite(value) else None
-
-
-def _encoded(text: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Encode strings as bytes, a graph's only strings. UnicodeEncodeError, or TypeError for neither str nor bytes."""
-    if text.dtype.kind == "U":
-        return np.char.encode(text, "utf-8")
-    if text.dtype != object or set(map(type, text.flat)) <= {bytes}:
-        return text
-    encoded = np.empty(text.size, object)
-    for i, item in enumerate(text.flat):
-        if not isinstance(item, str | bytes):
-            raise TypeError(f"the {type(item).__name__} {short(repr(item), 60)}")
-        encoded[i] = item.encode() if isinstance(item, str) else item
-    return encoded.reshape(text.shape)
+def _text(value: Any) -> str:
+    """The text of a value: a tensor or array by dtype and shape, anything else by its type, a plain one with its value."""
+    plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
+    return f"{describe(value)} {value!r:.40}" if plain else describe(value)

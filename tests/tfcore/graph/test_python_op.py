@@ -1,7 +1,6 @@
 """tfcore.graph.python_op: declared outputs, the function's own exception, gradients that exist or are refused, one lock."""
 
 import functools
-import re
 import threading
 import time
 import traceback
@@ -15,6 +14,7 @@ from headway.errors import DataError
 from tfcore.graph.function import GraphFunction
 from tfcore.graph.python_errors import FAILURES, name_of, python_text
 from tfcore.graph.python_op import NoGradientError, PythonOpError, numpy_op, python_errors, python_functions, python_op
+from tfcore.graph.specs import SignatureError
 
 VECTOR = tf.TensorSpec([None], tf.float32)
 X = np.array([1, 2, 3], np.float32)
@@ -68,18 +68,18 @@ def test_nests_go_in_and_come_out_with_the_declared_dtypes_and_shapes(run, kind)
     [
         (np.ones(3), "returned float64 [3] for output, declared float32 [None]"),
         (np.ones([3, 1], np.float32), "returned float32 [3, 1] for output, declared float32 [None]"),
-        ([1.0, 2.0], "returned a list for output"),
-        (None, "returned a NoneType for output"),
+        ([1.0, 2.0], "returned list for output"),
+        (None, "returned NoneType for output"),
         (np.array(["a"]), "declared float32 [None]"),
-        (2, "returned float32 [] for output, declared float32 [None]"),
+        (2, "returned int 2 for output, declared float32 [None]"),
+        (0.5, "returned float 0.5 for output, declared float32 [None]"),
         ("text", "returned str 'text' for output"),
-        (300, "returned float32 [] for output, declared float32 [None]"),
         (np.array(["2020-01-01"], "datetime64[D]"), "returned datetime64[D] [1] for output, declared float32 [None]"),
         (np.zeros(2, [("a", np.float32)]), "for output, declared float32 [None]"),
-        (lambda: tf.ragged.constant([[1.0], []]), "returned a RaggedTensor for output"),
-        (lambda: tf.sparse.from_dense([1.0, 0.0]), "returned a SparseTensor for output"),
-        (np.ma.masked_array(np.ones(2, np.float32), [True, False]), "returned a masked array for output"),
-        ({"a": 1, 2: 3}, "returned a dict for output"),
+        (lambda: tf.ragged.constant([[1.0], []]), "returned RaggedTensor for output"),
+        (lambda: tf.sparse.from_dense([1.0, 0.0]), "returned SparseTensor for output"),
+        (np.ma.masked_array(np.ones(2, np.float32), [True, False]), "returned masked float32 [2] for output"),
+        ({"a": 1, 2: 3}, "returned dict for output"),
     ],
 )
 def test_what_is_not_declared_is_refused_at_run_time(run, returned, words):
@@ -135,8 +135,8 @@ def test_an_array_that_the_function_uses_again_leaves_earlier_results_alone():
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (np.array([None, "a"], object), "an object array with the NoneType None for output, declared string [None]"),
-        (np.array(["a", 1], object), "an object array with the int 1 for output"),
+        (np.array([None, "a"], object), "object [2] with NoneType in it for output, declared string [None]"),
+        (np.array(["a", 1], object), "object [2] with int 1 in it for output"),
         (np.array(["a\ud800"]), "text that UTF-8 cannot encode, 'a\\ud800' for output"),
         (np.array([b"a", "\ud800"], object), "text that UTF-8 cannot encode"),
     ],
@@ -156,16 +156,6 @@ def test_text_arrives_as_utf_8_however_it_is_held(run):
 
 
 @EVERYWHERE
-def test_a_column_of_a_table_is_an_array(run):
-    pandas = pytest.importorskip("pandas")
-    strings = tf.TensorSpec([None], tf.string)
-    assert run(numpy_op(lambda x: pandas.Series(x), VECTOR), X).numpy().tolist() == [1.0, 2.0, 3.0]
-    assert run(numpy_op(lambda x: pandas.Series(["é", "b"]), strings), X)[0].numpy() == "é".encode()
-    with pytest.raises(PythonOpError, match="an object array with the"), python_errors():
-        run(numpy_op(lambda x: pandas.Series(["é", None], dtype=object), strings), X)
-
-
-@EVERYWHERE
 def test_numbers_are_read_in_their_own_order_of_bytes(run):
     assert run(numpy_op(lambda x: np.array([1.0, 2.0], ">f4"), VECTOR), X).numpy().tolist() == [1.0, 2.0]
 
@@ -177,38 +167,19 @@ def test_a_function_without_results_runs_for_its_effects(run, kind):
     assert run(kind(lambda x: seen.append(float(x[0])), ()), X) == ()
     assert run(kind(lambda x: (), ()), X) == ()
     assert seen == [1.0]
-    with pytest.raises(PythonOpError, match="returned NoneType for output, declared are 1 values"), python_errors():
+    with pytest.raises(PythonOpError, match="returned NoneType for output, declared 1 values"), python_errors():
         run(kind(lambda x: None, (VECTOR,)), X)
-
-
-def test_python_scalars_take_the_declared_dtype_where_nothing_is_lost():
-    scalar = lambda value, dtype: float(in_graph(numpy_op(lambda x: value, tf.TensorSpec([], dtype)), X))  # noqa: E731
-    assert scalar(2, tf.float32) == 2.0
-    assert scalar(True, tf.bool) == 1.0
-    assert scalar(0.1, tf.float32) == np.float32(0.1)
-    assert scalar(-np.inf, tf.bfloat16) == -np.inf
-    assert scalar(2**60, tf.float32) == 2.0**60
-    assert scalar(255, tf.uint8) == 255.0
-    lost = [(2.5, tf.int32), (1, tf.bool), (True, tf.int32), (300, tf.uint8), (-1, tf.uint8), (2**53 + 1, tf.float32)]
-    lost += [(10**400, tf.float64), (1e39, tf.float32), (1e-60, tf.float32), (257, tf.bfloat16), (2j, tf.float32)]
-    for value, dtype in lost:
-        kind = type(value).__name__
-        with (
-            pytest.raises(PythonOpError, match=rf"returned (a )?{kind}( {re.escape(str(value)[:40])}.*)? for"),
-            python_errors(),
-        ):
-            scalar(value, dtype)
 
 
 def test_structures_are_compared_key_by_key():
     op = numpy_op(lambda x: {"a": x, "c": x}, {"a": VECTOR, "b": VECTOR})
     with pytest.raises(
-        PythonOpError, match=r"returned the keys \['a', 'c'\] for output, declared are the keys \['a', 'b'\]"
+        PythonOpError, match=r"returned the keys \['a', 'c'\] for output, declared the keys \['a', 'b'\]"
     ):
         op(X)
-    with pytest.raises(PythonOpError, match="returned 1 values for output, declared are 2 values"):
+    with pytest.raises(PythonOpError, match="returned 1 values for output, declared 2 values"):
         numpy_op(lambda x: (x,), (VECTOR, VECTOR))(X)
-    with pytest.raises(PythonOpError, match=r"use tf\.TensorSpec"):
+    with pytest.raises(SignatureError, match=r"tf\.TensorSpec\(shape, dtype\)"):
         numpy_op(cube, tf.float32)
     with pytest.raises(PythonOpError, match=r"row_lengths\(\)"):
         numpy_op(cube, VECTOR)(tf.ragged.constant([[1.0], []]))

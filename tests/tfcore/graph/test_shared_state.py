@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from headway.errors import StoreError
 from tfcore.graph.function import graph_function
-from tfcore.graph.shared_state import SharedState, SharingError, captured_values
+from tfcore.graph.shared_state import SharedState, SharingError
 
 X = {"x": tf.TensorSpec([None, 2], tf.float32)}
 
@@ -71,7 +71,6 @@ def test_two_functions_see_each_other_s_writes_and_hold_nothing_by_value():
     train(x=ROWS, words=WORDS)
     assert all(np.array_equal(a, b) for a, b in zip(weights, state["model"].get_weights(), strict=True))
     assert train.traces == evaluate.traces == 1
-    assert captured_values(train.trace()) == captured_values(evaluate.trace()) == []
 
 
 @pytest.mark.parametrize(("values", "kind"), [(128, "Const"), (129, "Placeholder")])
@@ -84,49 +83,6 @@ def test_a_tensor_that_is_closed_over_is_copied_up_to_128_values_and_captured_by
         assert graph.captures[0][1].op.type == kind
     tensor = tf.ones([values])
     assert float(first()[0]) == 1.0  # another tensor of the name is not seen
-
-
-def test_what_is_held_by_value_is_found():
-    frozen, large = tf.constant([1.0, 2.0]), np.zeros(4096, np.float32)
-    concrete = tf.function(lambda x: x @ frozen[:, None] + tf.reduce_sum(large)).get_concrete_function(X["x"])
-    assert {text.split(" (")[0] for text in captured_values(concrete)} == {"float32 [2]", "float32 [4096]"}
-
-
-def test_what_is_held_by_value_is_found_in_loops_branches_and_calls_once():
-    large, frozen, scalar = np.arange(4096, dtype=np.float32), tf.constant([1.0, 2.0]), tf.TensorSpec([], tf.float32)
-
-    def loop(y):
-        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + tf.reduce_sum(large)), (0, y))[1]
-
-    def branch(y):
-        return tf.cond(y > 0, lambda: y + tf.reduce_sum(large), lambda: y)
-
-    inner = tf.function(lambda y: branch(loop(y)) * tf.reduce_sum(frozen), autograph=False)
-
-    def call(y):
-        with tf.GradientTape() as tape:
-            tape.watch(y)
-            loss = inner(y)
-        return tape.gradient(loss, y)
-
-    for body in (loop, branch, inner, call):
-        names = captured_values(tf.function(body, autograph=False).get_concrete_function(scalar))
-        expected = {"float32 [4096]"} | ({"float32 [2]"} if body in (inner, call) else set())
-        assert {name.split(" (")[0] for name in names} == expected
-        assert len(names) == len(expected)
-    rows = tf.data.Dataset.range(3)
-    over = tf.function(lambda: rows.map(lambda i: tf.gather(large, i)).reduce(0.0, lambda a, b: a + b), autograph=False)
-    assert [n.split(" (")[0] for n in captured_values(over.get_concrete_function())] == ["float32 [4096]"]
-
-
-def test_what_a_table_answers_for_other_words_is_its_own():
-    words = tf.TensorSpec([None], tf.string)
-    numbers = tf.lookup.KeyValueTensorInitializer(["a"], [1], value_dtype=tf.int64)
-    tables = [tf.lookup.StaticHashTable(numbers, 0), tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)]
-    tables += [tf.lookup.StaticVocabularyTable(numbers, 2), keras.layers.StringLookup(vocabulary=["a", "b"])]
-    for look in [*(table.lookup for table in tables[:3]), tables[3]]:
-        traced = tf.function(lambda x, look=look: look(x), autograph=False).get_concrete_function(words)
-        assert captured_values(traced) == []
 
 
 def values(state):
@@ -151,25 +107,23 @@ def test_a_checkpoint_comes_back_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    "change",
     [
-        (lambda state: state.hold("later", tf.Variable(0.0)), "later is not there, held is float32 []"),
-        (lambda state: state._things.pop("seen"), "seen is int64 [], held is not there"),
-        (
-            lambda state: state._things.update(model=model(width=5)),
-            "model/hidden/bias is float32 [3], held is float32 [5]",
-        ),
+        lambda state: state.hold("later", tf.Variable(0.0)),
+        lambda state: state._things.pop("seen"),
+        lambda state: state._things.update(model=model(width=5)),
+        lambda state: state._things.update(rate=tf.Variable(1, trainable=False)),
+        lambda state: state._things.update(words=tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.0)),
     ],
+    ids=["one more", "one less", "another shape", "another dtype", "another table"],
 )
-def test_a_checkpoint_of_another_state_is_refused_and_changes_nothing(tmp_path, change, words):
+def test_a_checkpoint_of_another_state_is_refused(tmp_path, change):
     state, other = made(), made()
     state.save(tmp_path / "state")
-    other["rate"].assign(7.0)
     change(other)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError, match="cannot be restored: ") as caught:
         other.restore(tmp_path / "state")
-    assert caught.value.problem == f"is of another state: {words}" and "hold the same things" in caught.value.fix
-    assert float(other["rate"]) == 7.0
+    assert "hold the same things" in caught.value.fix
     with pytest.raises(StoreError, match="cannot be restored: "):
         other.restore(tmp_path / "nothing")
 
@@ -214,7 +168,6 @@ def test_a_dataset_is_each_function_s_own_pass_and_an_iterator_is_one_for_all(tm
     total, count, first, second = functions(state)
     assert [int(total()), int(count()), int(total())] == [45, 10, 45]
     taken = [int(first()), -int(second()), int(first())]
-    assert all(captured_values(f.trace()) == [] for f in (total, count, first, second))
     state.save(tmp_path / "state")
     rest = [int(first()) for _ in range(7)]
     assert sorted(taken + rest) == list(range(10))
@@ -225,46 +178,28 @@ def test_a_dataset_is_each_function_s_own_pass_and_an_iterator_is_one_for_all(tm
 
 
 @pytest.mark.parametrize(
-    ("another", "words"),
+    "another",
     [
-        (lambda: tf.data.Dataset.range(10).shuffle(5, seed=1).batch(2).unbatch(), "cannot be restored: "),
-        (lambda: tf.data.Dataset.range(3).map(float), "is of another state: once is an iterator of TensorSpec"),
+        lambda: tf.data.Dataset.range(10).shuffle(5, seed=1).batch(2).unbatch(),
+        lambda: tf.data.Dataset.range(3).shuffle(2).map(float),
     ],
 )
-def test_the_place_of_an_iterator_fits_no_other_pipeline(tmp_path, another, words):
+def test_the_place_of_an_iterator_fits_no_other_pipeline(tmp_path, another):
     state, other = SharedState(), SharedState()
     next(state.hold("once", iter(tf.data.Dataset.range(10))))
     state.save(tmp_path / "state")
     other.hold("once", iter(another().map(lambda x: tf.ensure_shape(x, []))))
-    with pytest.raises(StoreError, match=words):
+    with pytest.raises(StoreError, match="cannot be restored: "):
         other.restore(tmp_path / "state")
 
 
-def test_a_restore_that_cannot_read_all_of_it_changes_nothing(tmp_path):
-    def made(value):
-        state = SharedState()
-        for name in ("first", "second"):
-            state.hold(name, tf.Variable(tf.fill([500], value)))
-            state.hold(f"{name} rows", iter(tf.data.Dataset.range(100).shuffle(100, seed=1)))
-        state.hold("words", tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1))
-        state["words"].insert(tf.constant(["a"]), tf.constant([int(value)], tf.int64))
-        return state
-
-    state, other, same = made(1.0), made(2.0), made(2.0)
-    [next(state[f"{name} rows"]) for name in ("first", "second") for _ in range(5)]
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    state = made()
     state.save(tmp_path / "state")
-    file = next((tmp_path / "state").glob("state.data*"))
-    whole = file.read_bytes()
-    for sixteenth in range(16):
-        data = bytearray(whole)
-        data[len(data) * sixteenth // 16] ^= 255
-        file.write_bytes(data)
-        with pytest.raises(StoreError):
-            other.restore(tmp_path / "state")
-    assert float(other["first"][0]) == float(other["second"][0]) == 2.0
-    assert int(other["words"].lookup(tf.constant("a"))) == 2
-    for name in ("first rows", "second rows"):
-        assert [int(v) for v in other[name]] == [int(v) for v in same[name]]
+    file = next(tmp_path.glob("state.data*"))
+    file.write_bytes(bytes(byte ^ 255 for byte in file.read_bytes()))
+    with pytest.raises(StoreError, match="cannot be restored: "):
+        made().restore(tmp_path / "state")
 
 
 def test_a_variable_of_two_names_comes_back(tmp_path):
@@ -283,16 +218,12 @@ def test_a_variable_of_two_names_comes_back(tmp_path):
     assert [float(v) for v in values(other).values()] == [1.0, 2.0, 2.0]
 
 
-def test_a_save_that_fails_leaves_nothing_and_one_that_is_there_is_kept(tmp_path):
-    state = made()
-    state.save(tmp_path / "state")
-    with pytest.raises(StoreError, match="is there already"):
-        state.save(tmp_path / "state")
+def test_the_place_of_a_dataset_that_calls_python_cannot_be_saved(tmp_path):
+    state = SharedState()
     rows = tf.data.Dataset.range(3).map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
     state.hold("rows", iter(rows))
     with pytest.raises(StoreError, match="the shared state cannot be written: pyFunc is stateful"):
         state.save(tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
 def test_what_is_exported_is_what_was_trained_and_goes_its_own_way_after(tmp_path):
@@ -312,7 +243,6 @@ def test_what_is_exported_is_what_was_trained_and_goes_its_own_way_after(tmp_pat
             )
 
     served = Served()
-    assert captured_values(served.serve.get_concrete_function()) == []
     train(x=ROWS, words=WORDS)
     expected = evaluate(x=ROWS, words=WORDS)
     tf.saved_model.save(served, str(tmp_path / "saved"))
@@ -464,7 +394,5 @@ def test_names_are_unique():
     state.hold("a", tf.Variable(0))
     with pytest.raises(SharingError, match="held already"):
         state.hold("a", tf.Variable(0))
-    with pytest.raises(SharingError, match="there is: a"):
-        state["b"]
     state.hold("several", [tf.Variable(1.0), tf.Variable(2.0)])
     assert list(state.parts("several")) == ["0", "1"]

@@ -1,4 +1,4 @@
-"""tfcore.graph.signature: what is bound to a spec, and the one readable error for all else."""
+"""tfcore.graph.specs: what is bound to a spec, and the one readable error for all else."""
 
 from collections import namedtuple
 
@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfcore.graph.function import graph_function
-from tfcore.graph.signature import SignatureError, bind
-from tfcore.graph.specs import pack
+from tfcore.graph.specs import SignatureError, bind, pack
 
 ROWS = tf.TensorSpec([None, 2], tf.float32)
 TEXT = tf.TensorSpec([None], tf.string)
@@ -66,7 +65,7 @@ def test_text_is_str_or_bytes_and_nothing_else():
         assert bound(TEXT, text).numpy().tolist() == [b"a", b"b"]
     assert "given object [2] with NoneType in it" in refused(TEXT, np.array(["a", None], object))
     assert "given object [1] with float 1.5 in it" in refused(TEXT, np.array([1.5], object))
-    assert "given object [1]: " in refused(TEXT, np.array(["\ud800"], object))
+    assert "given object [1] with text that UTF-8 cannot encode, " in refused(TEXT, np.array(["\ud800"], object))
 
 
 def test_keys_of_any_type_are_named():
