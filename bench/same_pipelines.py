@@ -235,7 +235,7 @@ PIPELINES = (
     Pipeline(
         "preprocess",
         "yes",
-        more="preprocess: {function: features:preprocess, columns: {pair: vocabulary, warmth: standardize}}",
+        more="preprocess: features:preprocess",
     ),
     Pipeline(
         "time",

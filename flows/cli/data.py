@@ -63,7 +63,7 @@ def init(
     """
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
-    from headway.first_pipeline.module_files import NAMES, computed, module_files
+    from headway.first_pipeline.module_files import NAMES, module_files
     from headway.first_pipeline.yaml_text import pipeline_text
 
     target = folder / "pipeline.yaml"
@@ -72,7 +72,7 @@ def init(
     source, look = look_at(found_source(_absolute(data)))
     draft = draft_of(source, look, _label(label, look), name=name)
     texts = {} if module is None else module_files(module, draft)
-    draft = replace(draft, preprocess=computed(draft)) if module == "preprocess" else draft
+    draft = replace(draft, preprocess="features:preprocess") if module == "preprocess" else draft
     texts["pipeline.yaml"] = pipeline_text(draft, path=_path_from(folder, draft.source["path"]), module=module)
     _write(folder, texts)
     return answer(options, _draft_value(draft, target), _draft_text(draft, target))

@@ -80,6 +80,13 @@ class Columns:
         features = {column.name for column in self.read if column.is_feature}
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
+    def derived(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
+        """Return the transforms of columns that the schema does not have, so that a preprocess function has to give them."""
+        theirs = {
+            name: config for name, config in configs.items() if name not in self.schema and config.role != "ignore"
+        }
+        return {name: config.column_transform() for name, config in theirs.items()}
+
 
 def resolve(
     loaded: LoadedPipeline,
@@ -119,7 +126,9 @@ def resolve(
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
         ignored = ignored and (named is None or name in named)
-        if name not in schema and not ignored:
+        if name not in schema and not ignored and name not in needed and pipeline.preprocess is not None:
+            _check_derived(name, configs[name], where=str(loaded.file))
+        elif name not in schema and not ignored:
             split = pipeline.split
             setting = f": {split.named_by(name)}" if name in split.columns() else ""
             raise ConfigError(
@@ -241,9 +250,22 @@ def _since(loaded: LoadedPipeline, columns: Sequence[Column], spans: Mapping[str
     return found
 
 
+def _check_derived(name: str, config: ColumnConfig, *, where: str) -> None:
+    """Check that a column of the preprocess function has no settings of the files' columns, such as a role."""
+    theirs = [key for key in config.model_fields_set if key not in ColumnTransform.model_fields]
+    if theirs:
+        raise ConfigError(
+            f"columns.{name}.{theirs[0]} is for a column of the files, and they have no column {name!r}",
+            where=where,
+            fix="leave it out: of a column that preprocess gives, only its transform can be set",
+        )
+
+
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
     """The schema of a sample, or of these columns of it, and notes."""
     configs, split = loaded.pipeline.column_configs(), loaded.pipeline.split
+    if loaded.pipeline.preprocess is not None:
+        configs = {name: config for name, config in configs.items() if name in prefix.table.column_names}
     keys = frozenset(name for name, config in configs.items() if config.role in ("key", "group"))
     return infer(
         prefix if names is None else dataclasses.replace(prefix, table=prefix.table.select(names)),

@@ -9,6 +9,7 @@ its own part and nothing else, so that what it fingerprints is what it can read.
 
 import copy
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,7 +48,6 @@ from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.train.auto import unscalable
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
-from tfcore.transform.config import PreprocessConfig
 
 
 class TrackingConfig(Frozen):
@@ -86,8 +86,10 @@ class Pipeline(Frozen):
         description="binary, multiclass, regression, count, quantiles(0.1, 0.5, 0.9), or module:Class; auto: read off the "
         "label",
     )
-    preprocess: PreprocessConfig | None = Field(
-        default=None, description="module:function that computes columns from the raw ones, in TensorFlow"
+    preprocess: str | None = Field(
+        default=None,
+        description="module:function, of a file beside the pipeline, that computes columns from the raw ones: it takes tensors "
+        "by column and returns tensors by column; columns has the transform of those that are not auto",
     )
     split: SplitConfig = Field(
         default_factory=SplitConfig,
@@ -179,6 +181,13 @@ class Pipeline(Frozen):
                 "'*' stands for every column without a line of its own, and takes no settings: write \"*\": auto, and name "
                 "the columns that have some"
             )
+        return value
+
+    @field_validator("preprocess")
+    @classmethod
+    def _module_and_function(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
+            raise ValueError("write module:function, for the function in module.py beside the pipeline")
         return value
 
     @field_validator("schema_path")
@@ -298,7 +307,7 @@ class LoadedPipeline(Frozen):
             "task": pipeline.task,
             "training.loss": pipeline.training.loss or "",
         }
-        named["preprocess"] = pipeline.preprocess.function if pipeline.preprocess else ""
+        named["preprocess"] = pipeline.preprocess or ""
         named |= {f"evaluation.metrics: {name!r}": name for name in pipeline.evaluation.metrics}
         return {key: self.folder / f"{name.partition(':')[0]}.py" for key, name in named.items() if ":" in name}
 

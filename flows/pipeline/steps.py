@@ -173,9 +173,9 @@ def freeze_schema(context: Context) -> None:
 def analyse(context: Context) -> Steps:
     """Learns what a preprocess function needs to know of the train rows."""
     _refuse_errors(context)
-    config, file = context.pipeline.preprocess, context.loaded.user_files.get("preprocess")
-    assert config is not None and file is not None
-    yield Step(AnalyseRequest(function=config.function, file=file, examples=context.examples("train")))
+    function, file = context.pipeline.preprocess, context.loaded.user_files.get("preprocess")
+    assert function is not None and file is not None
+    yield Step(AnalyseRequest(function=function, file=file, examples=context.examples("train")))
 
 
 def _refuse_errors(context: Context) -> None:
@@ -210,13 +210,13 @@ def transform(context: Context) -> Steps:
         counted=pipeline.training.counted(pipeline.model.item),
         item=next(iter(pipeline.model.item), None),
     )
-    if (derived := pipeline.preprocess) is not None:
+    if (function := pipeline.preprocess) is not None:
         analysed = context.output(AnalyseRequest.name)
         found = analysed.value
         own = {
             "derived_statistics": analysed.ref("train"),
-            "derived_transforms": derived.columns,
-            "derived": DerivedParameters(function=derived.function, reads=found.reads, columns=found.columns),
+            "derived_transforms": columns.derived(pipeline.column_configs()),
+            "derived": DerivedParameters(function=function, reads=found.reads, columns=found.columns),
         }
         request = request.model_copy(update=own)
     yield Step(request)

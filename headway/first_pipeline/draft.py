@@ -59,7 +59,7 @@ class Draft:
     """Whether `columns:` names all that are read, so that no other is learned from."""
     model: dict[str, float | bool] = field(default_factory=dict)
     """What `model:` says; empty: the default."""
-    preprocess: dict[str, Any] = field(default_factory=dict)
+    preprocess: str = ""
     """What `preprocess:` says; empty: nothing is computed."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from headway.errors import ConfigError
 from headway.first_pipeline.draft import Draft
@@ -114,11 +114,6 @@ def _filled(templates: dict[str, str], values: dict[str, str]) -> dict[str, str]
     """Templates with each @NAME@ replaced, in one pass: a value may contain such a name itself."""
     texts = {file: (_TEMPLATES / f"{name}.py.txt").read_text(encoding="utf-8") for file, name in templates.items()}
     return {file: re.sub("@([A-Z]+)@", lambda found: values[found[1]], text) for file, text in texts.items()}
-
-
-def computed(draft: Draft) -> dict[str, Any]:
-    """Returns what `preprocess:` says of the columns that the template computes."""
-    return {"function": "features:preprocess", "columns": {_computed_name(draft): "standardize"}}
 
 
 def _computed_name(draft: Draft) -> str:

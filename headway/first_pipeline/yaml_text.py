@@ -53,7 +53,7 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
         lines.append(_commented(f"task: {draft.facts.task}", _TASK_REASONS[draft.facts.task]))
     lines += _columns(draft)
     if draft.preprocess:
-        lines += _nested("preprocess", draft.preprocess)
+        lines.append(f"preprocess: {draft.preprocess}")
     if draft.split.config:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:

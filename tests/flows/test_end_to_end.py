@@ -140,9 +140,7 @@ def preprocess(columns):
 def test_a_preprocess_function_is_analysed_trained_with_and_exported(typed, project):
     (project / "features.py").write_text(PREPROCESS)
     config = project / "pipeline.yaml"
-    config.write_text(
-        config.read_text() + "preprocess: {function: features:preprocess, columns: {route: vocabulary}}\n"
-    )
+    config.write_text(config.read_text() + "preprocess: features:preprocess\n")
     first = _run(typed, project, "--until", "2013-02")
     assert first["state"] == "promoted" and "analyse" in _ran(first)
     assert _ran(_run(typed, project, "--until", "2013-02")) == []

@@ -17,14 +17,12 @@ A function of the user's may compute columns from the raw ones:
       columns: {route: {hash: {buckets: 512}}, log_distance: standardize}
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
-    field_validator,
     model_validator,
 )
 
@@ -300,45 +298,6 @@ class ColumnTransform(Frozen):
         description="numbers: values that at least this share of the train rows have become a category beside the number, "
         "c__value: 0.05; default: none do",
     )
-
-
-class PreprocessConfig(Frozen):
-    """A function of the user's module, and the config of the columns that it returns."""
-
-    function: str = Field(
-        description="module:function of a file beside the pipeline; it takes tensors by column and returns tensors by "
-        "column"
-    )
-    columns: dict[str, ColumnTransform] = Field(
-        default_factory=dict,
-        description="the transform of each column that the function returns; of those left out it is auto",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return {"function": value} if isinstance(value, str) else value
-
-    @field_validator("function")
-    @classmethod
-    def _module_and_function(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z_]\w*:[A-Za-z_]\w*", value):
-            raise ValueError("write module:function, for the function in module.py beside the pipeline")
-        return value
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _shorthand(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        fields = set(ColumnTransform.model_fields)
-
-        def transform_of(entry: Any) -> Any:
-            if entry is None or (isinstance(entry, dict) and (not entry or set(entry) & fields)):
-                return entry or {}
-            return {"transform": entry} if isinstance(entry, str | list | dict) else entry
-
-        return {name: transform_of(entry) for name, entry in value.items()}
 
 
 class DerivedParameters(Frozen):

@@ -236,9 +236,9 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         for name in own:
             if name not in names:
                 raise ConfigError(
-                    f"{request.derived.function} gives no column {name!r}",
-                    where="preprocess.columns",
-                    fix=suggest(name, names),
+                    f"neither the files nor {request.derived.function} give a column {name!r}",
+                    where="columns",
+                    fix=suggest(name, [*names, *(column.name for column in request.columns)]),
                 )
     parameters, notes = fit_parameters(
         columns,

@@ -117,6 +117,21 @@ def test_a_misspelled_column_that_is_to_be_ignored_is_refused(resolved):
         resolved("columns: {'*': auto, cc: ignore}")
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_column_that_preprocess_gives_has_a_transform_and_no_other_settings(resolved, tmp_path, frozen):
+    resolved(freeze=frozen)
+    (tmp_path / "own.py").write_text("")
+    more = 'preprocess: "own:give"\ncolumns: {"*": auto, given: '
+    given = resolved(more + "standardize}")
+    assert "given" not in given.schema.names()
+    configs = read_pipeline(tmp_path).pipeline.column_configs()
+    assert {name: each.transform[0].op for name, each in given.derived(configs).items()} == {"given": "standardize"}
+    with pytest.raises(ConfigError, match=r"columns.given.role is for a column of the files, .* no column 'given'"):
+        resolved(more + "key}")
+    with pytest.raises(ConfigError, match="no column 'given' in the s"):
+        resolved('columns: {"*": auto, given: standardize}')
+
+
 def test_a_wrong_column_of_the_item_or_of_a_threshold_is_found_before_anything_runs(resolved):
     towers = "columns: {{a: vocabulary, c: vocabulary}}\nmodel: {{name: two_towers, item: [{}]}}"
     assert resolved(towers.format("c"))

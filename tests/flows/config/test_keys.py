@@ -72,11 +72,6 @@ ColumnDrift.l_infinity | refused | validation.columns: {distance: {drift: {l_inf
 ColumnDrift.jensen_shannon | refused | validation.columns: {carrier: {drift: {jensen_shannon: ?}}} | 0.2
 ColumnDrift.quantile | refused | validation.columns: {carrier: {drift: {quantile: ?}}} | 0.2
 ColumnDrift.missing | validate | validation.columns: {carrier: {drift: {missing: ?}}} | 0.2 | 0.3
-ColumnTransform.transform | code
-ColumnTransform.impute | code
-ColumnTransform.max_length | code
-ColumnTransform.pool | code
-ColumnTransform.frequent | code
 ColumnValidation.max_unseen | refused | validation.columns: {distance: {max_unseen: ?}} | 0.1
 ColumnValidation.max_missing | validate | validation.columns: {distance: {max_missing: ?}} | 0.1 | 0.2
 ColumnValidation.drift | validate | validation.columns: {carrier: {drift: {l_infinity: ?}}} | 0.2 | 0.3
@@ -162,8 +157,6 @@ Parse.null | ingest | columns.origin: {parse: {as: number, null: ?}} | [a] | [b]
 PredictionsConfig.path | code
 PredictionsConfig.output | code
 PredictionsConfig.columns | code
-PreprocessConfig.function | analyse | preprocess: {function: ?} | own:one | own:two
-PreprocessConfig.columns | code
 Range.low | code
 Range.high | code
 Range.log | code

@@ -25,7 +25,7 @@ label: y
 columns: {"*": auto, id: {role: key}, x: standardize, c: vocabulary}
 split: {mode: time}
 model: {name: "net:build"}
-preprocess: {function: "net:more", columns: {twice: standardize}}
+preprocess: "net:more"
 training: {steps: 16, batch_size: 64, checkpoint_every_steps: 8}
 gate: {baseline: false}
 evaluation: {importance: 100}
