@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -46,7 +46,6 @@ def init(
     label: Annotated[str | None, Parameter(metavar="COLUMN|EXPRESSION")] = None,
     folder: Annotated[Path, Parameter(metavar="FOLDER", show_default=False)] = Path(),
     name: str | None = None,
-    module: Literal["model", "loss", "metric", "preprocess"] | None = None,
     force: bool = False,
     options: JsonOption = JsonOption(),
 ) -> int:
@@ -57,24 +56,17 @@ def init(
         label: Says what is predicted: species, or "arr_delay > 15".
         folder: Says where pipeline.yaml is written (default: this folder).
         name: Names the pipeline and its model (default: from the data).
-        module: Writes a Python file, too, with a Keras model, a loss, a metric or a preprocess function to start from, and a
-            test.
         force: Overwrites existing files.
     """
     from headway.first_pipeline.draft import draft_of, look_at
     from headway.first_pipeline.found_files import found_source
-    from headway.first_pipeline.module_files import NAMES, module_files
     from headway.first_pipeline.yaml_text import pipeline_text
 
     target = folder / "pipeline.yaml"
-    names = ["pipeline.yaml", "schema.pbtxt", *([f"{NAMES[module]}.py", f"test_{NAMES[module]}.py"] if module else [])]
-    _check_free([folder / name for name in names], force)
+    _check_free([target, folder / "schema.pbtxt"], force)
     source, look = look_at(found_source(_absolute(data)))
     draft = draft_of(source, look, _label(label, look), name=name)
-    texts = {} if module is None else module_files(module, draft)
-    draft = replace(draft, preprocess="features:preprocess") if module == "preprocess" else draft
-    texts["pipeline.yaml"] = pipeline_text(draft, path=_path_from(folder, draft.source["path"]), module=module)
-    _write(folder, texts)
+    _write(target, pipeline_text(draft, path=_path_from(folder, draft.source["path"])))
     return answer(options, _draft_value(draft, target), _draft_text(draft, target))
 
 
@@ -132,20 +124,17 @@ def _check_free(files: list[Path], force: bool) -> None:
         )
 
 
-def _write(folder: Path, texts: dict[str, str]) -> None:
-    """Writes a pipeline's files, if it loads."""
+def _write(file: Path, text: str) -> None:
+    """Writes a pipeline, if it loads."""
     from flows.config.pipeline import Pipeline
     from headway.config import load, read_value
     from headway.storage.atomic_io import replace_text, writing
 
-    file = folder / "pipeline.yaml"
-    load(Pipeline, read_value(texts["pipeline.yaml"]), where=str(file))
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder):
-        if "schema.pbtxt" not in texts:
-            (folder / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
-        for name, text in texts.items():
-            replace_text(folder / name, text)
+    load(Pipeline, read_value(text), where=str(file))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with writing(file.parent):
+        (file.parent / "schema.pbtxt").unlink(missing_ok=True)  # of the columns of another pipeline
+        replace_text(file, text)
 
 
 def _draft_text(draft: Draft, target: Path) -> str:
@@ -314,14 +303,12 @@ def schema(
     pipeline: PipelinePath = ".",
     /,
     *,
-    update: bool = False,
     columns: bool = False,
     options: StageOptions = StageOptions(),
 ) -> int:
-    """Prints the JSON Schema of pipeline.yaml, for editors; with --update proposes a schema.pbtxt.
+    """Prints the JSON Schema of pipeline.yaml, for editors; with --columns what became of each column.
 
     Args:
-        update: Proposes a schema.pbtxt that fits the window in a file beside it, which stays as it is.
         columns: Shows each column's type and transform, and says why.
     """
     if columns:
@@ -330,34 +317,7 @@ def schema(
 
         rows = current(load_pipeline(pipeline, options))
         return answer(options, rows, text_table(rows, whole=("why",)))
-    if not update:
-        from flows.config.pipeline import json_schema
+    from flows.config.pipeline import json_schema
 
-        print(json.dumps(json_schema(), indent=1))
-        return 0
-    from flows.config.columns import new_columns
-    from headway.schema.pbtxt import from_text
-    from headway.schema_inference.schema_update import difference, proposed
-    from headway.statistics.split_statistics import SplitStatistics
-    from headway.storage.atomic_io import replace_text
-
-    context = context_of(pipeline, options, last="statistics")
-    path = context.loaded.schema_file
-    if not path.is_file():
-        raise ConfigError(
-            "there is no schema file to update", where=str(path), fix="headway run --to validate infers one"
-        )
-    record = execute(options, context)
-    output = record.output(context.store, "statistics")
-    assert output is not None
-    splits = [SplitStatistics.load(output.path / name) for name in output.get()["rows"]]
-    before = path.read_text(encoding="utf-8")
-    spans = {span: context.files(span) for span in record.spans}
-    new = new_columns(context.loaded, from_text(before, where=str(path)), spans)
-    after = proposed(before, splits, where=str(path), new=new)
-    target = path.with_name(f"{path.stem}.proposed{path.suffix}")
-    changes = difference(before, after, path.name, target.name)
-    if changes:
-        replace_text(target, after)
-    text = f"{changes}\n\nwritten to {target}; {path.name} is unchanged" if changes else "the schema fits the window"
-    return answer(options, {"schema": str(path), "proposed": str(target) if changes else None, "diff": changes}, text)
+    print(json.dumps(json_schema(), indent=1))
+    return 0

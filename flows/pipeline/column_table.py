@@ -11,12 +11,13 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.config.columns import Columns, resolve, unknown_columns
+from flows.config.columns import Columns, new_columns, resolve, unknown_columns
 from flows.config.pipeline import ColumnConfig, LoadedPipeline, Pipeline
 from flows.config.window import choose_window
 from flows.records import records
-from headway.schema.columns import Column, type_text
+from headway.schema.columns import Column, Schema, type_text
 from headway.schema.notes import Note
+from headway.schema.pbtxt import to_text
 from headway.sources.discovery.spans import files, select_window, spans
 from tfcore.transform.parameters import TransformRequest
 
@@ -135,7 +136,13 @@ def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
             notes += map(Note.model_validate, manifest.result["notes"])
             break
     notes = list(dict.fromkeys(notes))
-    new = set(unknown_columns(loaded, columns.schema, files(pipeline.source, window[-1])))
-    why = f"{loaded.schema_file.name} does not have it; headway schema --update proposes it"
-    notes += [Note(column=name, text=why, left_out=True) for name in sorted(new - {note.column for note in notes})]
+    by_span = {span: files(pipeline.source, span) for span in window}
+    why = f"{loaded.schema_file.name} does not have it"
+    new = dict.fromkeys(unknown_columns(loaded, columns.schema, by_span[window[-1]]), why)
+    for column in new_columns(loaded, columns.schema, by_span):
+        lines = to_text(Schema(columns=(column,))).splitlines()
+        feature = " ".join(line.strip() for line in lines if not line.startswith("#"))
+        new[column.name] = f"{why}; to read it, add there: {feature}"
+    known = {note.column for note in notes}
+    notes += [Note(column=name, text=text, left_out=True) for name, text in new.items() if name not in known]
     return column_table(columns, pipeline, notes, parameters)

@@ -78,7 +78,10 @@ def choose_columns(seen: Seen, statistics: SplitStatistics, label: Collection[st
     others = [name for name in names if name not in useless]
     copies = {name: f"repeats column {first!r}" for name, first in repeated(statistics, others).items()}
     others = [name for name in others if name not in copies]
-    telling = _telling(statistics, others, facts)
+    telling = {  # with certainty, as nothing does that is known before the label
+        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto"
+        for leak in leaks(statistics, strengths(statistics, others, facts.kind), facts.kind)
+    }
     left_out = len(telling) < len(others)  # else nothing is left to learn from
     choices = []
     for column in seen.schema.columns:
@@ -104,17 +107,10 @@ def _useless(column: Column, seen: Seen, own: ColumnStatistics) -> str | None:
     if any(constant(own)):
         return "constant"
     names_rows = column.meaning == "identifier" and 2 * own.distinct > own.present  # in all rows, not in the first only
-    if names_rows and _words(column, seen) is None and _size(column, seen) is None:
+    is_text = column.type != "bytes" or _is_text(seen.values(column.name))
+    if names_rows and is_text and _words(column, seen) is None:
         return f"identifier: {own.distinct:,} different values in {counted(own.present, 'row')}"
     return None
-
-
-def _telling(statistics: SplitStatistics, names: Collection[str], facts: LabelFacts) -> dict[str, str]:
-    """Returns the columns that tell the label with certainty, as nothing does that is known before it, and a sentence."""
-    return {
-        leak.column: f"alone {leak.how}: is it known when a prediction is needed? If it is: auto"
-        for leak in leaks(statistics, strengths(statistics, names, facts.kind), facts.kind)
-    }
 
 
 def _words(column: Column, seen: Seen) -> dict[str, Any] | None:
@@ -124,16 +120,11 @@ def _words(column: Column, seen: Seen) -> dict[str, Any] | None:
     return list_config(seen.values(column.name))
 
 
-def _size(column: Column, seen: Seen) -> tuple[int, int, int] | None:
-    """Returns the size of the images that a column holds; None where it holds none."""
-    return image_size(seen.values(column.name)) if column.type == "bytes" and not column.shape else None
-
-
 def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
     name, kind = column.name, type_text(column)
     if column.type != "bytes" or column.shape or name not in seen.rows.schema.names[:-1]:
         return Choice(name, kind, "feature", _reading(column.parse) if column.parse else "")
-    if (size := _size(column, seen)) is not None:
+    if (size := image_size(seen.values(name))) is not None:
         height, width, channels = size
         config = {"image": {"height": height, "width": width, "channels": channels}}
         return Choice(name, "image", "feature", f"{height} x {width} pixels", config)
@@ -141,6 +132,9 @@ def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
         what = "words" if listed["separator"] == " " else f"values between {listed['separator']!r}"
         return Choice(name, kind, "feature", f"a list of {what}", listed)
     own = statistics.columns[name]
+    if not _is_text(seen.values(name)):
+        why = "bytes that are neither text nor image files; if they are pixels: {image: {height: H, width: W, channels: C}}"
+        return Choice(name, "bytes", "left out", why, "ignore", warning=True)
     if column.meaning is None and own.present >= _FEW_ROWS and own.distinct > own.present / 2:
         counts = pc.struct_field(pc.value_counts(seen.values(name).drop_null()), 1).to_numpy(zero_copy_only=False)
         if counts[counts > 2].sum() < _RECURRING * own.present:
@@ -149,11 +143,17 @@ def _feature(column: Column, seen: Seen, statistics: SplitStatistics) -> Choice:
     return Choice(name, kind, "feature")
 
 
+def _is_text(values: pa.Array) -> bool:
+    """Returns whether values are UTF-8, as images and other bytes are not."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _reading(rule: Parse) -> str:
     """Returns how text, or a number that counts time, is read; nothing of plain numbers and ISO dates."""
-    if rule.unit:
-        return f"numbers of {rule.unit[0]}"
     if rule.is_epoch:
         return f"{rule.as_.removeprefix('epoch_')} since 1970"
-    of_kind = {"abbreviated": "shortened numbers, such as 1.2M", "duration": "in seconds"}
-    return f"of the form {rule.format}" if rule.format else of_kind.get(rule.as_, "")
+    return f"of the form {rule.format}" if rule.format else ""

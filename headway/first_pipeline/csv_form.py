@@ -1,18 +1,16 @@
-"""How a CSV file is written: separator, quotes, escapes, lines above the header, columns' names, words for a missing value.
+"""How a CSV file is written: separator, quotes, escapes, lines above the header, columns' names.
 
 csv_form("a;b\\n1,5;x\\n")                # {"delimiter": ";"}
 csv_form("Sales of 2020\\n\\na,b\\n1,2\\n")   # {"skip_lines": 2}
 csv_form("a,a,\\n1,2,x\\n")              # {"skip_lines": 1, "header": False, "names": ["a", "a_2", "column_3"]}
 csv_form("5.1,setosa\\n4.9,setosa\\n")    # {"header": False, "names": ["column_1", "column_2"]}
-null_words({"x", "?", "y"})             # ("?",)
 
 Among the ways to write quotes, the one is taken by which the fewest lines are rejected, read as strictly as a run reads them.
 """
 
-import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,8 +35,6 @@ _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
 _SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _MISSING = MARKERS | {"nan"}
-_NULLS = ("", "NA")
-_NULL_WORDS = frozenset({"?", "\\N", "NaN", "nan", "NULL", "Null", "null", "N/A", "n/a", "#N/A", "<NA>"})
 _Rows = list[tuple[int, list[str]]]
 
 
@@ -64,19 +60,18 @@ class _Table:
         return round(self.alike, 2), -self.rows[0][0], self.width
 
 
-def csv_form(head: str, odd: Sequence[str] = ()) -> dict[str, Any]:
+def csv_form(head: str) -> dict[str, Any]:
     """Returns the keys of `source.csv` that differ from the defaults.
 
     Args:
         head: the beginning of the file, decoded, without a byte order mark; whole lines.
-        odd: further lines, which show how quotes are written.
     """
     head = re.sub(r"\r(?!\n)", " ", head)  # it ends no line that csv.skip_lines counts
     told = _SEPARATOR_LINE.fullmatch(head.partition("\n")[0])
     if told and (told[1].isalnum() or told[1] in "\"'\\"):
         told = None
     start = 1 if told else 0
-    table = _table(head, start, told[1] if told else None, odd)
+    table = _table(head, start, told[1] if told else None)
     form: dict[str, Any] = {}
     if table.delimiter != ",":
         form["delimiter"] = table.delimiter
@@ -89,38 +84,27 @@ def csv_form(head: str, odd: Sequence[str] = ()) -> dict[str, Any]:
         return form
     above = table.rows[0][0]
     if _lacks_header(rows):
-        comment = _commented_header(head, table)
-        names = unique_names(comment or [""] * max(table.width, len(rows[0])))
+        names = unique_names([""] * max(table.width, len(rows[0])))
         return form | ({"skip_lines": above} if above else {}) | {"header": False, "names": names}
     if (mended := _mended(rows, table.width)) is not None:
         return form | {"skip_lines": table.rows[1][0], "header": False, "names": mended}
     return form | ({"skip_lines": above} if above else {})
 
 
-def null_words(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns the words among some values that certainly mean a missing one, sorted."""
-    return tuple(sorted({text.strip() for text in texts} & _NULL_WORDS))
-
-
-def null_values(words: Iterable[str]) -> list[str]:
-    """Returns `source.csv.null_values` with further words."""
-    return [*_NULLS, *(word for word in words if word not in _NULLS)]
-
-
-def _table(head: str, start: int, told: str | None, odd: Sequence[str]) -> _Table:
+def _table(head: str, start: int, told: str | None) -> _Table:
     """Returns the way to cut lines by which most have as many values as the header; of several, the one with most values."""
     rows, _ = _rows(head, start, CsvConfig(delimiter=told or ","))
     best = _Table(told or ",", '"', rows[_comments(rows) :], 1, 0.0)
     for delimiter in DELIMITERS if told is None else (told,):
         if delimiter in ": " and best.alike:
             continue  # times hold colons and texts blanks: those count where nothing else does
-        table = _cut(head, start, delimiter, odd)
+        table = _cut(head, start, delimiter)
         if table.alike >= _ALIKE and (best.alike == 0.0 or table.rank > best.rank):
             best = table
     return best
 
 
-def _cut(head: str, start: int, delimiter: str, odd: Sequence[str]) -> _Table:
+def _cut(head: str, start: int, delimiter: str) -> _Table:
     """Returns the table by a delimiter, its quotes written in the way that rejects the fewest lines; the usual one of several."""
     plain, _ = _rows(head, start, CsvConfig(delimiter=delimiter, quote=""))
     plain = plain[_above(plain) :]
@@ -130,7 +114,7 @@ def _cut(head: str, start: int, delimiter: str, odd: Sequence[str]) -> _Table:
         ways += [("", ""), ("", "\\"), ("'", ""), ("'", "\\")]
     best: _Table | None = None
     for way, escape in ways:
-        table = _quoted(head, start, CsvConfig(delimiter=delimiter, quote=way, escape=escape), odd)
+        table = _quoted(head, start, CsvConfig(delimiter=delimiter, quote=way, escape=escape))
         if not table.rejected:
             return table
         best = table if best is None or table.rejected < best.rejected else best
@@ -147,7 +131,7 @@ def _encloses(rows: _Rows, quote: str) -> bool:
     return any(sum(column) >= _ENCLOSED * len(column) for column in columns)
 
 
-def _quoted(head: str, start: int, config: CsvConfig, odd: Sequence[str]) -> _Table:
+def _quoted(head: str, start: int, config: CsvConfig) -> _Table:
     """Returns the table by a delimiter and one way to write quotes."""
     rows, broken = _rows(head, start, config)
     rows = rows[_above(rows) :]
@@ -156,9 +140,6 @@ def _quoted(head: str, start: int, config: CsvConfig, odd: Sequence[str]) -> _Ta
     width = Counter(len(row) for _, row in rows[1:] or rows).most_common(1)[0][0]
     alike = sum(len(row) in (width, len(rows[0][1])) for _, row in rows)
     rejected = len(rows) + len(broken) - alike + (len(rows[0][1]) != width)
-    for line in odd:
-        found, wrong = _rows(line, 0, config)
-        rejected += bool(wrong) or any(len(row) != width for _, row in found)
     alike += broken.count(width)  # the delimiter may be right
     share = alike / (len(rows) + len(broken)) if width > 1 and abs(len(rows[0][1]) - width) < 2 else 0.0
     return _Table(config.delimiter, config.quote, rows, width, share, config.escape, rejected)
@@ -213,18 +194,6 @@ def _comments(rows: _Rows) -> int:
     marks = [next((mark for mark in _COMMENTS if row[0].lstrip().startswith(mark)), None) for _, row in rows]
     found = next((place for place, mark in enumerate(marks) if mark is None), 0)
     return found if found <= _MOST_ABOVE and not any(marks[found:]) else 0
-
-
-def _commented_header(head: str, table: _Table) -> list[str] | None:
-    """Returns the names in the comment above a table without a header, as numpy writes them; None where there are none."""
-    above = table.rows[0][0]
-    if not above:
-        return None
-    line = head.split("\n")[above - 1].strip()
-    if not line.startswith(_COMMENTS):
-        return None
-    names = next(iter(csv.reader([line.lstrip("#%/ ")], delimiter=table.delimiter, skipinitialspace=True)), [])
-    return names if len(names) == table.width and not any(_NUMBER.fullmatch(name) for name in names) else None
 
 
 def _mended(rows: Sequence[list[str]], width: int) -> list[str] | None:

@@ -18,20 +18,17 @@ import pyarrow.compute as pc
 
 from headway.errors import DataError
 from headway.first_pipeline.column_choices import Choice, choose_columns, statistics_of
-from headway.first_pipeline.csv_form import null_values, null_words
 from headway.first_pipeline.image_size import image_size
-from headway.first_pipeline.label_choice import LabelFacts, facts_of, spellings_of
+from headway.first_pipeline.label_choice import LabelFacts, facts_of
 from headway.first_pipeline.look import MOST_REJECTED, Look, Seen, take, typed
 from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import agree, counted
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
-from headway.sources.formats.csv import unnamed
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
-from headway.tabular.list_arrays import decoded, is_text
 
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
 """Train and eval each need rows of every class."""
@@ -59,8 +56,6 @@ class Draft:
     """Whether `columns:` names all that are read, so that no other is learned from."""
     model: dict[str, float | bool] = field(default_factory=dict)
     """What `model:` says; empty: the default."""
-    preprocess: str = ""
-    """What `preprocess:` says; empty: nothing is computed."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""
 
@@ -71,31 +66,17 @@ class Draft:
 
 
 def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
-    """Returns the source with what only its columns show: names that no column may have, words for a missing value.
+    """Returns the source with other names for the columns whose own ones no column may have.
 
     Raises:
         ConfigError, DataError: the files cannot be read.
     """
     look = take(SourceConfig.model_validate(source))
-    changed = dict(source)
     rename = {name: new for name in look.names if (new := name.strip().replace("/", "_per_")) != name and new}
-    if rename and len({*look.names} - {*rename} | {*rename.values()}) == len(look.names):
-        changed["rename"] = rename
-    if source["format"] == "csv" and (words := _missing_words(look)):
-        changed["csv"] = {**source.get("csv", {}), "null_values": null_values(words)}
-    return (changed, take(SourceConfig.model_validate(changed))) if changed != source else (source, look)
-
-
-def _missing_words(look: Look) -> tuple[str, ...]:
-    found = set[str]()
-    for values in look.sample.table.columns:
-        if is_text(values.type):
-            different = pc.unique(decoded(values).drop_null())
-            short = different.filter(pc.less_equal(pc.binary_length(different), 6))
-            found |= {
-                value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in short.to_pylist()
-            }
-    return null_words(found)
+    if not rename or len({*look.names} - {*rename} | {*rename.values()}) < len(look.names):
+        return source, look
+    changed = source | {"rename": rename}
+    return changed, take(SourceConfig.model_validate(changed))
 
 
 def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name: str | None = None) -> Draft:
@@ -106,11 +87,10 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     """
     source, look, label = _renamed(dict(source), look, label)
     seen = typed(look, label)
-    spellings = None if label.column is None else spellings_of(label.column, seen.label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
     _refuse_too_few(seen, facts)
-    notes: list[str] = [*seen.doubts, *([spellings] if spellings else [])]
+    notes = [*seen.doubts]
     if facts.rare and label.column is not None:
         source["where"] = f"not ({as_written(label.column)} in [{', '.join(map(repr, facts.rare))}])"
         seen, note = _without_rare(seen, label, facts, statistics.columns[LABEL].distinct)
@@ -150,18 +130,13 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
 
 
 def _renamed(source: dict[str, Any], look: Look, label: LabelConfig) -> tuple[dict[str, Any], Look, LabelConfig]:
-    """Returns the source with names for a label without one, and for another column that is called `label`."""
-    renamed = dict[str, str]()
-    if label.column == "":
-        renamed[""] = unnamed(look.names.index("") + 1)
-        label = LabelConfig(column=renamed[""])
-    if LABEL in look.names and label.column != LABEL:
-        renamed[LABEL] = LABEL + "_column"
-        if LABEL in label.columns():
-            label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", renamed[LABEL], label.expression or ""))
-    if not renamed:
+    """Returns the source with another name for a column that is called `label` and is not the label itself."""
+    if LABEL not in look.names or label.column == LABEL:
         return source, look, label
-    source["rename"] = {**source.get("rename", {}), **renamed}
+    other = LABEL + "_column"
+    if LABEL in label.columns():
+        label = LabelConfig(expression=re.sub(rf"\b{LABEL}\b", other, label.expression or ""))
+    source["rename"] = {**source.get("rename", {}), LABEL: other}
     return source, take(SourceConfig.model_validate(source)), label
 
 
@@ -203,13 +178,9 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
     if facts.kind == "binary":
         fewest = min(pc.struct_field(pc.value_counts(seen.label), 1).to_pylist())
     if rows < _FEWEST_ROWS or fewest < _FEWEST_OF_A_CLASS:
-        few = (
-            counted(fewest, "row of the rarer class", "rows of the rarer class")
-            if rows >= _FEWEST_ROWS
-            else counted(rows, "row")
-        )
+        few = counted(fewest, "row of the rarer class", "rows of the rarer class")
         raise DataError(
-            f"{few} with a label: too few for train and eval",
+            f"{few if rows >= _FEWEST_ROWS else counted(rows, 'row')} with a label: too few for train and eval",
             where="the data",
             fix=f"bring at least {_FEWEST_ROWS} rows, {_FEWEST_OF_A_CLASS} of each class; hundreds to judge a model",
         )

@@ -8,32 +8,23 @@ import contextlib
 import glob
 import re
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import partial
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
-from headway.sources.config import CONVERT, MAX_CELL_BYTES, NAMED, CsvConfig, Format, SourceConfig, by_ending
-from headway.sources.csv_quotes import QuoteRules
-from headway.sources.discovery.spans import ONE_SPAN, open_source, select_window, spans
+from headway.sources.config import CONVERT, NAMED, Format, SourceConfig, by_ending
+from headway.sources.discovery.spans import ONE_SPAN, open_source
 from headway.sources.discovery.spans import files as files_of
 from headway.sources.sniff import format_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 
 _HEAD_BYTES = 1 << 16
-_ODD_BYTES, _BLOCK_BYTES, _ODD_LINES, _MOST_ODD = 64 << 20, 4 << 20, 50, 500
+_LINES = 500
 _MOST_LOOKED_AT = 20
-_TEXTS = {".txt", ".tsv", ".tab", ".dat", ".data", ".psv"}
-_ENDING = re.compile(r"\.[a-z]+$")
 _PACKED = re.compile(r"(?i)\.(gz|bz2|zst|zip)$")
 _DATE = re.compile(
     r"(?<!\d)(?:19|20)\d\d([-_]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01])(?:T(?:[01]\d|2[0-3]))?)?(?!\d)"
@@ -96,8 +87,6 @@ def _of_folder(folder: str) -> dict[str, Any]:
     for path in inside:
         if (format := by_ending(path)) is not None:
             by_format.setdefault(format, []).append(path)
-    if not by_format and (alike := _of_one_ending(folder, inside)) is not None:
-        return _described(alike, inside[0])
     if not by_format:
         what = f"it holds {some([PurePosixPath(path).name for path in inside], 3)}" if inside else "it is empty"
         raise ConfigError(
@@ -106,8 +95,14 @@ def _of_folder(folder: str) -> dict[str, Any]:
     if 2 * len(by_format.get("images", [])) > len(inside):
         if (ready := _ready_splits(folder, by_format["images"])) is not None:
             return {"format": "images", "path": ready}
-        tables = [path for format in ("csv", "parquet") for path in by_format.get(format, [])]
-        return {"format": "images", "path": _literal(folder), **_image_table(folder, by_format["images"], tables)}
+        if len({path.rpartition("/")[0] for path in by_format["images"]}) < 2:
+            raise ConfigError(
+                "its images lie in one folder, which says no class of them",
+                where=folder,
+                fix="make a folder for each class, or write pipeline.yaml with source.images.table: a table with the file and "
+                "the label of each image",
+            )
+        return {"format": "images", "path": _literal(folder)}
     format, files = max(by_format.items(), key=lambda item: len(item[1]))
     if len(by_format) > 1 and sum(len(paths) == len(files) for paths in by_format.values()) > 1:
         raise ConfigError(
@@ -123,7 +118,7 @@ def _of_folder(folder: str) -> dict[str, Any]:
     if spans_path is None:
         _check_columns(source, files)
     _check_headers(source, files)
-    return source | _gaps(source)
+    return source
 
 
 def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
@@ -141,36 +136,19 @@ def _check_columns(source: Mapping[str, Any], files: list[str]) -> None:
 
 
 def _check_headers(source: Mapping[str, Any], files: list[str]) -> None:
-    """Refuses files whose lines above the rows differ, where columns are known by their places; titles may differ."""
+    """Refuses files whose last line above the rows differs, where columns are known by their places."""
     form = source.get("csv", {})
     if "names" not in form or not form.get("skip_lines"):
         return
-    delimiter, columns = form.get("delimiter", ",").encode(), len(form["names"])
-
-    def above(path: str) -> tuple[bytes, bool]:
-        line = TextFile(path).line(form["skip_lines"] - 1)[1].strip()
-        cells = line.count(delimiter) + 1
-        return line, abs(cells - columns) < 2  # one name too few counts as a header
-
-    first, is_header = above(files[0])
-    for path in files[1:]:
-        line, also = above(path)
-        if also != is_header or (is_header and line != first):
+    first, *others = (TextFile(path).line(form["skip_lines"] - 1)[1].strip() for path in files)
+    for path, line in zip(files[1:], others, strict=True):
+        if line != first:
             line_above = f"line {form['skip_lines']}, the last one above its rows,"
             raise DataError(
                 f"{line_above} is not that of {PurePosixPath(files[0]).name}, and columns are known by their places only",
                 where=path,
                 fix="give each column one name of its own, in the first line of each file",
             )
-
-
-def _of_one_ending(folder: str, inside: list[str]) -> str | None:
-    """Returns the glob of text files that lie side by side and end alike, such as .txt; None where they do not."""
-    endings = {_ENDING.search(PurePosixPath(path).name.lower()) for path in inside}
-    named = {found[0] for found in endings if found}
-    if len(named) != 1 or len({found is None for found in endings}) != 1 or not named <= _TEXTS:
-        return None
-    return _together(folder, inside)
 
 
 def _ready_splits(folder: str, files: list[str]) -> str | None:
@@ -222,18 +200,6 @@ def spans_of(folder: str, files: list[str]) -> str | None:
     return None
 
 
-def _gaps(source: dict[str, Any]) -> dict[str, Any]:
-    """Spans named by dates may lack one: the run would refuse them."""
-    config = SourceConfig.model_validate(source)
-    if not config.has_spans:
-        return {}
-    try:
-        select_window(spans(config), None)
-    except ConfigError:
-        return {"gaps": "allow"}
-    return {}
-
-
 def _described(path: str, file: str) -> dict[str, Any]:
     """Returns the source of files like `file`."""
     format = by_ending(file) or _by_content(file)
@@ -245,8 +211,6 @@ def _described(path: str, file: str) -> dict[str, Any]:
         western = not _is_utf8(data)
         encoding = "cp1252" if western else "utf-8"
         form = csv_form(data.decode(encoding, "replace"))
-        if odd := _odd_lines(file, CsvConfig(**form)):
-            form = csv_form(data.decode(encoding, "replace"), [line.decode(encoding, "replace") for line in odd])
         if form.get("delimiter", " ") == " " and _is_aligned(data):
             raise ConfigError(
                 "its columns are aligned with blanks, which are not read",
@@ -260,30 +224,9 @@ def _described(path: str, file: str) -> dict[str, Any]:
 
 def _is_aligned(data: bytes) -> bool:
     """Returns whether lines have no separator but runs of blanks."""
-    lines = [line.strip() for line in data.split(b"\n")[:_MOST_ODD] if line.strip()]
+    lines = [line.strip() for line in data.split(b"\n")[:_LINES] if line.strip()]
     aligned = sum(b"  " in line and not re.search(rb"[,;\t|]", line) for line in lines)
     return 10 * aligned > 9 * len(lines)
-
-
-def _odd_lines(path: str, config: CsvConfig) -> list[bytes]:
-    """Lines from anywhere in a file that tell how quotes are written: those that cannot be read because of one, and some with
-    a quote, or with a backslash before a delimiter."""
-    rules = QuoteRules(config, MAX_CELL_BYTES)
-    odd: list[bytes] = []
-    for at, data in TextFile(path).blocks(0, None, _BLOCK_BYTES, partial(rules.record_end, columns=0)):
-        odd += [data[broken.start : broken.end] for broken in islice(rules.broken(data, 0), _ODD_LINES)]
-        for mark in (config.quote or '"', "\\" + config.delimiter):
-            odd += islice((line for line in _lines_with(mark.encode(), data) if not rules.broken(line, 0)), _ODD_LINES)
-        if at > _ODD_BYTES:
-            break
-    return odd[:: max(1, len(odd) // _MOST_ODD)]
-
-
-def _lines_with(mark: bytes, data: bytes) -> Iterator[bytes]:
-    end = 0
-    while (at := data.find(mark, end)) >= 0:
-        start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at) + 1 or len(data)
-        yield data[start:end]
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -323,29 +266,3 @@ def _head(path: str) -> bytes:
 
 def _is_hidden(inside: str) -> bool:
     return any(part.startswith((".", "_")) for part in inside.split("/"))
-
-
-def _image_table(folder: str, images: list[str], tables: list[str]) -> dict[str, Any]:
-    """Returns `images:` with the table beside the images that names them, where there is one; {}: folders are the labels."""
-    names = {PurePosixPath(path).name for path in images} | {path[len(folder) + 1 :] for path in images}
-    for path in tables:
-        with storage.open_file(path) as file, storage.reading(path):
-            try:
-                table = (
-                    pq.read_table(file, page_checksum_verification=True)
-                    if path.endswith(".parquet")
-                    else pacsv.read_csv(file)
-                )
-            except pa.ArrowInvalid:  # another file
-                continue
-        columns = table.column_names
-        named = [
-            c for c in columns if sum(str(v) in names for v in table.column(c)[:200].to_pylist()) > len(table[:200]) / 2
-        ]
-        others = [name for name in columns if name not in named]
-        if named and others:
-            label = next((name for name in others if name.lower() in ("label", "class", "target")), others[0])
-            own = {"table": path[len(folder) + 1 :], "file_column": named[0], "label_column": label}
-            usual = {"file_column": "file", "label_column": "label"}
-            return {"images": {key: value for key, value in own.items() if usual.get(key) != value}}
-    return {}

@@ -4,7 +4,6 @@ image_size(pa.array([png, png]))              # (8, 8, 1)
 """
 
 import io
-import math
 from collections import Counter
 
 import numpy as np
@@ -19,25 +18,17 @@ _ORIENTATION = 0x0112
 _MAGIC = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")
 LARGEST = 96
 """Pixels of the longer side; the built-in models need no more, and larger ones take longer."""
-_LEAST_PIXELS = 64
 
 
 def image_size(values: pa.Array) -> tuple[int, int, int] | None:
-    """Returns (height, width, channels) of a column of image files, or of the pixels themselves; None where it holds neither."""
+    """Returns (height, width, channels) of a column of image files; None where it holds something else."""
     plain = decoded(values).drop_null()
     if not len(plain) or not pa.types.is_binary(plain.type):
         return None
     places = np.unique(np.linspace(0, len(plain) - 1, _LOOKED_AT).astype(np.int64))
     cells: list[bytes] = plain.take(pa.array(places)).to_pylist()
-    if all(cell.startswith(_MAGIC) for cell in cells):
-        return _of_files(cells)
-    lengths = {len(cell) for cell in cells}
-    if len(cells) > 1 and len(lengths) == 1 and not all(_is_text(cell) for cell in cells):
-        return _of_pixels(lengths.pop())
-    return None
-
-
-def _of_files(cells: list[bytes]) -> tuple[int, int, int] | None:
+    if not all(cell.startswith(_MAGIC) for cell in cells):
+        return None
     sizes, colour = list[tuple[int, int]](), False
     for cell in cells:
         try:
@@ -54,18 +45,3 @@ def _of_files(cells: list[bytes]) -> tuple[int, int, int] | None:
         width, height = (int(np.median([size[i] for size in sizes])) for i in (0, 1))
     shrink = min(1.0, LARGEST / max(width, height))
     return max(1, round(height * shrink)), max(1, round(width * shrink)), 3 if colour else 1
-
-
-def _of_pixels(length: int) -> tuple[int, int, int] | None:
-    for channels in (1, 3):
-        side = math.isqrt(length // channels)
-        if length >= _LEAST_PIXELS and side * side * channels == length:
-            return side, side, channels
-    return None
-
-
-def _is_text(cell: bytes) -> bool:
-    try:
-        return cell.decode("utf-8").isprintable()
-    except UnicodeDecodeError:
-        return False

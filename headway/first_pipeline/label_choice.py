@@ -5,7 +5,6 @@ label_of("arr delay", names)                     # LabelConfig(column="arr delay
 facts_of(seen.label, statistics, where="--label class")      # classes, task, what to write about it
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headway.errors import ConfigError, DataError
 from headway.messages import counted, number, percent, short
 from headway.schema.columns import suggest
 from headway.schema_inference.identifiers import TIMES, named_as_identifier, words_of
-from headway.sources.formats.csv import unnamed
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tabular.expressions import as_written, parse
 from headway.tabular.label import LabelConfig
@@ -70,13 +67,7 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
     """
     if (name := next((name for name in (text, text.strip()) if name in names), None)) is not None:
         return LabelConfig(column=name)
-    if not text.strip():
-        nameless = [""] if "" in names else [name for place, name in enumerate(names, 1) if name == unnamed(place)]
-        if len(nameless) == 1:
-            return LabelConfig(column=nameless[0])
-        what = "and several columns have none" if nameless else "and no column has none"
-        raise ConfigError(f"the name is empty, {what}", where="--label", fix=suggest(text, list(names)))
-    if text.isidentifier():
+    if text.isidentifier() or not text.strip():
         raise ConfigError(f"there is no column {text!r}", where="--label", fix=suggest(text, list(names)))
     expression = _quoted(text, names)
     parse(expression)  # its errors say what is wrong
@@ -89,27 +80,6 @@ def label_of(text: str, names: Sequence[str]) -> LabelConfig:
                 fix=suggest(name, list(names)),
             )
     return label
-
-
-def spellings_of(column: str, label: pa.Array) -> str | None:
-    """Returns a sentence on texts of a label that differ only in upper and lower case or in blanks around them; None: none do.
-
-    They may be meant, as where letters are to be recognized, so a person says it.
-    """
-    if not pa.types.is_binary(label.type):
-        return None
-    try:
-        texts = pc.unique(label).cast(pa.string())
-    except pa.ArrowInvalid:  # bytes that are not UTF-8
-        return None
-    plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    counts = pc.value_counts(plain)
-    several = pc.struct_field(counts, 0).filter(pc.greater(pc.struct_field(counts, 1), 1))
-    if not len(several) or len(texts) > MOST_CLASSES:
-        return None
-    example = " and ".join(map(repr, texts.filter(pc.equal(plain, several[0])).to_pylist()[:3]))
-    found = f"the label has {counted(len(texts), 'spelling')} of {counted(len(counts), 'class', 'classes')}, such as {example}"
-    return f"{found}: if they mean the same, --label {json.dumps(f'lower(strip({as_written(column)}))')}"
 
 
 def _quoted(text: str, names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from headway.schema_inference.identifiers import words_of
 from headway.schema_inference.split_columns import few_distinct, row_columns
 from headway.sources.discovery.spans import split_name
 from headway.tabular.label import LabelConfig
-from headway.validation.units import Unit, find_unit
+from headway.validation.units import find_unit
 
 FEW_ROWS, EVAL_OF_FEW = 1000, 0.3
 """Of fewer rows a larger share is eval, so that the gate has something to see."""
@@ -37,13 +37,6 @@ _TIME_WORDS = ("timestamp", "datetime", "date", "time", "day", "created", "event
 _MONTH = 28
 
 
-_LEAST_ENTITIES, _ROWS_OF_AN_ENTITY = 50, 2.0
-_ENTITIES = frozenset(
-    {"user", "customer", "client", "member", "patient", "subject", "person", "passenger", "household", "account", "driver",
-     "student", "employee", "visitor", "device", "session", "participant", "respondent", "individual", "cust", "player", "donor"}
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class SplitChoice:
     text: str
@@ -51,17 +44,6 @@ class SplitChoice:
     """What `split:` says; empty: the default."""
     columns: dict[str, Choice] = field(default_factory=dict)
     """Choices of columns that the split changes."""
-
-
-@dataclass(frozen=True)
-class _Key:
-    """What `split.key` says, and why."""
-
-    column: str | None
-    """None: there is only a column that a person should look at."""
-    text: str
-    choices: dict[str, Choice]
-    """Choices of columns that it changes."""
 
 
 def choose_split(
@@ -83,11 +65,10 @@ def choose_split(
     if (chosen := next((split for split in tried if isinstance(split, SplitChoice)), None)) is not None:
         return chosen
     why = f"; not by {times[0]}: {tried[0]}" if times else ""
-    key = _choose_key(seen, facts, choices)
-    if key is not None and key.column is not None:
-        return SplitChoice(key.text + why, {"key": key.column} | _share(len(seen.label)), key.choices)
-    chosen = _by_row(look, seen, label)
-    return replace(chosen, text=chosen.text + why, columns=chosen.columns if key is None else key.choices)
+    by_unit, by_row = _by_unit(seen, facts, choices), _by_row(look, seen, label)
+    if by_unit.config:
+        return replace(by_unit, text=by_unit.text + why)
+    return replace(by_row, text=by_row.text + why, columns=by_unit.columns)
 
 
 def _ready(look: Look) -> SplitChoice:
@@ -176,31 +157,21 @@ def _parts(values: Any, column: Column) -> list[str]:
     return parts
 
 
-def _choose_key(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> _Key | None:
-    """Returns the unit by name, else the one that the data show beyond doubt. One that may be a category too becomes a doubt."""
+def _by_unit(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> SplitChoice:
+    """Returns the split by the unit that the data show beyond doubt. One that may be a category too is only a doubt."""
     free = {choice.column: choice for choice in choices if choice.use in ("feature", "left out")}
-    if (entity := _entity(seen, {*free})) is not None:
-        values = seen.values(entity)
-        why = f"{len(pc.unique(values)):,} of them, in {counted(len(values), 'row')}: none is in two splits"
-        return _Key(entity, f"by {entity}: {why}", {entity: Choice(entity, free[entity].type, "key", why)})
-    unit = _unit(seen, facts, free)
-    if unit is None:
-        return None
-    if not unit.sure:
-        name = unit.column
-        if free[name].warning:
-            return None
-        why = f"may name what several rows belong to: {unit.why}. If new rows will be of others: split: {{key: {name}}}"
-        return _Key(None, "", {name: replace(free[name], why=why, warning=True)})
-    why = f"{unit.units:,} of them, in {counted(unit.rows, 'row')}: {unit.why}, so none is in two splits"
-    return _Key(unit.column, f"by {unit.column}: {why}", {unit.column: _keyed(free[unit.column], seen)})
-
-
-def _unit(seen: Seen, facts: LabelFacts, free: dict[str, Choice]) -> Unit | None:
-    columns = {column.name: column for column in seen.schema.columns}
-    names = [name for name in seen.rows.schema.names[:-1] if name in free and not columns[name].temporal]
+    timeless = {column.name for column in seen.schema.columns if column.name in free and not column.temporal}
+    names = [name for name in seen.rows.schema.names[:-1] if name in timeless]
     batch = pa.RecordBatch.from_arrays([*map(seen.values, names), seen.label], names=[*names, LABEL])
-    return find_unit(batch, names, facts.kind)
+    unit = find_unit(batch, names, facts.kind)
+    if unit is None or (not unit.sure and free[unit.column].warning):
+        return SplitChoice("")
+    name, choice = unit.column, free[unit.column]
+    if not unit.sure:
+        why = f"may name what several rows belong to: {unit.why}. If new rows will be of others: split: {{key: {name}}}"
+        return SplitChoice("", columns={name: replace(choice, why=why, warning=True)})
+    text = f"by {name}: {unit.units:,} of them, in {counted(unit.rows, 'row')}: {unit.why}, so none is in two splits"
+    return SplitChoice(text, {"key": name} | _share(len(seen.label)), {name: _keyed(choice, seen)})
 
 
 def _keyed(choice: Choice, seen: Seen) -> Choice:
@@ -215,28 +186,6 @@ def _keyed(choice: Choice, seen: Seen) -> Choice:
     elif choice.config is not None:
         config["transform"] = choice.config
     return replace(choice, why="the split's key too", config=config)
-
-
-def _entity(seen: Seen, names: set[str]) -> str | None:
-    """Returns the column that names whose row it is, where most of them have several rows."""
-    best: tuple[int, str] | None = None
-    for column in seen.schema.columns:
-        words = words_of(column.name)
-        if column.name not in names or column.shape or column.name not in seen.rows.schema.names[:-1]:
-            continue
-        if not any(word in _ENTITIES or word.removesuffix("id") in _ENTITIES for word in words):
-            continue
-        if len(words) > 1 and not {*words} & {"id", "no", "number", "code", "key", "name"} and words[-1][-2:] != "id":
-            continue
-        values = seen.values(column.name)
-        different = len(pc.unique(values))
-        if different < _LEAST_ENTITIES or len(values) < _ROWS_OF_AN_ENTITY * different or values.null_count:
-            continue
-        if column.type == "float32" and not pc.all(pc.equal(values, pc.floor(values))).as_py():
-            continue  # no number of a person, as data frames write it beside missing ones
-        if best is None or different > best[0]:
-            best = different, column.name
-    return best[1] if best else None
 
 
 def _by_row(look: Look, seen: Seen, label: LabelConfig) -> SplitChoice:

@@ -24,19 +24,13 @@ _TASK_REASONS = {
     "regression": "whole numbers with few rows each: a quantity rather than classes",
 }
 _WINDOW = "# window: 12                       # the last 12 spans, or a time such as 12m; without it, all spans"
-_MODULES = {
-    "model": 'model: {name: "model:build"}       # build in model.py',
-    "metric": 'evaluation: {metrics: {"metric:cost": lower}}     # cost in metric.py; gate.tolerance lets it block a model',
-    "loss": 'training: {loss: "model:loss"}     # loss in model.py',
-}
 
 
-def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
+def pipeline_text(draft: Draft, *, path: str) -> str:
     """Returns the text of pipeline.yaml: what the defaults do not say already.
 
     Args:
         path: of the data, as the file says it: relative to its folder.
-        module: model, loss, metric or preprocess: what the Python file beside it holds.
     """
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
@@ -52,19 +46,15 @@ def pipeline_text(draft: Draft, *, path: str, module: str | None = None) -> str:
     if draft.facts.task is not None:
         lines.append(_commented(f"task: {draft.facts.task}", _TASK_REASONS[draft.facts.task]))
     lines += _columns(draft)
-    if draft.preprocess:
-        lines.append(f"preprocess: {draft.preprocess}")
     if draft.split.config:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
-    if draft.model and module != "model":
+    if draft.model:
         why = "words: hidden layers see them too, penalties are small"
         if "recurring" in draft.model:
             why = "numbers whose values recur are also categories, integers of few values also numbers"
         lines.append(_commented(f"model: {flow(draft.model)}", why))
-    if module in _MODULES:
-        lines.append(_MODULES[module])
     return "\n".join(lines) + "\n"
 
 
@@ -102,16 +92,8 @@ def _means(text: str, value: str) -> bool:
 
 
 def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
-    """Returns a mapping with a line for each entry, and for each entry of those that are too long for one."""
-    lines = [f"{key}:"]
-    for name, item in value.items():
-        line = f"  {scalar(name)}: {flow(item)}"
-        if isinstance(item, Mapping) and len(line) > _WIDEST:
-            line = "\n".join(
-                [f"  {scalar(name)}:", *(f"    {scalar(inner)}: {flow(of)}" for inner, of in item.items())]
-            )
-        lines.append(line)
-    return lines
+    """Returns a mapping that is too long for one line, with a line for each entry."""
+    return [f"{key}:", *(f"  {scalar(name)}: {flow(item)}" for name, item in value.items())]
 
 
 def _columns(draft: Draft) -> list[str]:

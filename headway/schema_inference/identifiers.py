@@ -48,7 +48,6 @@ TIMES = frozenset(
     {"year", "yr", "month", "day", "week", "date", "time", "hour", "minute", "second", "quarter", "period", "age", "t"}
 )
 """Words in names of quantities that count up and number no row."""
-_UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
 
 
 def words_of(name: str) -> list[str]:
@@ -86,22 +85,12 @@ def meaning_of(name: str, values: pa.ChunkedArray | pa.Array) -> Meaning | None:
     distinct = pc.count_distinct(values).as_py()
     named = named_as_identifier(name)
     if is_text(kind):
-        if _all_uuids(values) and distinct > 1:
-            return "identifier" if distinct > rows * MOSTLY else "category"
         if distinct <= rows * MOSTLY:
             return None  # words are categories anyway
         return "identifier" if named or distinct == rows or distinct > MANY_WORDS else None
     if named:
         return "identifier" if distinct > rows * MOSTLY else "category"
     return "identifier" if distinct == rows and _counts_rows(name, values) else None
-
-
-def _all_uuids(values: pa.ChunkedArray | pa.Array) -> bool:
-    first = values.slice(0, 100)
-    try:
-        return bool(pc.all(pc.match_substring_regex(first.cast(pa.string()), _UUID)).as_py())
-    except pa.ArrowInvalid:  # no text
-        return False
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray | pa.Array) -> bool:

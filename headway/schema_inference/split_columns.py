@@ -10,12 +10,9 @@ stands twice under two ids is one row.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headway.errors import ConfigError
 from headway.schema.columns import Column
@@ -78,36 +75,20 @@ def few_distinct(sample: Sample, columns: Sequence[Column], label: Collection[st
     rows = sample.table.num_rows
     if rows < FEW_ROWS or any(column.shape for column in columns):
         return False
-    parts = [decoded(sample.table.column(column.name)) for column in columns]
-    if any(_DISTINCT * pc.count_distinct(part, mode="all").as_py() >= rows for part in parts):
+    parts = {column.name: decoded(sample.table.column(column.name)) for column in columns}
+    values = [pc.count_distinct(part, mode="all").as_py() for part in parts.values()]
+    if _DISTINCT * max(values) >= rows:
         return False
-    numbers = [part.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy() for part in parts]
-    codes = _joined(numbers, rows)
-    first = np.unique(codes, return_index=True)[1]
-    if _DISTINCT * len(first) >= rows:
+    distinct = pa.table(parts).group_by([*parts]).aggregate([])
+    labels = {name: decoded(sample.table.column(name)) for name in sample.table.column_names if name in label}
+    with_label = pa.table(parts | labels).group_by([*parts, *labels]).aggregate([]).num_rows
+    if _DISTINCT * distinct.num_rows >= rows or (labels and with_label <= _COPIED * distinct.num_rows):
         return False
-    labels = [decoded(sample.table.column(name)) for name in sample.table.column_names if name in label]
-    encoded = [part.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy() for part in labels]
-    if labels and len(np.unique(_joined([codes, *encoded], rows))) <= _COPIED * len(first):
+    least = max(_LEAST_THINGS, _NEARLY * distinct.num_rows)
+    if max(values) >= least:
         return False
-    distinct = [values[first] for values in numbers]
-    least = max(_LEAST_THINGS, _NEARLY * len(first))
-    if any(len(np.unique(values)) >= least for values in distinct):
-        return False
-    before, after = [np.zeros(len(first), np.int64)], [np.zeros(len(first), np.int64)]
-    for values, behind in zip(distinct, distinct[::-1], strict=True):
-        before.append(_joined([before[-1], values], len(first)))
-        after.append(_joined([after[-1], behind], len(first)))
-    without = (_joined([before[i], after[-2 - i]], len(first)) for i in range(len(distinct)))
-    return any(int(codes.max()) + 1 < least for codes in without)
-
-
-def _joined(numbers: Sequence[NDArray[Any]], rows: int) -> NDArray[np.int64]:
-    """Returns a number from 0 up for each combination of numbers from 0 up."""
-    codes = np.zeros(rows, np.int64)
-    for values in numbers:
-        codes = np.unique(codes * (int(values.max()) + 1) + values, return_inverse=True)[1]
-    return codes
+    without = ([other for other in parts if other != name] for name in parts)
+    return any(distinct.group_by(others).aggregate([]).num_rows < least for others in without)
 
 
 def names_rows(name: str, values: pa.ChunkedArray) -> bool:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headway.schema.columns import Column, StoredType
 from headway.schema.date_forms import ISO_DATE, ISO_TIME, pattern_of
 from headway.schema.decimal_signs import DecimalSign, sign_of
-from headway.schema.number_texts import SHORT, without_units
+from headway.schema.number_texts import SHORT
 from headway.schema.parse_rules import MARKERS, Kind, Parse, parsed
 from headway.sources.sample import ONE_IN
 from headway.sources.type_inference import loss_of
@@ -29,19 +29,16 @@ from headway.tabular.list_arrays import decoded
 LONGEST = 64
 """Text with longer values than this on average is neither a number nor a date."""
 _FIRST = 20
-"""So many different values decide what rare ones cannot: digits that are all days, a word among many numbers."""
+"""So many different values decide what few cannot: digits that are all days of the calendar."""
 _LEAST_NAMED = 3
 """So many days decide where the column's name says that it holds dates."""
 _MOSTLY = 0.9
 """The share of the rows that begin as numbers do, for their patterns, which take milliseconds to compile, to be tried."""
-_MOST_MISSING = 0.5
-"""The share of rows that one word may take among numbers, for it to mean that the number is missing."""
 _LEAST_NUMBERS = 3
 """Of fewer different numbers with a unit (36 months, 60 months) a category says as much, and keeps its words."""
 _PARTLY = 5
 """A form of dates that reads one value in so many is worth a word where it does not read all."""
 _NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
-_BEGINS_AS_NUMBER = r"^[-+−(]?\s?\p{Sc}?[.]?[0-9]"
 _MAY_BE_NUMBER = r"^[-+−(]?\s?\p{L}{0,3}[.]?\p{Sc}?\s?[-+−]?[.]?[0-9]"
 _FULL_GROUPS = r"^[0-9]{3}(?:\s[0-9]{3}){2,}$"
 """Numbers of companies and the like, such as 732 829 320: of a quantity some value has a shorter first group."""
@@ -53,8 +50,6 @@ _WITH_UNIT = (
 )
 _HAS_PARTS = r"(?i)[0-9]:[0-9]|[0-9]\s*[a-z]+,?\s*[0-9]+\s*[a-z]|^[0-9:]+\s*[ap]\.?m\.?$"
 """Of a duration or a time of the day: 1:02, 2h 50m, 9 am."""
-_METRES_BYTES_TONNES = frozenset({"m", "b", "t"})
-"""Units rather than millions, billions and trillions, unless other such words or a currency stand in the column."""
 _DATE_DIGITS = (
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])$", "%Y%m%d"),
     (r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])$", "%Y%m"),
@@ -137,7 +132,7 @@ def recognized(
         decimal: the decimal sign of the other numbers of the file, for texts that read both ways, such as 1,234; "either" where
             none shows it and the comma is likelier: it is read as one, and in doubt; None: it is read as thousands, in doubt.
     """
-    given = _texts(values, plain)
+    given = _texts(values)
     if given is None:
         return Recognized()
     if (zeros := _leading_zeros(given)) is not None:
@@ -152,7 +147,7 @@ def recognized(
     return _nearly_numbers(given) if plain else Recognized()
 
 
-def _texts(values: pa.ChunkedArray | pa.Array, plain: bool) -> _Texts | None:
+def _texts(values: pa.ChunkedArray | pa.Array) -> _Texts | None:
     """Returns the texts; None where there are none, or they are long."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -164,10 +159,7 @@ def _texts(values: pa.ChunkedArray | pa.Array, plain: bool) -> _Texts | None:
         return None
     found = pc.value_counts(pc.utf8_trim_whitespace(texts))
     distinct, counts = pc.struct_field(found, 0), pc.struct_field(found, 1)
-    lower = pc.utf8_lower(distinct)
-    marked = pc.is_in(lower, value_set=pa.array(sorted(MARKERS)))
-    if plain and (word := _word_for_missing(lower, counts, marked)) is not None:
-        marked = pc.or_(marked, pc.equal(lower, word))
+    marked = pc.is_in(pc.utf8_lower(distinct), value_set=pa.array(sorted(MARKERS)))
     known = pc.invert(marked)
     if not pc.any(known).as_py():
         return None
@@ -178,16 +170,6 @@ def _texts(values: pa.ChunkedArray | pa.Array, plain: bool) -> _Texts | None:
         missing += "counts as null" if gone == 1 else "count as null"
     rows = pc.sum(counts.filter(known)).as_py()
     return _Texts(distinct.filter(known), counts.filter(known), rows, null, missing)
-
-
-def _word_for_missing(lower: pa.Array, counts: pa.Array, marked: pa.Array) -> str | None:
-    """Returns the one text, in lower case, that stands again and again among many different numbers or dates, such as k.A."""
-    others = pc.and_(pc.invert(marked), pc.invert(pc.match_substring_regex(lower, _BEGINS_AS_NUMBER)))
-    words = pc.unique(lower.filter(others))
-    if len(words) != 1 or len(lower) - pc.sum(marked).as_py() - 1 < _FIRST or re.search(r"\d", words[0].as_py()):
-        return None  # of few numbers it may be a category: 2, 4, more
-    count, rows = pc.sum(counts.filter(others)).as_py(), pc.sum(counts.filter(pc.invert(marked))).as_py()
-    return str(words[0].as_py()) if 1 < count <= _MOST_MISSING * rows else None
 
 
 def _leading_zeros(given: _Texts) -> Recognized | None:
@@ -238,12 +220,12 @@ def _digit_dates(given: _Texts, least: int) -> Recognized | None:
 
 
 def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Recognized | None:
-    """Returns how numbers are read: plain ones, with thousands, currencies and shares, with a unit, shortened, or durations."""
+    """Returns how numbers are read: plain ones, with thousands, currencies and shares; of others the rule to set is said."""
     order, unknown = _decimal_signs(given.texts, decimal, plain=plain)
     points_are_thousands = order[0] == "decimal_comma" and given.any("[.]")
     if (plain or any(given.null)) and not points_are_thousands:
         rule = given.rule("number")
-        if (kind := _type(given, given.texts, rule)) is not None:
+        if (kind := _type(given, given.texts)) is not None:
             odd = _unfit(given, given.texts, kind)
             if not given.null:  # nothing to parse
                 return Recognized(kind, None, odd)
@@ -251,29 +233,17 @@ def _numbers(given: _Texts, decimal: DecimalSign | None, *, plain: bool) -> Reco
     begun = given.rows_of(pc.match_substring_regex(given.texts, _MAY_BE_NUMBER))
     if begun < _MOSTLY * given.rows or given.all(_FULL_GROUPS):
         return None
-    rules = [given.rule(style) for style in order]
-    if given.any(_HAS_PARTS):
-        rules.append(given.rule("duration"))
-    measures, differ = _measures(given)
-    if measures and measures[0].unit:
-        order, unknown = _decimal_signs(without_units(given.texts, measures[0].unit), decimal, plain=plain)
-    for rule in [*rules, *sorted(measures, key=lambda rule: rule.as_ != order[0])]:
+    for rule in map(given.rule, order):
         numbers = parsed(given.texts, rule)[0]
-        if not pc.any(_changed(given.texts, numbers)).as_py() or (kind := _type(given, numbers, rule)) is None:
+        if not pc.any(_changed(given.texts, numbers)).as_py() or (kind := _type(given, numbers)) is None:
             continue
-        if both := _other_unit(given, numbers, rule):
-            return _unlike(both, f"; say 'parse: {rule.as_}' to read them all alike")
-        texts = without_units(given.texts, rule.unit) if rule.unit else given.texts
-        signed = rule.as_ in ("number", "decimal_comma") and pc.any(pc.match_substring_regex(texts, "[.,]")).as_py()
-        other = _other_sign(texts, rule) if unknown and signed else None
-        note = _joined(_example(given, numbers, rule), given.missing, other, _unfit(given, numbers, kind))
+        if both := _other_unit(given, numbers):
+            text = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}"
+            return Recognized(None, None, f"{text}; say 'parse: {rule.as_}' to read them all alike", doubt=True)
+        other = _other_sign(given.texts, rule) if unknown and given.any("[.,]") else None
+        note = _joined(_example(given, numbers), given.missing, other, _unfit(given, numbers, kind))
         return Recognized(kind, rule, note, doubt=other is not None)
-    return _unlike(differ) if differ else None
-
-
-def _unlike(both: tuple[str, str], fix: str = "") -> Recognized:
-    note = f"read as text: its numbers have different units, such as {both[0]!r} and {both[1]!r}{fix}"
-    return Recognized(None, None, note, doubt=True)
+    return _measures(given, order)
 
 
 def _decimal_signs(texts: pa.Array, decimal: DecimalSign | None, *, plain: bool) -> tuple[tuple[Kind, ...], bool]:
@@ -291,13 +261,12 @@ def _changed(texts: pa.Array, numbers: pa.Array) -> pa.Array:
     return pc.and_(pc.not_equal(texts, numbers), pc.match_substring_regex(numbers, _NUMBER))
 
 
-def _type(given: _Texts, numbers: pa.Array, rule: Parse) -> StoredType | None:
+def _type(given: _Texts, numbers: pa.Array) -> StoredType | None:
     """Returns the type of nearly all values; None where too many are no numbers. Money and shares are real numbers, whatever
-    the sample shows, as is what has a unit."""
+    the sample shows."""
     written = pc.and_(_changed(given.texts, numbers), pc.match_substring_regex(given.texts, _CURRENCY_OR_SHARE))
     kinds: tuple[StoredType, ...] = ("int64", "float32")
-    real = rule.unit or rule.as_ in ("abbreviated", "duration") or pc.any(written).as_py()
-    for kind in kinds[bool(real) :]:
+    for kind in kinds[bool(pc.any(written).as_py()) :]:
         unfit = converted(numbers, Column(name="value", type=kind, nullable=True)).is_null()
         if kind == "int64" and pc.any(pc.match_substring_regex(numbers.filter(unfit), _NUMBER)).as_py():
             continue  # real numbers among them
@@ -314,11 +283,11 @@ def _unfit(given: _Texts, numbers: pa.Array, kind: StoredType) -> str | None:
     return f"{given.odd(unfit, 'not a number')}; such rows will be rejected, say 'type: string' to keep them"
 
 
-def _example(given: _Texts, numbers: pa.Array, rule: Parse) -> str:
+def _example(given: _Texts, numbers: pa.Array) -> str:
     """Returns a clause with one text that a rule changes, and its number."""
     place = pc.index(_changed(given.texts, numbers), True).as_py()
-    text, unit = given.texts[place].as_py(), " seconds" if rule.as_ == "duration" else ""
-    return f"read as numbers: {text!r} is {float(numbers[place].as_py()):.15g}{unit}; requests send the number; {_KEEP}"
+    value = float(numbers[place].as_py())
+    return f"read as numbers: {given.texts[place].as_py()!r} is {value:.15g}; requests send the number; {_KEEP}"
 
 
 def _other_sign(texts: pa.Array, rule: Parse) -> str:
@@ -328,14 +297,11 @@ def _other_sign(texts: pa.Array, rule: Parse) -> str:
     if other == "decimal_comma":
         comma = pc.any(pc.match_substring(texts, ",")).as_py()
         meant = "the comma is the decimal point" if comma else "the point separates thousands"
-    named = f"{{as: {other}, unit: {json.dumps(rule.unit, ensure_ascii=False)}}}" if rule.unit else other
-    return f"if {meant}, say parse: {named}"
+    return f"if {meant}, say parse: {other}"
 
 
-def _other_unit(given: _Texts, numbers: pa.Array, rule: Parse) -> tuple[str, str] | None:
+def _other_unit(given: _Texts, numbers: pa.Array) -> tuple[str, str] | None:
     """Returns two values of different currencies, or a share beside a number without a sign (44% and 0.53); else None."""
-    if rule.as_ not in ("number", "decimal_comma") or rule.unit:
-        return None
     read = pc.match_substring_regex(numbers, _NUMBER)
     texts, numbers = given.texts.filter(read), numbers.filter(read)
     written = pc.and_(pc.not_equal(numbers, texts), pc.match_substring_regex(texts, _CURRENCY_OR_SHARE))
@@ -345,44 +311,37 @@ def _other_unit(given: _Texts, numbers: pa.Array, rule: Parse) -> tuple[str, str
     used = pc.unique(units.filter(pc.invert(nothing))).to_pylist()
     signs = [unit for unit in used if unit]
     apart = signs if len(signs) > 1 else ["%", ""] if "%" in signs and "" in used else []
-    return _two(texts, units, apart) if apart else None
-
-
-def _two(texts: pa.Array, units: pa.Array, apart: list[str]) -> tuple[str, str]:
-    """Returns a text of each of the first two units."""
+    if not apart:
+        return None
     first, second = (texts[pc.index(units, unit).as_py()].as_py() for unit in apart[:2])
     return first, second
 
 
-def _measures(given: _Texts) -> tuple[list[Parse], tuple[str, str] | None]:
-    """Returns the rules for numbers with one unit, or shortened ones (1.2M), and two texts whose units differ."""
-    match = pc.extract_regex(given.texts, _WITH_UNIT)
-    has_unit = match.is_valid()
-    texts, counts, match = given.texts.filter(has_unit), given.counts.filter(has_unit), match.filter(has_unit)
-    numbers, written = pc.struct_field(match, "number"), pc.utf8_trim_whitespace(pc.struct_field(match, "unit"))
-    codes = pc.any(pc.match_substring_regex(numbers, r"^0[0-9]")).as_py()  # 01A
-    if len(given.texts) < _LEAST_NUMBERS or not len(texts) or codes:
-        return [], None
-    signs = pc.replace_substring_regex(texts, r"\P{Sc}", "")
-    currencies = [sign for sign in pc.unique(signs).to_pylist() if sign]
-    if len(currencies) > 1:
-        return [], _two(texts, signs, currencies)
-    units = pc.utf8_lower(written)
-    stems = pc.replace_substring_regex(units, r"([^s.])s?[.]*$", r"\1")  # year, years and Years. are one
-    used = pa.table({"stem": stems, "rows": counts}).group_by("stem").aggregate([("rows", "sum")])
-    ranked = used.sort_by([("rows_sum", "descending"), ("stem", "ascending")])["stem"].to_pylist()
-    rows, least = pc.sum(counts).as_py(), (1 - 1 / ONE_IN) * pc.sum(counts).as_py()
-    short = {unit for unit in pc.unique(units).to_pylist() if unit in SHORT}
-    is_short = pc.sum(counts.filter(pc.is_in(units, value_set=pa.array(list(SHORT))))).as_py() or 0
-    large = currencies or pc.all(pc.match_substring_regex(written, "^[KMBT]$")).as_py()
-    if is_short >= least and (len(short) > 1 or not short <= _METRES_BYTES_TONNES or large):
-        return [given.rule("abbreviated")], None
-    of_one = pc.equal(stems, ranked[0])
-    if pc.sum(counts.filter(of_one)).as_py() >= least:
-        spelled = sorted(pc.unique(written.filter(of_one)).to_pylist(), key=str.lower)
-        unit = list({each.lower(): each for each in reversed(spelled)}.values())[::-1]
-        return [given.rule(style, unit=unit) for style in ("number", "decimal_comma")], None
-    return [], _two(texts, stems, ranked) if len(ranked) <= _LEAST_NUMBERS and rows == given.rows else None
+def _measures(given: _Texts, order: tuple[Kind, ...]) -> Recognized | None:
+    """Returns text, with the rule to set, where its values are numbers with one unit, shortened numbers or durations; None: they
+    are something else."""
+    found = pc.extract_regex(given.texts, _WITH_UNIT).drop_null()
+    units = pc.unique(pc.utf8_lower(pc.utf8_trim_whitespace(pc.struct_field(found, "unit")))).to_pylist()
+    codes = pc.any(pc.match_substring_regex(pc.struct_field(found, "number"), r"^0[0-9]")).as_py()  # 01A
+    currencies = [
+        sign for sign in pc.unique(pc.replace_substring_regex(given.texts, r"\P{Sc}", "")).to_pylist() if sign
+    ]
+    if len(given.texts) < _LEAST_NUMBERS or codes or len(currencies) > 1:
+        return None
+    rules = [given.rule("duration")] if given.any(_HAS_PARTS) else []
+    if len({re.sub(r"(?<=[^s.])s?[.]*$", "", unit) for unit in units}) == 1:  # year, years and years. are one
+        rules += [given.rule(style, unit=units) for style in order]
+    elif units and {*units} <= SHORT.keys():
+        rules.append(given.rule("abbreviated"))
+    for rule in rules:
+        numbers = parsed(given.texts, rule)[0]
+        changed = _changed(given.texts, numbers)
+        if pc.any(changed).as_py() and _type(given, numbers) is not None:
+            place = pc.index(changed, True).as_py()
+            text = f"read as text: to read numbers, {given.texts[place].as_py()!r} as {float(numbers[place].as_py()):.15g}, say "
+            said = json.dumps(rule.model_dump(mode="json"), ensure_ascii=False) if rule.unit else rule.as_
+            return Recognized(None, None, f"{text}parse: {said}", doubt=True)
+    return None
 
 
 def _dates(given: _Texts, *, wanted: bool) -> Recognized | None:

@@ -206,7 +206,7 @@ def _source(request: ValidateRequest) -> Iterator[Anomaly]:
         unread = len(request.unread)
         message = f"{agree(unread, 'column', 'columns')} {some(request.unread, 5, repr)} of the newest files "
         message += f"{agree(unread, 'is', 'are')} not in the schema and left out"
-        fix = "headway schema --update proposes what can be added, or say ignore under columns"
+        fix = "headway schema --columns says what to add to the schema file, or say ignore under columns"
         yield finding("warning", "new column", None, message, fix)
 
 

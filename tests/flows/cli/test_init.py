@@ -1,12 +1,7 @@
 """headway init, as it is typed, and a run of what it wrote."""
 
 import csv
-import importlib
-import inspect
-import itertools
 import json
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +14,6 @@ from headway.config import load, read_value
 from headway.first_pipeline.column_choices import Choice
 from headway.first_pipeline.draft import WORDS_MODEL, Draft
 from headway.first_pipeline.label_choice import LabelFacts
-from headway.first_pipeline.module_files import module_files
 from headway.first_pipeline.split_choice import SplitChoice
 from headway.first_pipeline.yaml_text import flow, pipeline_text
 from headway.tabular.label import LabelConfig
@@ -114,64 +108,3 @@ def test_two_commands_bring_a_csv_to_a_promoted_model(typed, data):
     assert json.loads(done.stdout)["state"] == "promoted"
     (proof,) = folder.glob("store/stages/splits/*/splits.json")
     assert json.loads(proof.read_text())["says"][0].startswith("by Tag: train from 2013-01-02 to ")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "task"),
-    [
-        ("model", "multiclass"),
-        *itertools.product(("loss", "metric"), ("binary", "multiclass", "regression", "count")),
-        ("preprocess", "number"),
-        ("preprocess", "text"),
-    ],
-)
-def test_a_module_of_one_s_own_passes_the_test_that_comes_with_it(monkeypatch, tmp_path, module, task):
-    column = SimpleNamespace(column='of "x"', type="text" if task == "text" else "number", use="feature")
-    label = LabelConfig(column="y")
-    draft = SimpleNamespace(facts=SimpleNamespace(task=task, kind=None), choices=[column], label=label)
-    files = module_files(module, draft)
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    names = [name.removesuffix(".py") for name in files]
-    for name in names:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    tests = importlib.import_module(names[1])
-    for name, test in vars(tests).items():
-        if name.startswith("test_"):
-            for given_task in tests.TASKS if "task" in inspect.signature(test).parameters else [None]:
-                test() if given_task is None else test(given_task)
-    for name in names:
-        del sys.modules[name]
-
-
-def test_a_computed_column_has_a_name_that_is_free_and_reads_the_column_by_its_own_name():
-    taken = ["a@VALUE@", "log_a@VALUE@"]
-    choices = [SimpleNamespace(column=name, type="number", use="feature") for name in taken]
-    facts, label = SimpleNamespace(task="binary", kind=None), LabelConfig(column="log_a@VALUE@_2")
-    draft = SimpleNamespace(facts=facts, choices=choices, label=label)
-    files = module_files("preprocess", draft)
-    assert 'columns["a@VALUE@"]' in files["features.py"] and '{"log_a@VALUE@_3": tf.sign(' in files["features.py"]
-    assert 'ROWS = {"a@VALUE@": tf.constant(' in files["test_features.py"]
-
-
-@pytest.mark.slow
-def test_a_metric_and_a_computed_column_of_one_s_own_are_in_the_run(typed, data):
-    for module, told in (("metric", "metric:cost"), ("preprocess", "log_")):
-        folder = data.parent / module
-        typed("init", data, "--label", "wieder", "--folder", folder, "--module", module, check=0)
-        judged = typed("run", "--to", "evaluate", folder, "--set", "training={steps: 20}", "--json", check=0).stdout
-        (fitted,) = (folder / "store" / "stages" / "transform").glob("*/manifest.json")
-        assert told in (judged if module == "metric" else fitted.read_text())
-
-
-@pytest.mark.slow
-def test_a_model_of_one_s_own_is_trained_and_promoted(typed, data):
-    folder = data.parent / "own"
-    typed("init", data, "--label", "wieder", "--folder", folder, "--module", "model", check=0)
-    assert (
-        "there is" in typed("init", data, "--label", "wieder", "--folder", folder, "--module", "model", check=2).stderr
-    )
-    told = typed("run", "--to", "train", folder, "--set", "training={steps: 20}", check=0)
-    assert "20 steps" in told.stdout + told.stderr

@@ -5,7 +5,7 @@ import pytest
 
 from flows.config.columns import new_columns, resolve, unknown_columns
 from flows.config.pipeline import read_pipeline
-from flows.pipeline.column_table import column_table
+from flows.pipeline.column_table import column_table, current
 from flows.report.text import text_table
 from headway.errors import ConfigError
 from headway.schema.columns import Schema
@@ -63,6 +63,12 @@ def test_a_column_new_in_the_source_is_known_and_proposed(tmp_path):
     fewer = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name not in ("n", "day"))})
     loaded.schema_file.write_text(to_text(fewer))
     assert unknown_columns(loaded, fewer, found) == ["day", "empty", "n"]
+    said = {row["column"]: row["why"] for row in current(loaded)}
+    assert said["empty"] == "schema.pbtxt does not have it"
+    loaded.schema_file.write_text(to_text(fewer) + said["day"].partition("to read it, add there: ")[2])
+    added = resolve(loaded, ["all"], lambda span: found).schema.columns[-1]
+    assert (added.name, added.temporal) == ("day", "date")
+    loaded.schema_file.write_text(to_text(fewer))
     table = pa_csv.read_csv(found[0].path)
     pa_csv.write_csv(table.drop_columns(["n"]), tmp_path / "older.csv")
     older = files(loaded.pipeline.source.model_copy(update={"path": str(tmp_path / "older.csv")}), "all")

@@ -181,7 +181,7 @@ def test_few_rows_are_distinct_where_they_are_combinations_of_a_few_categories(c
 @pytest.mark.parametrize(("rows", "label"), [(40, RANDOM.normal(size=40)), (12, np.arange(12) % 2)])
 def test_equal_rows_whose_labels_are_equal_too_are_copies_and_stay_together(rows, label):
     of = RANDOM.integers(0, rows, ROWS)
-    columns = {"a": np.arange(rows)[of] % 7, "b": RANDOM.integers(0, 90, rows)[of]}
+    columns = {"a": np.arange(rows)[of] % 7, "b": RANDOM.permutation(90)[:rows][of]}
     for y, few in ((label[of], False), (np.where(RANDOM.random(ROWS) < 0.1, 1 - label[of], label[of]), True)):
         sample = Sample(pa.table(columns | {"y": y}))
         assert few_distinct(sample, row_columns(sample, {"y"})[0], {"y"}) is few

@@ -100,13 +100,6 @@ def test_a_point_before_three_digits_of_money_may_separate_thousands():
     assert recognized(pa.array(["1.234.000 €", "30.000 €"]), plain=True).parse.as_ == "decimal_comma"
 
 
-def test_a_word_among_many_sizes_means_that_the_size_is_missing():
-    sizes = [*(f"{i}.5M" for i in range(30)), "700k", *["Varies with device"] * 9]
-    kind, rule, note = _found(sizes)
-    assert (kind, rule) == ("float32", {"as": "abbreviated", "null": ["Varies with device"]})
-    assert "9 of 40 sampled values ('Varies with device') count as null" in note
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -184,25 +177,10 @@ def test_names_that_say_identifier():
         ("word", [f"n{i % 90}" for i in range(100)], None),
         ("customer_id", [f"n{i % 90}" for i in range(100)], "identifier"),
         ("x", [1.5 * i for i in range(100)], None),
-        ("x", [f"00000000-0000-0000-0000-{i % 9:012d}" for i in range(100)], "category"),
     ],
 )
 def test_what_names_things(name, values, meaning):
     assert meaning_of(name, pa.array(list(values))) == meaning
-
-
-@pytest.mark.parametrize("word", ["k.A.", "...", "ND", "*"])
-def test_one_word_that_recurs_among_many_numbers_means_a_missing_one(word):
-    texts = pa.array([word if i % 9 == 4 else str(i % 40) for i in range(200)])
-    found = recognized(texts, plain=True)
-    assert found.type == "int64" and found.parse.null == (word,) and word in found.note
-
-
-def test_a_word_among_few_numbers_is_a_category():
-    texts = pa.array([["2", "4", "more"][i % 3] for i in range(200)])
-    assert recognized(texts, plain=True).type is None
-    two = pa.array([["low", "high"][i % 2] if i % 9 == 4 else str(i % 40) for i in range(200)])
-    assert recognized(two, plain=True).type is None
 
 
 def test_the_index_of_a_data_frame_is_an_identifier():
