@@ -5,11 +5,10 @@ import sys
 from flows.config.extras import require
 from headway.errors import ConfigError
 
-HEARTBEAT_VARIABLE, HEARTBEAT_SECONDS = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", 30
-"""How often a flow run says that it lives; Prefect itself waits 180 s."""
+HEARTBEAT = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""How often a flow run says that it lives, in seconds; Prefect itself waits 180."""
 
-ENVIRONMENT = {
-    HEARTBEAT_VARIABLE: str(HEARTBEAT_SECONDS),
+ENVIRONMENT = HEARTBEAT | {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",

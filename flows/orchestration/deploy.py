@@ -30,15 +30,16 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.config.pipeline import LoadedPipeline
 from flows.config.production import DATA_QUEUE, FLOWS, GPU_QUEUE, ScheduleConfig
-from flows.orchestration import HEARTBEAT_SECONDS, HEARTBEAT_VARIABLE, flows
+from flows.orchestration import HEARTBEAT, flows
 from flows.orchestration.server import POOL, create_queues
 from headway.errors import ConfigError
 from headway.messages import counted, listed
 
 Changes = list[str]
-TAG = "headway"
-SLUG = "headway"
+TAG = SLUG = "headway"
 """The slug of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
+PREFIX = "headway "
+"""The names of a pipeline's automations begin with this word and the pipeline's name."""
 COMMAND = (
     "python -P -c \"import runpy, flows.orchestration.flows; runpy.run_module('prefect.engine', run_name='__main__')\""
 )
@@ -72,17 +73,13 @@ def deploy(
     }
     for variable, block in loaded.pipeline.secrets.items():
         _block(client, f"secret/{block}", f"{file}: secrets.{variable}")
-    listed_entries = entries(loaded, pool=pool, retrain=retrain)
-    changes: Changes = []
-    if create_pool(client, pool):
-        changes.append(f"made work pool {pool}")
+    changes = [f"made work pool {pool}"] if create_pool(client, pool) else []
     changes += [f"made work queue {name} of {pool}" for name in create_queues(client, pool, queues_of(loaded))]
     if gpus is not None or GPU_QUEUE in queues_of(loaded):
         changes += _limit(client, pool, gpus)
     ids = {}
-    for flow, entry in zip(ENTRYPOINTS, listed_entries, strict=True):
-        keep = flow == "retrain" and retrain is None
-        ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=keep)
+    for flow, entry in zip(ENTRYPOINTS, entries(loaded, pool=pool, retrain=retrain), strict=True):
+        ids[flow], changed = _deploy_one(client, flow, entry, keep_schedule=flow == "retrain" and retrain is None)
         changes += changed
     return changes + _automate(client, loaded.pipeline.name, automations(loaded, deployments=ids, blocks=blocks))
 
@@ -101,8 +98,8 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
 
 def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
     """Why nobody would end the pipeline's flow runs whose process and worker died, in sentences; none: somebody would."""
-    names = {prefix(pipeline) + name for name in LOST}
-    off = [a.name for a in _read_automations(client) if a.name in names and not a.enabled]
+    names = {f"{PREFIX}{pipeline}: {name}" for name in LOST}
+    off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
     with contextlib.suppress(httpx.HTTPStatusError, KeyError):  # Prefect Cloud does not say
         services = client.request("GET", "/admin/settings").json()["server"]["services"]
@@ -137,7 +134,8 @@ def _deploy_one(
     if there is not None and there.entrypoint not in (None, entry["entrypoint"]):
         fix = "give the pipeline another name, or delete that deployment"
         raise ConfigError(f"another deployment has the name {full}: it runs {there.entrypoint}", fix=fix)
-    flow, pool, limit = load_flow(name), entry["work_pool"], entry["concurrency_limit"]
+    flow: Flow[..., Any] = getattr(flows, name)
+    pool, limit = entry["work_pool"], entry["concurrency_limit"]
     env = {} if there is None else there.job_variables.get("env") or {}
     # a person's settings of Prefect stay, such as of retries
     env = {name: value for name, value in env.items() if name.startswith("PREFECT_")} | pool["job_variables"]["env"]
@@ -166,10 +164,15 @@ def _deploy_one(
     if there is None:
         changes = [f"made deployment {full}: runs {now or 'when it is started'}"]
     else:
-        changes = _differences(full, there, wanted, limit)
+        slots, options = there.global_concurrency_limit, there.concurrency_options
+        limited = {"limit": slots and slots.limit, "collision_strategy": options and options.collision_strategy}
+        changes = []
+        if limited != limit or any(_plain(getattr(there, key)) != _plain(value) for key, value in wanted.items()):
+            theirs = there.parameters.get("pipeline")
+            moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
+            changes.append(f"renewed deployment {full}{moved}")
         if then != now:
-            said = f"{'changed the schedule of' if then else 'scheduled'} {full}: {now}"
-            changes.append(said if now else f"removed the schedule of {full}")
+            changes.append(f"changed the schedule of {full}: {now}" if now else f"removed the schedule of {full}")
         if not changes:
             return there.id, []
     # the server makes it, or brings the one that is there to this; schedules that are not named go
@@ -185,28 +188,13 @@ def _deploy_one(
     return id, changes
 
 
-def _differences(
-    full: str, there: DeploymentResponse, wanted: Mapping[str, Any], limit: Mapping[str, Any]
-) -> list[str]:
-    """What of a deployment is to be renewed, as a sentence, if anything is."""
-    differing = [key for key, value in wanted.items() if _plain(getattr(there, key)) != _plain(value)]
-    slots, options = there.global_concurrency_limit, there.concurrency_options
-    if limit != {"limit": slots and slots.limit, "collision_strategy": options and options.collision_strategy}:
-        differing.append("concurrency_limit")
-    if not differing:
-        return []
-    theirs = there.parameters.get("pipeline")
-    moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
-    return [f"renewed deployment {full}: {listed(differing)}{moved}"]
-
-
 def _timing(schedule: Mapping[str, Any]) -> str:
     timing = schedule["schedule"]
     return f"{timing['cron']} {timing['timezone'] or 'UTC'}" if "cron" in timing else "a schedule of its own"
 
 
 def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:
-    there = {a.name: a for a in _read_automations(client) if a.name.startswith(prefix(pipeline))}
+    there = {a.name: a for a in _read_automations(client) if a.name.startswith(f"{PREFIX}{pipeline}: ")}
     changes = []
     for automation in wanted:
         before = there.pop(automation.name, None)
@@ -233,20 +221,14 @@ def _read_automations(client: SyncPrefectClient) -> list[Automation]:
 
 
 def _compared(automation: AutomationCore) -> Any:
-    fields = automation.model_dump(mode="json", include={"name", "description", "tags", "trigger", "actions"})
-    fields["trigger"] = {
-        key: sorted(value) if key in ("after", "expect", "for_each") else value
-        for key, value in fields["trigger"].items()
-        if key != "id"
-    }
-    return _plain(fields)
+    return _plain(automation.model_dump(exclude={"id": True, "enabled": True, "trigger": {"id"}}))
 
 
 def _plain(value: Any) -> Any:
     """A value as it would come back from the server."""
     if hasattr(value, "model_dump"):
-        value = value.model_dump(mode="json")
-    return json.loads(json.dumps(value, sort_keys=True, default=str))
+        value = value.model_dump()
+    return json.loads(json.dumps(value, sort_keys=True, default=lambda v: sorted(v) if isinstance(v, set) else str(v)))
 
 
 def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool = False) -> UUID:
@@ -263,15 +245,9 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
         raise ConfigError(f"the Prefect server has no block {name!r}", where=where, fix=fix) from None
     capabilities = block.block_schema.capabilities if block.block_schema else []
     if notifies and "notify" not in capabilities:
-        problem = f"the block {name!r} notifies nobody: it can {', '.join(capabilities) or 'do nothing of that kind'}"
-        raise ConfigError(problem, where=where, fix="name a block of a notification type, such as slack-webhook")
+        fix = "name a block of a notification type, such as slack-webhook"
+        raise ConfigError(f"the block {name!r} notifies nobody", where=where, fix=fix)
     return block.id
-
-
-def load_flow(name: str) -> Flow[..., Any]:
-    """Return a flow by its name."""
-    flow: Flow[..., Any] = getattr(flows, name)
-    return flow
 
 
 def queues_of(loaded: LoadedPipeline) -> list[str]:
@@ -288,7 +264,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
     """
     found = []
     for name in ENTRYPOINTS:
-        flow = load_flow(name)
+        flow: Flow[..., Any] = getattr(flows, name)
         schedule = loaded.pipeline.schedule
         if name == "retrain" and retrain is not None:
             schedule = retrain or ScheduleConfig()
@@ -296,7 +272,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
         timing = {"cron": cron, "timezone": schedule.timezone, "slug": SLUG, "active": True}
         # the worker asks the server for secrets when it starts a flow run
         secrets = {name: f"{{{{ prefect.blocks.secret.{block} }}}}" for name, block in loaded.pipeline.secrets.items()}
-        env = {HEARTBEAT_VARIABLE: str(HEARTBEAT_SECONDS), **secrets}
+        env = {**HEARTBEAT, **secrets}
         job_variables = {"command": COMMAND, "working_dir": str(loaded.folder), "env": env}
         whole = loaded.file if loaded.file.name != "pipeline.yaml" else loaded.folder
         entry = {
@@ -330,7 +306,7 @@ def automations(
 
     def add(name: str, about: str, actions: list[ActionTypes], **trigger: Any) -> None:
         fired_by = EventTrigger(match_related=every, for_each={"prefect.resource.id"}, **trigger)
-        name, tags = prefix(pipeline.name) + name, [TAG, pipeline.name]
+        name, tags = f"{PREFIX}{pipeline.name}: {name}", [TAG, pipeline.name]
         found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
     def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:
@@ -345,9 +321,8 @@ def automations(
         if alarm == "late":
             trigger = missing({"Late"}, {*BEGUN, "Cancelled"}, 60 * alarms.late_minutes)
         else:
-            trigger = {
-                "expect": _events({"Failed", "Crashed", "TimedOut"} if alarm == "failed" else {alarm.capitalize()})
-            }
+            names = {"Failed", "Crashed", "TimedOut"} if alarm == "failed" else {alarm.capitalize()}
+            trigger = {"expect": _events(names)}
         tell: list[ActionTypes] = [
             SendNotification(block_document_id=id, subject=f"headway: {pipeline.name} {alarm}", body=_BODY)
             for _, id in sorted(blocks.items())
@@ -381,20 +356,13 @@ def _events(names: Collection[str]) -> set[str]:
 _BODY = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.message }}"
 
 
-def prefix(pipeline: str) -> str:
-    """Return the words with which the names of a pipeline's automations begin."""
-    return f"headway {pipeline}: "
-
-
 def create_pool(client: SyncPrefectClient, name: str) -> bool:
     """Create a pool of local processes; False: it exists."""
     from prefect.workers.process import ProcessWorker
 
     template = ProcessWorker.get_default_base_job_template()
-    try:
-        client.create_work_pool(
-            WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
-        )
-    except ObjectAlreadyExists:
-        return False
-    return True
+    pool = WorkPoolCreate(name=name, type="process", base_job_template=template, description="Headway")
+    with contextlib.suppress(ObjectAlreadyExists):
+        client.create_work_pool(pool)
+        return True
+    return False

@@ -8,14 +8,8 @@
 They are ordinary flows: any worker runs them, and so does `retrain.serve(...)`. Prefect decides when and where; the store's
 fingerprints decide what has to run, so Prefect's own caching and result storage are off. Each step of the DAG is a task.
 
-How a flow run ends:
-
-    Completed   the message says what came of it; the state's name is Held, Rejected or Drifting where `alarms` tell of that
-    Failed      a user's mistake or broken data, in the words that the command line prints
-    Cancelled   it was cancelled or deleted, or its process or its worker got SIGTERM: what was done is kept
-    Crashed     its process died
-
-The flow run is named after the pipeline, what it is about, and how it ended: "flights 2013-01 to 2013-06: promoted 3".
+A flow run is named after the pipeline, what it is about, and how it ended: "flights 2013-01 to 2013-06: promoted 3". A user's
+mistake or broken data is a state with the words that the command line prints; docs/prefect.md lists the states.
 """
 
 import contextlib
@@ -23,6 +17,7 @@ import functools
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +28,7 @@ from flows.orchestration import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT | dict(os.environ))  # before what reads it is imported
 
-from prefect import Task, flow
+from prefect import Task, flow, flow_engine
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
@@ -47,16 +42,14 @@ from pydantic import Field
 from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.config.production import Alarm
 from flows.orchestration import second_half
-from flows.orchestration.outages import go_on_without_lease, outlive_reader
-from flows.orchestration.requested_stops import StopRequests
-from flows.orchestration.run_log import RunLog, say_once
-from flows.orchestration.server import start_run
+from flows.orchestration.run_log import RunLog
+from flows.orchestration.server import StopRequests, start_run
 from flows.pipeline.backfill import Upto
 from flows.pipeline.backfill import backfill as run_backfill
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor
 from flows.pipeline.listeners import Reporter, stop_on_signals
-from flows.pipeline.monitor import Monitoring, check_champion
+from flows.pipeline.monitor import check_champion
 from flows.pipeline.predict import predict_spans
 from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
 from flows.pipeline.run import execute
@@ -73,7 +66,6 @@ lives, saves and ends when it learns of that."""
 SAME_STOP_SECONDS = 10.0
 """Signals that come this soon after the first are the same stop: a supervisor sends its own to each process, and the
 worker passes on the one it got."""
-
 
 PipelinePath = Annotated[str, Field(min_length=1)]
 Window = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(\d+[hdwmy]|all)$")] | None
@@ -95,11 +87,6 @@ class Ending:
 
 
 Work = Callable[[LoadedPipeline, RunLog], Ending]
-
-
-go_on_without_lease()
-if "PREFECT__FLOW_RUN_ID" in os.environ:  # a flow run's process: its engine prints before the flow's body begins
-    outlive_reader()
 
 
 @flow(name="retrain", persist_result=False, log_prints=True, on_completion=[second_half.release])
@@ -150,18 +137,12 @@ def retrain(
     return flow_body(second_half.here(pipeline) if prepared else pipeline, work, set=set, about=about)
 
 
-ALARMS: dict[State, Alarm] = {
-    State.REJECTED: "rejected",
-    State.NEEDS_PERSON: "held",
-}
-"""That a run raises by its state."""
-
-
 def ended(record: RunRecord) -> Ending:
-    """How a run ended: its state's message, and the word in its name."""
+    """How a run ended: its state's message, the word in its name, and the alarm that it raises."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
-    return Ending(ending.line, f"{ending.word}{promoted}", ALARMS.get(record.state))
+    alarms: dict[State, Alarm] = {State.REJECTED: "rejected", State.NEEDS_PERSON: "held"}
+    return Ending(ending.line, f"{ending.word}{promoted}", alarms.get(record.state))
 
 
 @flow(name="backfill", persist_result=False, log_prints=True)
@@ -221,13 +202,7 @@ def predict(pipeline: PipelinePath, model: str = "champion", since: str = "") ->
     """
 
     def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
-        result = predict_spans(
-            loaded,
-            log.report,
-            model=model,
-            since=since,
-            on_row=lambda rows: log.table("predictions", "spans predicted by this run", [r.model_dump() for r in rows]),
-        )
+        result = predict_spans(loaded, log.report, model=model, since=since)
         spans, rows = [row.span for row in result.spans], sum(row.rows for row in result.spans)
         if not spans:
             return Ending(f"nothing to predict: {counted(result.there, 'span')} done before", "nothing new")
@@ -247,13 +222,10 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
     """
 
     def work(loaded: LoadedPipeline, log: RunLog) -> Ending:
-        name = loaded.pipeline.name
-        context = Context(loaded=loaded, store=loaded.open_store())
+        name, context = loaded.pipeline.name, Context(loaded=loaded, store=loaded.open_store())
         result = check_champion(context, log.report, wrap=functools.partial(Tasks, report=log.report))
         for line in result.lines:
             log.report.note(line)
-        if result.spans:
-            log.table("monitor", f"spans held against version {result.champion}", _monitored_spans(result))
         if not result.alarms:
             return Ending(f"{counted(len(result.spans), 'span')} checked, no alarm", "no alarm")
         started = ""
@@ -264,13 +236,6 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
         return Ending(f"{alarms}: {'; '.join(result.alarms)}{started}", alarms, "drifting")
 
     return flow_body(pipeline, work)
-
-
-def _monitored_spans(result: Monitoring) -> list[dict[str, object]]:
-    return [
-        {"span": each.span, "rows": each.rows, "scored": each.scored, **each.metrics, "alarms": "; ".join(each.alarms)}
-        for each in result.spans
-    ]
 
 
 def flow_body(
@@ -288,56 +253,32 @@ def flow_body(
     """
     protect()
     outlive_reader()
-    say_once()
     stops = StopRequests(str(flow_run.id))
-    log: RunLog | None = None
     name = Path(pipeline).stem
     try:
         signals = stop_on_signals(stops.stop, signal.SIGTERM, signal.SIGINT, same_seconds=SAME_STOP_SECONDS)
         with signals, stops.polling():
-            loaded = _read_pipeline(Path(pipeline), set)
+            loaded = read_pipeline(Path(pipeline), set)
             name = loaded.pipeline.name
             with contextlib.suppress(HeadwayError):  # the work says it
                 name = f"{name} {about(loaded)}".strip()
             _rename(name)
-            log = RunLog(stops, pipeline=loaded.pipeline.name)
-            ending = work(loaded, log)
+            ending = work(loaded, RunLog(stops, pipeline=loaded.pipeline.name))
     except Exception as error:
+        if isinstance(error, ConfigError) and not any(
+            map(Path.is_file, (Path(pipeline), Path(pipeline, "pipeline.yaml")))
+        ):
+            error.fix = f"put it back on {socket.gethostname()}, or type 'headway deploy' with its new folder"
         stops.wait_for_server()  # an outage must not cost the name and the state
-        if log is not None:
-            log.catch_up()
-        if not isinstance(error, HeadwayError):
-            _rename(f"{name}: failed")
-            raise scrub(error) from None  # Prefect puts its words into the flow run's state
-        _rename(f"{name}: {'cancelled' if isinstance(error, Cancelled) else 'failed'}")
+        cancelled = isinstance(error, Cancelled)
+        _rename(f"{name}: {'cancelled' if cancelled else 'failed'}")
+        if not isinstance(error, HeadwayError) or (not cancelled and _is_retried()):
+            raise scrub(error) from None  # Prefect puts its words into the state, and retries what is raised
         get_run_logger().error("%s", error)
-        if not isinstance(error, Cancelled) and _is_retried():
-            raise scrub(error) from None  # Prefect's engine retries what is raised, and no state that is returned
         return _unhappy(error, stops.why)
     stops.wait_for_server()
-    log.catch_up()
-    message = redact(ending.message)
     _rename(f"{name}: {ending.word}")
-    get_run_logger().info("%s", message)
-    return Completed(message=message, name=(ending.alarm or "completed").capitalize())
-
-
-def _read_pipeline(pipeline: Path, set: Settings) -> LoadedPipeline:
-    """Read the deployment's pipeline.
-
-    Raises:
-        ConfigError: as `read_pipeline`; one that is gone says what to do about the deployment.
-    """
-    try:
-        return read_pipeline(pipeline, set)
-    except ConfigError as error:
-        if pipeline.is_file() or (pipeline / "pipeline.yaml").exists():
-            raise
-        fix = (
-            f"put it back, or let {socket.gethostname()} see it there; where it has moved, 'headway deploy' of its new "
-            "folder; 'headway deploy --remove' where it is not wanted any more"
-        )
-        raise ConfigError(error.problem, where=error.where, fix=fix) from None
+    return Completed(message=redact(ending.message), name=(ending.alarm or "completed").capitalize())
 
 
 def _rename(name: str) -> None:
@@ -364,7 +305,7 @@ def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
 
 
 class Tasks:
-    """An executor whose steps are Prefect tasks: submits each and waits until the engine has run it."""
+    """An executor whose steps are Prefect tasks."""
 
     def __init__(self, inner: Executor, report: Reporter):
         self._inner, self._report = inner, report
@@ -392,14 +333,58 @@ class Tasks:
         stage = steps[0].stage.name
         title = steps[0].title if len(steps) == 1 else f"{stage} ({len(steps)} spans)"
         task = Task(work, name=stage, task_run_name=title, cache_policy=NO_CACHE, persist_result=False, retries=0)
-        future = task.submit()
-        try:
-            future.wait()
-        except BaseException:
-            self._report.stop.set()  # the task's thread sees it at its next check
-            raise
+        state = task(return_state=True)
         if errors:
             raise errors[0]
         if not outputs:
-            future.result()  # raises what the task did: a bug
+            state.result()  # raises what the task did: a bug
         return outputs
+
+
+@functools.cache  # once in a process
+def outlive_reader() -> None:
+    """Let this process's prints hide secrets, and not fail once their reader is gone: the text is dropped.
+
+    A flow run prints into a pipe that its worker reads. When the worker dies the pipe breaks, and the next line printed
+    would end the run: rich, which Prefect prints with, raises SystemExit. The log on Prefect's server still gets every line.
+    Prefect's log handlers hold the streams already, so it is the streams themselves that change.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        _outlive_reader_of(stream)
+
+
+def _outlive_reader_of(stream: Any) -> None:
+    write_text, flush_text = stream.write, stream.flush
+
+    def outlive(call: Callable[..., Any], *text: str) -> None:
+        try:
+            call(*text)
+        except BrokenPipeError:  # the descriptor itself, for buffered text and for other code that prints to it
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
+
+    def write(text: str) -> int:
+        outlive(write_text, redact(text))
+        return len(text)
+
+    stream.write, stream.flush = write, lambda: outlive(flush_text)
+
+
+def go_on_without_lease() -> None:
+    """Let a flow run live when the lease of its deployment's concurrency slot cannot be renewed.
+
+    Prefect ends such a run, so a server that is away for a few seconds at the wrong moment would end a training. The
+    store's run lock keeps two runs of a pipeline apart without any server. By a private name of Prefect's engine.
+    """
+    maintain = flow_engine.maintain_concurrency_lease
+
+    def lenient(lease_id: Any, lease_duration: float, **options: Any) -> Any:
+        return maintain(lease_id, lease_duration, **options | {"raise_on_lease_renewal_failure": False})
+
+    flow_engine.maintain_concurrency_lease = lenient  # type: ignore[assignment]
+
+
+go_on_without_lease()
+if "PREFECT__FLOW_RUN_ID" in os.environ:  # a flow run's process: its engine prints before the flow's body begins
+    outlive_reader()

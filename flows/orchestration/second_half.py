@@ -18,7 +18,7 @@ from prefect.states import Scheduled, State
 
 from flows.config.pipeline import LoadedPipeline
 from flows.orchestration.run_log import RunLog
-from flows.orchestration.server import PIPELINES_VARIABLE, POOL, polled, start_run, worker_command
+from flows.orchestration.server import POOL, polled, start_run, worker_command
 from flows.records import RunRecord
 from headway.messages import window_text
 
@@ -66,6 +66,6 @@ def _key(flow_run: str | None) -> str:
 
 def here(pipeline: str) -> str:
     """Where this worker has a pipeline: below HEADWAY_PIPELINES, if that is set; else where it was deployed from."""
-    path, folder = Path(pipeline), os.environ.get(PIPELINES_VARIABLE)
+    path, folder = Path(pipeline), os.environ.get("HEADWAY_PIPELINES")
     is_file = path.suffix in (".yaml", ".yml")
     return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :])) if folder else pipeline

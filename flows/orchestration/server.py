@@ -1,91 +1,81 @@
-"""The Prefect server of PREFECT_API_URL: a connection with errors that a person can act on, queues, and runs to start.
+"""The Prefect server of PREFECT_API_URL: a connection to it, queues, runs to start, and requests to stop one.
 
 with connected() as (client, url):
     client.read_work_pool("headway")
 start_run("retrain/flights", "a key", {"until": "2013-12"})
+
+stops = StopRequests(flow_run_id)        # inside a flow run
+with stops.polling():                    # sets `stops.stop` within seconds of a cancellation
+    stops.check()                        # before a step, and before a promotion: raises Cancelled
 """
 
 import contextlib
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
 
-from flows.orchestration.requested_stops import ask_once
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import Cancelled, ConfigError, HeadwayError
 
 POOL = "headway"
-PIPELINES_VARIABLE = "HEADWAY_PIPELINES"
-"""The folder that holds the pipelines' folders on a worker, where it is another than where they were deployed from."""
+POLL_SECONDS = 3.0
+AWAY_SECONDS = 600.0
+"""How long a run waits for a server that is away."""
+_DELETED = "DELETED"
+_OVER = {"CANCELLING": "the flow run is being cancelled", _DELETED: "the flow run was deleted on the server"} | {
+    state: f"the flow run's state was set to {state.title()}"
+    for state in ("CANCELLED", "CRASHED", "FAILED", "COMPLETED")
+}
 
 
 @contextlib.contextmanager
 def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
-    """Yield a client of the server and the server's address; Prefect's log warns of a server whose Prefect is older.
+    """Yield a client of the server and the server's address.
 
     Raises:
-        ConfigError: no server is named, it does not answer, it wants a password, or it has another major version of Prefect.
+        ConfigError: no server is named, it does not answer, or it wants a password.
         HeadwayError: the server refused what was asked of it.
     """
     url = get_current_settings().api.url
     if not url:
-        raise ConfigError(
-            "no Prefect server is named",
-            where="PREFECT_API_URL",
-            fix="start one ('make up' in Headway's folder, or prefect server start), then "
-            "export PREFECT_API_URL=http://127.0.0.1:4200/api",
-        )
+        fix = "start one (make up, or prefect server start), and export PREFECT_API_URL=http://127.0.0.1:4200/api"
+        raise ConfigError("no Prefect server is named", where="PREFECT_API_URL", fix=fix)
     try:
-        answer = health(url)  # Prefect's client waits minutes for a server that is away
-        if answer.status_code >= 500:  # of a proxy before one
-            answer.raise_for_status()
-    except httpx.HTTPError as error:
-        fix = "start the server, or correct the address; it ends in /api"
-        problem = f"the Prefect server does not answer: {(str(error) or type(error).__name__).splitlines()[0]}"
-        raise ConfigError(problem, where=url, fix=fix) from None
-    kind = answer.headers.get("content-type", "")
-    if answer.status_code >= 300 or "json" not in kind:  # as a proxy's page to sign in
-        problem = f"this is not the API of a Prefect server: {url}/health answers {answer.status_code} {kind}".rstrip()
-        raise ConfigError(problem, where="PREFECT_API_URL", fix="it ends in /api: http://127.0.0.1:4200/api")
-    with get_client(sync_client=True) as client:
-        try:
+        with get_client(sync_client=True) as client:
+            answer = ask_once(client, "/health")
+            kind = answer.headers.get("content-type", "")
+            if answer.status_code != 200 or "json" not in kind:  # a proxy's, or of another program
+                raise httpx.ConnectError(f"{url}/health answers {answer.status_code} {kind}".rstrip())
             client.request("GET", "/admin/version")  # refused without the password
-            try:
-                client.raise_for_api_version_mismatch()
-            except RuntimeError as error:
-                raise ConfigError(str(error), where=url, fix="update the older of the two") from None
             yield client, url
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code in (401, 403):
-                problem = "the Prefect server asks for a password, and the one that was sent is not it"
-                fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
-                raise ConfigError(problem, where=url, fix=fix) from None
-            said = ": ".join(str(error).splitlines()[:2])
-            raise HeadwayError(f"the Prefect server refused this: {said}", where=url) from None
+    except httpx.TransportError as error:
+        problem = f"the Prefect server does not answer: {(str(error) or type(error).__name__).splitlines()[0]}"
+        fix = "start the server, or correct the address; it ends in /api: http://127.0.0.1:4200/api"
+        raise ConfigError(problem, where=url, fix=fix) from None
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code in (401, 403):
+            problem = "the Prefect server asks for a password, and the one that was sent is not it"
+            fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
+            raise ConfigError(problem, where=url, fix=fix) from None
+        said = ": ".join(str(error).splitlines()[:2])
+        raise HeadwayError(f"the Prefect server refused this: {said}", where=url) from None
 
 
-def health(url: str) -> httpx.Response:
-    """Ask once whether a server is up, as Prefect's own client reaches it.
-
-    Args:
-        url: the API's.
+def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:
+    """What the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is for all of a
+    process. By a private name of Prefect's client.
 
     Raises:
         httpx.HTTPError: it does not answer.
-        ConfigError: the certificates cannot be read.
     """
-    try:
-        return ask_once(SyncPrefectClient(url), "/health")
-    except OSError as error:
-        problem = (
-            f"the certificates in {get_current_settings().api.ssl_cert_file} cannot be read: {error.strerror or error}"
-        )
-        fix = "name a PEM file that exists, or unset it"
-        raise ConfigError(problem, where="PREFECT_API_SSL_CERT_FILE", fix=fix) from None
+    request = client._client.build_request("GET", path, timeout=10.0)
+    return httpx.Client.send(client._client, request)
 
 
 def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) -> list[str]:
@@ -95,32 +85,6 @@ def create_queues(client: SyncPrefectClient, pool: str, names: Sequence[str]) ->
     for name in missing:
         client.create_work_queue(name, work_pool_name=pool)
     return missing
-
-
-def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
-    """Start a run of a deployment; with the same key it is the same run.
-
-    Args:
-        deployment: "flow/deployment".
-        options: of Prefect's `create_flow_run_from_deployment`.
-
-    Raises:
-        ConfigError: there is no such deployment, or it does not take a parameter.
-    """
-    with get_client(sync_client=True) as client:
-        try:
-            id = client.read_deployment_by_name(deployment).id
-            return client.create_flow_run_from_deployment(
-                id, parameters=dict(parameters), idempotency_key=key, **options
-            )
-        except ObjectNotFound:
-            problem = f"there is no deployment {deployment}"
-            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code not in (409, 422):
-                raise
-            problem = f"the deployment {deployment} does not take {', '.join(parameters)}"
-            raise ConfigError(problem, where="Prefect server", fix="headway deploy renews it") from None
 
 
 def polled(pool: str, queue: str) -> bool | None:
@@ -133,3 +97,89 @@ def polled(pool: str, queue: str) -> bool | None:
 def worker_command(pool: str, queue: str) -> str:
     """Returns the command that starts Headway's worker of a queue."""
     return f"python -P -m flows.orchestration.worker --pool {pool} --queue {queue}"
+
+
+def start_run(deployment: str, key: str, parameters: Mapping[str, Any], **options: Any) -> FlowRun:
+    """Start a run of a deployment; with the same key it is the same run.
+
+    Args:
+        deployment: "flow/deployment".
+        options: of Prefect's `create_flow_run_from_deployment`.
+
+    Raises:
+        ConfigError: there is no such deployment.
+    """
+    with get_client(sync_client=True) as client:
+        try:
+            id = client.read_deployment_by_name(deployment).id
+        except ObjectNotFound:
+            problem = f"there is no deployment {deployment}"
+            raise ConfigError(problem, where="Prefect server", fix="headway deploy makes it") from None
+        return client.create_flow_run_from_deployment(id, parameters=dict(parameters), idempotency_key=key, **options)
+
+
+class StopRequests:
+    """What the server says of one flow run: whether it should stop.
+
+    A worker passes on a cancellation to the flow runs that it started, while it lives. The state of a flow run may also be set
+    through the API or by an automation, and the flow run may be deleted, which no worker hears of.
+    """
+
+    def __init__(self, flow_run: str):
+        self._flow_run = flow_run
+        self.stop = threading.Event()
+        """Set when the run is not to go on."""
+        self._client: SyncPrefectClient | None = None
+        self.why: str | None = None
+        """Why the server wants the run to end."""
+
+    def state(self) -> str | None:
+        """The type of its state, DELETED where the server knows it no longer; None when the server does not answer."""
+        try:
+            if self._client is None:  # making one costs 50 ms
+                self._client = get_client(sync_client=True)
+            answer = ask_once(self._client, f"/flow_runs/{self._flow_run}")
+            known = answer.json()
+            if answer.status_code == 404 and known["detail"] == "Flow run not found":  # not the 404 of a proxy
+                return _DELETED
+            return str(known["state"]["type"])
+        except Exception:  # an outage is not a cancellation, whatever form it takes
+            return None
+
+    def poll(self) -> None:
+        """Ask the server once; sets `stop` if the run should not continue."""
+        if self.why is None and (why := _OVER.get(self.state() or "")):
+            self.why = why
+            self.stop.set()
+
+    def check(self) -> None:
+        """Ask the server once, and raise if the run should not continue.
+
+        Raises:
+            Cancelled: the run is not to go on.
+        """
+        self.poll()
+        if self.stop.is_set():
+            raise Cancelled(self.why or "stopped on request; what was done is kept")
+
+    @contextlib.contextmanager
+    def polling(self, seconds: float = POLL_SECONDS) -> Iterator[None]:
+        """Poll every few seconds in a thread, while the block runs."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(seconds) and self.why is None:
+                self.poll()
+
+        thread = threading.Thread(target=watch, name="stops", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def wait_for_server(self, seconds: float = AWAY_SECONDS) -> None:
+        """Wait until the server answers, so that it hears how the run ended; at most `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.state() is None and time.monotonic() < deadline and not self.stop.wait(POLL_SECONDS):
+            pass

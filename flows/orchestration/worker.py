@@ -14,7 +14,6 @@ import abc
 import argparse
 import asyncio
 import contextlib
-import itertools
 import os
 import shlex
 import shutil
@@ -37,7 +36,7 @@ from prefect.states import Cancelled, Crashed, State
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
 from flows.orchestration import ENVIRONMENT
-from flows.orchestration.server import PIPELINES_VARIABLE, connected, create_queues
+from flows.orchestration.server import connected, create_queues
 from headway.errors import ConfigError, HeadwayError
 from headway.messages import counted
 from headway.redaction import protect
@@ -49,8 +48,6 @@ POLL_SECONDS = 5.0
 """How often it asks for flow runs, where PREFECT_WORKER_QUERY_SECONDS says nothing. Prefect itself waits 10 s, and calls a
 worker unhealthy that has asked for none for thirty times as long."""
 GONE = "its process is gone"
-PAGE = 200
-"""The most flow runs that the server gives for one request."""
 POLLS = "polls for flow runs"
 """It says so once it does; a supervisor may wait for it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -71,7 +68,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         try:
             found = await self._outlive(super().get_and_submit_flow_runs())
             if found is not None and not self._polls and self.get_status()["work_pool"]:  # it asks for none before that
-                self._polls = await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name)) is not None
+                self._polls = bool(await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name)))
                 if self._polls:
                     _say(f"{self.name} {POLLS}")
             return found or []
@@ -177,22 +174,15 @@ def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[
     query = {
         "flow_runs": {"state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}},
         "work_pools": {"name": {"any_": [pool]}},
-        "sort": "ID_DESC",  # a run that ends between two pages moves others to a page that was read
-        "limit": PAGE,
     }
-    for offset in itertools.count(step=PAGE):
-        found = client.request("POST", "/flow_runs/filter", json=query | {"offset": offset}).json()
-        for run in found:
-            name = run["infrastructure_pid"] or ""
-            if (living := lives(name)) is not None:
-                yield run, int(name.rpartition("@")[2].partition(".")[0]), living
-        if len(found) < PAGE:
-            return
+    for run in client.request("POST", "/flow_runs/filter", json=query).json():  # the server gives 200 at most
+        name = run["infrastructure_pid"] or ""
+        if (living := lives(name)) is not None:
+            yield run, int(name.rpartition("@")[2].partition(".")[0]), living
 
 
-def end_lost_runs(pool: str) -> int:
-    """Tell the server of the flow runs of this host whose process is gone; returns how many there were."""
-    count = 0
+def end_lost_runs(pool: str) -> bool:
+    """Tell the server of the flow runs of this host whose process is gone; True once it knows."""
     with get_client(sync_client=True) as client:
         for run, _, living in flow_runs_here(client, pool):
             if not living:
@@ -201,8 +191,7 @@ def end_lost_runs(pool: str) -> int:
                 answer = client.set_flow_run_state(UUID(run["id"]), state)
                 if answer.status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
                     _say(f"{run['name']} is {state.name}: {GONE}")
-                    count += 1
-    return count
+    return True
 
 
 def _say(text: str) -> None:
@@ -216,25 +205,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pool", default="headway", help="the work pool to poll (default: headway)")
     queue = "a work queue to poll; may be repeated (default: all of the pool)"
     parser.add_argument("--queue", action="append", metavar="NAME", help=queue)
-    pipelines = "where the folders of pipelines are here, if not where they were deployed from; for second halves"
-    parser.add_argument("--pipelines", metavar="FOLDER", help=pipelines)
     parser.add_argument("--name", help="the worker's name (default: as Prefect makes one)")
-    parser.add_argument("--limit", type=int, help="flow runs at the same time (default: any number)")
     parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds that flow runs get to save (60)")
     check = "answer at /health, port 8080 (PREFECT_WORKER_WEBSERVER_HOST, _PORT): 503 once it polls no longer"
     parser.add_argument("--with-healthcheck", action="store_true", help=check)
     options = parser.parse_args(arguments)
     protect()
     os.environ.update(ENVIRONMENT | dict(os.environ))  # of its flow runs
-    if options.pipelines:
-        os.environ[PIPELINES_VARIABLE] = str(Path(options.pipelines).resolve())
     try:
         # the worker itself makes a pool that is not there
         with connected() as (client, _), contextlib.suppress(httpx.HTTPStatusError, ObjectNotFound):
             create_queues(client, options.pool, options.queue or [])
     except (HeadwayError, httpx.TransportError) as error:  # a worker waits for a server that is away
         _say(str(error))
-    worker = Worker(work_pool_name=options.pool, work_queues=options.queue, name=options.name, limit=options.limit)
+    worker = Worker(work_pool_name=options.pool, work_queues=options.queue, name=options.name)
     with temporary_settings(set_defaults={PREFECT_WORKER_QUERY_SECONDS: POLL_SECONDS}):
         asyncio.run(serve(worker, options.grace, with_healthcheck=options.with_healthcheck))
     return 0

@@ -283,7 +283,6 @@ def predict_spans(
     *,
     model: str = "champion",
     since: str = "",
-    on_row: Callable[[Sequence[SpanPrediction]], None] = lambda rows: None,
 ) -> SpanPredictions:
     """Predicts each complete span that has no predictions yet, the oldest first, into <predictions.output>/span=<span>/.
 
@@ -292,7 +291,6 @@ def predict_spans(
     Args:
         model: as `predict` takes it.
         since: spans before this one are left alone.
-        on_row: called with the spans predicted so far, after each.
 
     Raises:
         Locked: another process predicts this pipeline's spans.
@@ -316,7 +314,6 @@ def predict_spans(
             report.check()
             report.note(f"predict {span}")
             rows.append(_predict_span(loaded, found.source, span, folder, model, report))
-            on_row(rows)
     return SpanPredictions(pipeline=pipeline.name, spans=tuple(rows), there=there, waiting=found.waiting, output=output)
 
 

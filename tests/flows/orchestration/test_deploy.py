@@ -1,30 +1,18 @@
-"""What a pipeline needs on a server, as plain values; and how a server is reached."""
+"""What a pipeline needs on a server, as plain values."""
 
-import datetime
-import ipaddress
-import ssl
-import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import httpx
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-from prefect.settings import PREFECT_API_SSL_CERT_FILE, PREFECT_API_TLS_INSECURE_SKIP_VERIFY, temporary_settings
 
 from flows.config.pipeline import read_pipeline
 from flows.config.production import FLOWS, ScheduleConfig
-from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, load_flow, queues_of, unwatched
-from flows.orchestration.server import health
+from flows.orchestration import flows
+from flows.orchestration.deploy import ENTRYPOINTS, automations, entries, queues_of, unwatched
 from headway.errors import ConfigError
 
-DAY = datetime.timedelta(days=1)
 PIPELINE = {"name": "churn", "source": {"format": "csv", "path": "data/{span}.csv"}, "label": "y"}
 
 
@@ -72,7 +60,7 @@ def test_the_command_line_has_the_last_word_on_the_schedule(loaded):
 
 @pytest.mark.parametrize("name", ENTRYPOINTS)
 def test_the_form_of_each_flow_checks_and_explains_every_parameter(name):
-    for parameter, field in load_flow(name).parameters.properties.items():
+    for parameter, field in getattr(flows, name).parameters.properties.items():
         assert field.get("description"), f"{name}.{parameter} is not described"
         assert {"type", "anyOf", "enum"} & set(field), f"{name}.{parameter} has no type"
 
@@ -157,62 +145,3 @@ def test_a_secret_that_stands_in_the_file_itself_is_refused_and_not_repeated(loa
     with pytest.raises(ConfigError, match="is not the name of a Secret block") as error:
         loaded(secrets={"DB_PASSWORD": "Hunter2 is it"})
     assert "Hunter2" not in str(error.value)
-
-
-@pytest.fixture
-def https(tmp_path):
-    """The API's address on a server with a certificate of its own, and the file of that certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "private")]), datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - DAY).not_valid_after(now + DAY)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    at = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate, both = tmp_path / "ca.pem", tmp_path / "both.pem"
-    certificate.write_bytes(builder.add_extension(at, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM))
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    both.write_bytes(private + certificate.read_bytes())
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # answers 501, with its date
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(both)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_port}/api", certificate
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_server_with_certificates_of_its_own_is_reached_as_prefects_client_reaches_it(https, tmp_path):
-    url, certificate = https
-    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        health(url)
-    for trusted in ({PREFECT_API_SSL_CERT_FILE: str(certificate)}, {PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
-        with temporary_settings(trusted):
-            assert health(url).status_code == 501
-    missing = {PREFECT_API_SSL_CERT_FILE: str(tmp_path / "none.pem")}
-    with temporary_settings(missing), pytest.raises(ConfigError, match=r"none\.pem cannot be read: No such file"):
-        health(url)
-
-
-def test_a_server_behind_a_proxy_is_reached_by_it(monkeypatch):
-    """The proxy answers for a host that there is not."""
-    asked = []
-
-    class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("no_proxy", "")
-    assert health("http://prefect.invalid/api").status_code == 200
-    assert asked == ["http://prefect.invalid/api/health"]
-    server.shutdown()
-    server.server_close()

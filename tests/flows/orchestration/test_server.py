@@ -4,14 +4,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
-from flows.orchestration import requested_stops as asking
-from flows.orchestration.requested_stops import StopRequests
+from flows.orchestration import server
+from flows.orchestration.server import StopRequests
 from headway.errors import Cancelled
 
 
@@ -39,20 +38,19 @@ def test_signals_of_one_stop_are_one_stop():
 
 def test_a_flow_run_asks_whether_it_may_go_on(monkeypatch):
     states = iter(["RUNNING", None, "CANCELLED"])
-    stop = threading.Event()
-    stops = StopRequests("0e0f", stop)
+    stops = StopRequests("0e0f")
     monkeypatch.setattr(StopRequests, "state", lambda self: next(states))
     stops.check()
     stops.check()  # no answer is no cancellation
     with pytest.raises(Cancelled, match="the flow run's state was set to Cancelled"):
         stops.check()
-    assert stop.is_set()
-    assert asking.SECONDS <= 5
+    assert stops.stop.is_set()
+    assert server.POLL_SECONDS <= 5
 
 
 def test_a_flow_run_waits_for_a_server_that_is_away(monkeypatch):
     states = iter([None, None, "RUNNING"])
-    monkeypatch.setattr(asking, "SECONDS", 0.01)
+    monkeypatch.setattr(server, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(StopRequests, "state", lambda self: next(states))
     stops = StopRequests("0e0f")
     stops.wait_for_server()
@@ -75,8 +73,8 @@ def test_a_flow_run_waits_for_a_server_that_is_away(monkeypatch):
     ],
 )
 def test_what_the_server_answers_decides_whether_a_run_goes_on(monkeypatch, code, answer, why):
-    monkeypatch.setattr(asking, "ask_once", lambda client, path: httpx.Response(code, json=answer))
-    monkeypatch.setattr(asking, "get_client", lambda **options: SimpleNamespace())
+    monkeypatch.setattr(server, "ask_once", lambda client, path: httpx.Response(code, json=answer))
+    monkeypatch.setattr(server, "get_client", lambda **options: SimpleNamespace())
     stops = StopRequests("0e0f")
     stops.poll()
     assert stops.why == why and stops.stop.is_set() == (why is not None)

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from prefect import flow_engine
 
-from flows.orchestration.outages import go_on_without_lease
+from flows.orchestration.flows import go_on_without_lease
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
@@ -18,7 +18,7 @@ def test_printing_outlives_the_reader(closed):
         import logging, subprocess, sys
         from rich.console import Console
         early = Console(file=sys.stderr)  # such as a log handler of Prefect's, which was there before
-        from flows.orchestration.outages import outlive_reader
+        from flows.orchestration.flows import outlive_reader
         outlive_reader()
         sys.stdin.readline()
         for _ in range(3):
