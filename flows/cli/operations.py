@@ -223,7 +223,8 @@ def deploy(
                     f"{each.pipeline.name}: nobody is told of a failure: alarms.notify of {each.file} is empty"
                 )
             lines += [f"{each.pipeline.name}: {why}" for why in unwatched(client, each.pipeline.name)]
-        online = bool(polled(pool, DATA_QUEUE))
+        # a worker of all queues has not polled one that was made just now
+        online = any(polled(pool, queue) for queue in (DATA_QUEUE, "default"))
         others = {queue for each in loaded for queue in queues_of(each)} - {DATA_QUEUE}
         idle = [queue for queue in sorted(others) if not polled(pool, queue)]
     lines.append("next:")

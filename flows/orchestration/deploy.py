@@ -37,13 +37,15 @@ from headway.messages import counted, listed
 
 Changes = list[str]
 TAG = SLUG = "headway"
-"""The slug of the schedule that a pipeline's file or the command line gives; schedules with other slugs are a person's own."""
+"""The slug is that of the schedule that Headway sets; schedules with other slugs are a person's own."""
 PREFIX = "headway "
 """The names of a pipeline's automations begin with this word and the pipeline's name."""
 COMMAND = (
-    "python -P -c \"import runpy, flows.orchestration.flows; runpy.run_module('prefect.engine', run_name='__main__')\""
+    'python -P -W ignore::RuntimeWarning:runpy -c "import runpy, flows.orchestration.flows; '
+    "runpy.run_module('prefect.engine', run_name='__main__')\""
 )
-"""Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's."""
+"""Prefect's own puts the working directory first on the import path: a flows/ folder there would be taken for Headway's. That the
+engine is imported already is no reason for a warning."""
 ENTRYPOINTS = {name: f"flows.orchestration.flows.{name}" for name in FLOWS}
 
 Retrain = ScheduleConfig | Literal[False] | None

@@ -30,10 +30,7 @@ from headway.stages.step import Output
 
 
 class RunLog(Lines):
-    """Lines in the run's log, and artifacts beside it.
-
-    Made in the flow; used from its tasks and other threads.
-    """
+    """Lines in the run's log, and artifacts beside it; the flow, its tasks and other threads use it."""
 
     seconds = 10.0
 
