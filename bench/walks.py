@@ -74,6 +74,8 @@ ASIDE = (
 NAMES = {*ROW, *STEP, *GATE, *LINE, *ASIDE}
 STAGE = "headway.stages.stage_class:Stage"
 FLOW = "flows.orchestration.flows:retrain"
+HEADWAY = "flows.cli.app"
+"""The module whose `main` the installed script `headway` calls."""
 
 IMPORT = "<frozen importlib._bootstrap>"
 PACKAGES = ("headway", "beam_jobs", "tfcore", "flows")
@@ -266,10 +268,10 @@ def walked(folder: Path, *, flow: bool) -> dict[str, dict[str, None]]:
     (hooks / "sitecustomize.py").write_text(begin)
     (hooks / "walked_flow.py").write_text(f"import sys; from {module} import {function}; {function}(sys.argv[1])")
     env = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    command = ["walked_flow"] if flow else ["flows.cli", "run"]
+    command = ["-m", "walked_flow"] if flow else ["-c", f"from {HEADWAY} import main; raise SystemExit(main())", "run"]
     with server(env) if flow else contextlib.nullcontext({}) as address:
         env |= address | {"PYTHONPATH": str(hooks), PLACE: str(log)}
-        typed = [sys.executable, "-P", "-m", *command, str(folder)]
+        typed = [sys.executable, "-P", *command, str(folder)]
         done = subprocess.run(typed, env=env, capture_output=True, text=True, check=False)
     if done.returncode or not (folder / "store" / "models" / "flights" / "champion.json").exists():
         raise SystemExit(f"the run promoted nothing:\n{done.stdout}{done.stderr}")
