@@ -38,8 +38,6 @@ from headway.messages import counted, listed
 Changes = list[str]
 TAG = SLUG = "headway"
 """The slug is that of the schedule that Headway sets; schedules with other slugs are a person's own."""
-PREFIX = "headway "
-"""The names of a pipeline's automations begin with this word and the pipeline's name."""
 COMMAND = (
     'python -P -W ignore::RuntimeWarning:runpy -c "import runpy, flows.orchestration.flows; '
     "runpy.run_module('prefect.engine', run_name='__main__')\""
@@ -87,8 +85,7 @@ def deploy(
 
 
 def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
-    """Remove a pipeline's deployments and automations; its runs, its store, the work pool with its queues and the limit
-    of trainings on GPUs stay."""
+    """Remove a pipeline's deployments and automations; its runs, its store, the work pool and its queues stay."""
     changes = _automate(client, pipeline, [])
     for flow, entrypoint in ENTRYPOINTS.items():
         there = _find(client, f"{flow}/{pipeline}")
@@ -100,7 +97,7 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
 
 def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
     """Why nobody would end the pipeline's flow runs whose process and worker died, in sentences; none: somebody would."""
-    names = {f"{PREFIX}{pipeline}: {name}" for name in LOST}
+    names = {f"headway {pipeline}: {name}" for name in LOST}
     off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
     with contextlib.suppress(httpx.HTTPStatusError, KeyError):  # Prefect Cloud does not say
@@ -196,7 +193,7 @@ def _timing(schedule: Mapping[str, Any]) -> str:
 
 
 def _automate(client: SyncPrefectClient, pipeline: str, wanted: Sequence[AutomationCore]) -> Changes:
-    there = {a.name: a for a in _read_automations(client) if a.name.startswith(f"{PREFIX}{pipeline}: ")}
+    there = {a.name: a for a in _read_automations(client) if a.name.startswith(f"headway {pipeline}: ")}
     changes = []
     for automation in wanted:
         before = there.pop(automation.name, None)
@@ -308,7 +305,7 @@ def automations(
 
     def add(name: str, about: str, actions: list[ActionTypes], **trigger: Any) -> None:
         fired_by = EventTrigger(match_related=every, for_each={"prefect.resource.id"}, **trigger)
-        name, tags = f"{PREFIX}{pipeline.name}: {name}", [TAG, pipeline.name]
+        name, tags = f"headway {pipeline.name}: {name}", [TAG, pipeline.name]
         found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
     def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ mistake or broken data is a state with the words that the command line prints; d
 
 import contextlib
 import functools
+import logging
 import os
 import signal
 import socket
@@ -32,6 +33,7 @@ from prefect import Task, flow, flow_engine
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.exceptions import CancelledRun, FailedRun
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Cancelled as CancelledState
@@ -385,6 +387,12 @@ def go_on_without_lease() -> None:
     flow_engine.maintain_concurrency_lease = lenient  # type: ignore[assignment]
 
 
+def _is_no_state(record: logging.LogRecord) -> bool:
+    """Tells whether a line is more than Prefect's traceback of a state, which the flow has put into words."""
+    return not (record.exc_info and isinstance(record.exc_info[1], FailedRun | CancelledRun))
+
+
 go_on_without_lease()
+logging.getLogger("prefect.flow_runs").addFilter(_is_no_state)
 if "PREFECT__FLOW_RUN_ID" in os.environ:  # a flow run's process: its engine prints before the flow's body begins
     outlive_reader()

@@ -6,7 +6,7 @@
 Progress is a line every ten seconds at most. The TensorFlow process's own lines come through `report` as well.
 """
 
-import logging
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,10 @@ class RunLog(Lines):
         self._flow = get_run_logger()
 
     def write(self, scope: Scope, line: str) -> None:
-        self.logger().info("%s", scope.named(line).strip())
+        logger = self._flow
+        with contextlib.suppress(MissingContextError):  # Headway's own threads belong to no run
+            logger = get_run_logger()
+        logger.info("%s", scope.named(line).strip())
 
     def output(self, scope: Scope, output: Output[Any]) -> None:
         super().output(scope, output)
@@ -71,11 +74,4 @@ class RunLog(Lines):
             name = re.sub(r"[^a-z0-9]+", "-", f"{self._pipeline}-{key}".lower()).strip("-")  # as Prefect accepts it
             create_markdown_artifact(redact(markdown(part)), key=name, description=redact(about))
         except Exception as error:
-            self.logger().warning("the artifact %s was not published: %s", key, error)
-
-    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-        """Return the logger of the current task, else of the flow, since Headway's own threads belong to no run."""
-        try:
-            return get_run_logger()
-        except MissingContextError:
-            return self._flow
+            self.write(Scope(), f"the artifact {key} was not published: {error}")

@@ -63,8 +63,8 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
             problem = "the Prefect server asks for a password, and the one that was sent is not it"
             fix = "export PREFECT_API_AUTH_STRING=user:password; after 'make up': \"$(cat .headway/prefect/auth)\""
             raise ConfigError(problem, where=url, fix=fix) from None
-        said = ": ".join(str(error).splitlines()[:2])
-        raise HeadwayError(f"the Prefect server refused this: {said}", where=url) from None
+        problem = f"the Prefect server refused this: {': '.join(str(error).splitlines()[:2])}"
+        raise HeadwayError(problem, where=url) from None
 
 
 def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:

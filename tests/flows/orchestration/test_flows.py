@@ -1,6 +1,7 @@
 """What keeps a flow run's process alive when its worker dies, or the server is away."""
 
 import inspect
+import logging
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import textwrap
 
 import pytest
 from prefect import flow_engine
+from prefect.exceptions import CancelledRun, FailedRun
 
 from flows.orchestration.flows import go_on_without_lease
 
@@ -48,3 +50,18 @@ def test_a_flow_run_goes_on_without_the_lease_of_its_slot(monkeypatch):
     assert given == [{"raise_on_lease_renewal_failure": False}]
     body = inspect.getsource(flow_engine.FlowRunEngine.setup_run_context)
     assert "maintain_concurrency_lease(" in body and "raise_on_lease_renewal_failure" in body
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(FailedRun("no span"), 0), (CancelledRun("stopped"), 0), (OSError("away"), 1)]
+)
+def test_prefects_traceback_of_a_state_that_has_words_is_no_line_of_the_log(caplog, error, kept):
+    logger = logging.getLogger("prefect.flow_runs")
+    logger.addHandler(caplog.handler)
+    try:
+        raise error
+    except Exception:
+        logger.exception("Engine execution exited with unexpected exception")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert len({id(record) for record in caplog.records}) == kept

@@ -40,6 +40,7 @@ def report(monkeypatch):
 
 
 def test_an_artifact_is_not_worth_a_wait_for_a_server_that_is_away(report, caplog):
+    caplog.set_level(logging.INFO)
     report.table("one", "", [])
     report._stops.up = False
     report.table("two", "", [])
