@@ -22,8 +22,7 @@ class SpanOutput(Frozen):
 
 
 class SplitsRequest(Stage[SplitProof]):
-    name, version, runs = "splits", 4, "beam_jobs.leakage_check:prove"
-    delivers = True
+    name, version, runs = "splits", 5, "beam_jobs.leakage_check:prove"
     split: Annotated[SplitConfig, Key("config")]
     parts: Annotated[dict[str, tuple[Part, ...]], Key("inputs", "parts")]
     """The parts of spans in each split of the window."""

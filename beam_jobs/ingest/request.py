@@ -24,7 +24,7 @@ from headway.tabular.expressions import parse
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, split_code
 
-VERSION = 15
+VERSION = 16
 """The version of ingest; whoever changes a byte of what it writes for the same request raises it."""
 
 NOTES = "splits"
@@ -83,7 +83,7 @@ class IngestRequest(Stage[Ingested]):
     def keys(self) -> frozenset[str]:
         """Returns the columns whose values say which rows belong together, or are one."""
         of_role = frozenset(column.name for column in self.read if column.role in ("key", "group"))
-        return of_role.union(self.split.key, self.split.unique_columns())
+        return of_role.union(self.split.key)
 
     def record_columns(self) -> tuple[Column, ...]:
         """Returns the columns of the shards, and the unit's where records have one."""

@@ -274,7 +274,7 @@ def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None =
         needed=_needed(loaded) if names is None else frozenset(),
         where=str(loaded.file),
         typed=loaded.pipeline.source.format != "csv",
-        keys=keys.union(split.key, split.unique_columns()),
+        keys=keys.union(split.key),
     )
 
 

@@ -9,7 +9,6 @@ A step function takes the context and builds its stage from it. In a plan a resu
 `headway.stages.step.Unknown`.
 """
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -246,13 +245,10 @@ class Context:
         _ = self.parts  # too few spans are said before the raw files are read
         frozen = None if prepared is None else prepared.schema_text
         columns = resolve(loaded, self.spans, self.files, schema_text=frozen)
-        counted = [column for column in columns.read if column.name in columns.stored]
-        with contextlib.suppress(HeadwayError):  # what is wrong with the label is ingest's to say
-            counted.append(pipeline.label.stored(columns.read))
-        pipeline.validation.check(columns.schema, counted, where=str(loaded.file), complete=not columns.inferred)
+        pipeline.validation.check(columns.schema, where=str(loaded.file))
         serving = loaded.serving_file if prepared is None else None
         if serving is not None and not serving.is_file() and self.last not in ("ingest", "statistics"):
-            fix = "name a file of logged requests, JSON lines or tf.Examples, or leave the key out"
+            fix = "name a file of serving rows, JSON lines or tf.Examples, or leave the key out"
             raise ConfigError(f"{serving} is not a file", where=f"{loaded.file}: validation.serving", fix=fix)
         if (task_file := loaded.user_files.get("task")) is not None:
             with startup():

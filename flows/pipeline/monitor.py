@@ -155,7 +155,7 @@ class _Check:
             ours = span_statistics(source, span, columns, monitor)
         spans, found = champion.facts.get("spans") or ["?"], []
         whose = f"version {champion.number} ({spans[0]} to {spans[-1]})"
-        for anomaly in filter(None, map(config.settled, drift(ours, theirs, whose, config, trained=False))):
+        for anomaly in filter(None, map(config.settled, drift(ours, theirs, whose, config, rows="rows"))):
             if anomaly.severity == "info":
                 self._notes.append(f"{span}: {anomaly.message}")
             else:

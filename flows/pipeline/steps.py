@@ -88,7 +88,7 @@ def splits(context: Context) -> Steps:
         parts={name: parts for name, parts in context.parts.items() if parts},
         spans=tuple(SpanOutput(request=requests[span], notes=out.ref(NOTES)) for span, out in context.ingested.items()),
     )
-    yield Step(request, runtime={"runner": context.pipeline.runner})
+    yield Step(request)
 
 
 def validate(context: Context) -> Steps:

@@ -30,7 +30,6 @@ MOST_COLUMNS = 128
 """Of a wider table so many columns are compared, evenly spread over it."""
 _ORDERED_BY = 2
 _HALF, _HIGH = np.uint64(32), np.uint64(0xFFFFFFFF00000000)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NULL_FLOAT = 1.2345679e-33
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -70,22 +69,17 @@ class ContentSampler:
         if not self.names:
             return
         order = _folded({name: batch.column(name) for name in self._by}, self._by)
-        factor, todo = 1.5, [*samples]
-        while todo:
-            bounds = {code: _below(samples[code], factor, codes == code) for code in todo}
-            most = np.zeros(max(samples) + 1, np.uint64)
-            most[todo] = [*bounds.values()]
-            at = np.flatnonzero(order <= most.max())
-            at = at[order[at] <= most[codes[at]]]
-            split, hashes = codes[at], self._hashed(batch, order, at)
-            again = []
-            for code, bound in bounds.items():
-                own = hashes[split == code]
-                if samples[code].bound is None and bound < _ALL and len(np.unique(own)) <= DRAWN:
-                    again.append(code)  # they are few, again and again
-                else:
-                    samples[code].add(own)
-            todo, factor = again, factor * 16
+        for code, sample in samples.items():
+            rows = np.flatnonzero(codes == code)
+            own, many = order[rows], 4 * DRAWN
+            if sample.bound is not None:
+                sample.add(self._hashed(batch, order, rows[own <= sample.bound | ~_HIGH]))
+                continue
+            hashes = np.zeros(0, np.uint64)
+            if len(own) > many:
+                hashes = self._hashed(batch, order, rows[own <= np.partition(own, many)[many] | ~_HIGH])
+            few = len(np.unique(hashes)) <= DRAWN  # they are few, again and again, or the batch is small
+            sample.add(self._hashed(batch, order, rows) if few else hashes)
 
     def _hashed(self, batch: pa.RecordBatch, order: Hashes, at: NDArray[np.int64]) -> Hashes:
         """Returns the hash of some whole rows, below the high half of their order."""
@@ -108,15 +102,6 @@ def _folded(arrays: Mapping[str, pa.Array], names: Sequence[str]) -> Hashes:
     state ^= state >> np.uint64(29)
     state *= _ODD
     return state
-
-
-def _below(sample: Distinct, factor: float, rows: NDArray[np.bool_]) -> np.uint64:
-    """Returns the greatest order that gets into a sample. For one that is not full: that of about `factor` times the
-    rows it keeps, since orders are spread evenly."""
-    if sample.bound is not None:
-        return sample.bound | ~_HIGH
-    share = factor * DRAWN / max(1, int(np.count_nonzero(rows)))
-    return _ALL if share >= 1 else np.uint64(int(share * 2.0**64)) | ~_HIGH
 
 
 _COSTLY = 3

@@ -1,9 +1,7 @@
 """Hashes of keys and rows: sets of them on disk, and samples that estimate how many rows repeat others.
 
-    values, repeated = distinct(hashes)          # any order, any repeats
-    write(path, values)
+    write(path, distinct(hashes))                # any order, any repeats
     compare({"train": [a, b], "eval": [c]})      # hashes that both sides have
-    repeated([a, b, c], [])                      # those that two of the sets have
 
 A set is rising distinct uint64, little endian, eight bytes each and nothing else. Whatever is asked of any number of sets is
 answered slice by slice of the hashes' range, about a million values at a time: memory does not grow with the sets.
@@ -34,18 +32,15 @@ from headway.tabular.list_arrays import run_starts
 Hashes = NDArray[np.uint64]
 SLICE = 1 << 20
 """Values that are held at a time."""
-MOST_SHARED = 4096
-"""So many found values are kept for a second look; the rest is counted."""
+MOST_SHARED = 5
+"""So many found values are kept, to name their rows; the rest is counted."""
 
 
-def distinct(hashes: Hashes) -> tuple[Hashes, Hashes]:
-    """Returns (the distinct values, those of them that occur more than once), both rising."""
+def distinct(hashes: Hashes) -> Hashes:
+    """Returns the distinct values, rising."""
     ordered = np.sort(hashes)  # np.unique takes twice as long
     first = run_starts(ordered)
-    if first.all():
-        return ordered, ordered[:0]
-    values, counts = ordered[first], np.diff(np.append(np.flatnonzero(first), len(ordered)))
-    return values, values[counts > 1]
+    return ordered if first.all() else ordered[first]
 
 
 def write(path: Path, hashes: Hashes) -> None:
@@ -108,7 +103,7 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyCom
     whose = [name for name, sets in groups.items() for _ in sets]
     for piece in slices([hashes for sets in groups.values() for hashes in sets], most):
         hashes_of = {
-            name: distinct(_whole([hashes for owner, hashes in zip(whose, piece, strict=True) if owner == name]))[0]
+            name: distinct(_whole([hashes for owner, hashes in zip(whose, piece, strict=True) if owner == name]))
             for name in groups
         }
         for name, values in hashes_of.items():
@@ -118,22 +113,6 @@ def compare(groups: Mapping[str, Sequence[Hashes]], most: int = SLICE) -> KeyCom
             if len(both):
                 result.shared.setdefault(pair, SharedHashes()).add(both)
     return result
-
-
-def repeated(sets: Sequence[Hashes], within: Sequence[Hashes], most: int = SLICE) -> SharedHashes:
-    """Find the values in more than one of `sets`, or in one of `within`, the sets of repeats within a set."""
-    result = SharedHashes()
-    for piece in slices([*sets, *within], most):
-        _, twice = distinct(_whole(piece[: len(sets)]))
-        values, _ = distinct(np.concatenate([twice, *piece[len(sets) :]]))
-        result.add(values)
-    return result
-
-
-def has(hashes: Hashes, value: int) -> bool:
-    """Returns whether a sorted set contains a value."""
-    at = int(np.searchsorted(hashes, np.uint64(value)))
-    return at < len(hashes) and int(hashes[at]) == value
 
 
 def _whole(piece: Sequence[Hashes]) -> Hashes:

@@ -2,21 +2,21 @@
 
     index = KeyIndex(split_config, columns)         # of one range
     index.add(batch, schema_of_the_file, assigned)
-    index.save(folder)                           # notes.json + <split>.<set>.u64
+    index.save(folder)                           # notes.json + <split>.<key>.u64
     merge([folder_of_range_0, folder_of_range_1], folder_of_span)
     read(folder)                                 # SpanIndex
 
-A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it; with
-`unique` a second set holds those that occurred more than once. A span's sets are its ranges' one behind the other. A time
-column leaves its least and greatest value. A split by hash of all columns leaves its least and greatest split hash: when
-those of two splits do not overlap, no row that hashes alike is in both, and that holds without a hash of every row. Of any
-other split a sample of what rows hold beside its key, column or time is kept, as equal rows may stand in two splits.
+A set holds the 64-bit hashes of one key (`headway.leakage.keys`), so that it says of each key which splits have it. A span's
+sets are its ranges' one behind the other. A time column leaves its least and greatest value. A split by hash of all columns
+leaves its least and greatest split hash: when those of two splits do not overlap, no row that hashes alike is in both, and
+that holds without a hash of every row. Of any other split a sample of what rows hold beside its key, column or time is kept,
+as equal rows may stand in two splits.
 """
 
 import functools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,16 +39,9 @@ from headway.tabular.splits import SplitAssignment, SplitConfig
 FILE = "notes.json"
 _PENDING = 1 << 21
 """Hashes that wait in memory before they are sorted."""
-KeyName = Literal["key", "unique", "group"]
-
-
-class KeySet(Frozen):
-    """The columns of one indexed key."""
-
-    columns: dict[str, str]
-    """Its columns and their stored types."""
-    unique: bool
-    """Whether those that occur more than once are noted too."""
+KeyName = Literal["key", "group"]
+KeyColumns = dict[str, str]
+"""The columns of a key and their stored types."""
 
 
 class KeyEntry(Frozen):
@@ -56,8 +49,6 @@ class KeyEntry(Frozen):
 
     sets: tuple[int, ...]
     """The length of each range's set."""
-    repeated: tuple[int, ...] = ()
-    """The same of the sets of those that occur more than once in a range."""
     missing: int = 0
     """Rows without a key: a part of it is null or NaN."""
 
@@ -82,7 +73,7 @@ class SpanIndex(Frozen):
     format: int = FORMAT
     rule: dict[str, Any]
     """How rows were split: equal rules put equal rows into one split."""
-    keys: dict[KeyName, KeySet] = Field(default_factory=dict)
+    keys: dict[KeyName, KeyColumns] = Field(default_factory=dict)
     time: str | None = None
     """The time column."""
     content: tuple[str, ...] = ()
@@ -92,21 +83,16 @@ class SpanIndex(Frozen):
     splits: dict[str, SplitIndex]
 
 
-def key_sets(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeySet]:
-    """Returns the keys to index: split.key, split.unique and the group, each only where it is not the same as an earlier
-    one."""
+def indexed_keys(config: SplitConfig, columns: Sequence[Column]) -> dict[KeyName, KeyColumns]:
+    """Returns the keys to index: split.key, and the group where it is another one."""
     types = {column.name: column.type for column in columns}
-    unique = config.unique_columns()
-    sets: dict[KeyName, KeySet] = {}
+    keys: dict[KeyName, KeyColumns] = {}
     if config.key:
-        same = set(unique) == set(config.key)
-        sets["key"] = KeySet(columns={name: types[name] for name in sorted(config.key)}, unique=same)
-    if unique and set(unique) != set(config.key):
-        sets["unique"] = KeySet(columns={name: types[name] for name in sorted(unique)}, unique=True)
+        keys["key"] = {name: types[name] for name in sorted(config.key)}
     group = named_for(columns, "group")
     if group is not None and config.mode != "time" and set(config.key) != {group} and not config.by_row:
-        sets["group"] = KeySet(columns={group: types[group]}, unique=False)
-    return sets
+        keys["group"] = {group: types[group]}
+    return keys
 
 
 def rule(
@@ -143,7 +129,7 @@ class KeyIndex:
     ):
         self._names = config.names()
         self._rule = rule(config, columns, hashed, by_place=by_place)
-        self._keys = key_sets(config, columns)
+        self._keys = indexed_keys(config, columns)
         self._time = named_for(columns, "time")
         self._temporal = next((column.temporal for column in columns if column.name == self._time), None)
         self._sampler = equal_rows.ContentSampler(config, columns)
@@ -151,7 +137,7 @@ class KeyIndex:
 
     def add(self, batch: pa.RecordBatch, raw: pa.Schema, assigned: SplitAssignment) -> None:
         """Index the rows of a coerced batch; `raw` is the schema of the batch in the file."""
-        keys = {name: key_hashes(batch, list(key.columns), assigned.columns) for name, key in self._keys.items()}
+        keys = {name: key_hashes(batch, list(key), assigned.columns) for name, key in self._keys.items()}
         time = batch.column(self._time) if self._time else None
         for code, name in enumerate(self._names):
             in_split = assigned.codes == code
@@ -194,13 +180,13 @@ class KeyIndex:
 
 
 class _Split:
-    def __init__(self, keys: Mapping[KeyName, KeySet]):
+    def __init__(self, keys: Iterable[KeyName]):
         self.rows = 0
         self.hashes: tuple[int, int] | None = None
         self.repeats = Distinct()
         self.contents = Distinct(equal_rows.DRAWN)
         self.time: TimeRange | None = None
-        self.sets = {name: _Set(key.unique) for name, key in keys.items()}
+        self.sets = {name: _Set() for name in keys}
 
     def fold_hashes(self, hashes: hash_sets.Hashes) -> None:
         self.hashes = _wider(self.hashes, (int(hashes.min()), int(hashes.max())))
@@ -208,13 +194,13 @@ class _Split:
 
 
 class _Set:
-    """The hashes of one key in one split, and, for a unique key, those that repeat."""
+    """The hashes of one key in one split."""
 
-    def __init__(self, unique: bool):
-        self._unique, self._missing = unique, 0
+    def __init__(self) -> None:
+        self._missing = 0
         self._pending: list[hash_sets.Hashes] = []
         self._waiting = 0
-        self._values = self._repeated = np.zeros(0, np.uint64)
+        self._values = np.zeros(0, np.uint64)
 
     def add(self, hashes: hash_sets.Hashes, missing: NDArray[np.bool_] | None) -> None:
         if missing is not None:
@@ -226,18 +212,13 @@ class _Set:
             self._sort()
 
     def _sort(self) -> None:
-        values, repeated = hash_sets.distinct(np.concatenate([self._values, *self._pending]))
-        if self._unique and len(repeated):
-            self._repeated, _ = hash_sets.distinct(np.concatenate([self._repeated, repeated]))
-        self._values, self._pending, self._waiting = values, [], 0
+        self._values = hash_sets.distinct(np.concatenate([self._values, *self._pending]))
+        self._pending, self._waiting = [], 0
 
     def save(self, folder: Path, split: str, key: KeyName) -> KeyEntry:
         self._sort()
         hash_sets.write(folder / set_name(split, key), self._values)
-        repeated = (len(self._repeated),) if self._unique else ()
-        if self._unique:
-            hash_sets.write(folder / set_name(split, key, repeated=True), self._repeated)
-        return KeyEntry(sets=(len(self._values),), repeated=repeated, missing=self._missing)
+        return KeyEntry(sets=(len(self._values),), missing=self._missing)
 
 
 def _of_rows(values: NDArray[Any], rows: NDArray[np.bool_] | None) -> NDArray[Any]:
@@ -250,16 +231,16 @@ def _wider(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tup
     return min(first[0], second[0]), max(first[1], second[1])
 
 
-def set_name(split: str, key: str, *, repeated: bool = False) -> str:
+def set_name(split: str, key: str) -> str:
     """Returns the file name of a set."""
-    return f"{split}.{key}{'.repeated' if repeated else ''}.u64"
+    return f"{split}.{key}.u64"
 
 
-def sets(folder: Path, note: SplitIndex, split: str, key: KeyName, *, repeated: bool = False) -> list[hash_sets.Hashes]:
+def sets(folder: Path, note: SplitIndex, split: str, key: KeyName) -> list[hash_sets.Hashes]:
     """Returns the sets of a key in a split whose index lies in `folder`; empty ones are left out."""
-    lengths = note.keys[key].repeated if repeated else note.keys[key].sets
-    path = folder / set_name(split, key, repeated=repeated)
-    whole = hash_sets.read(path) if lengths else np.zeros(0, np.uint64)
+    lengths = note.keys[key].sets
+    path = folder / set_name(split, key)
+    whole = hash_sets.read(path)
     if len(whole) != sum(lengths):
         raise DataError(
             f"holds {len(whole):,} hashes in place of {sum(lengths):,}", where=str(path), fix="delete its output"
@@ -276,23 +257,18 @@ def merge(folders: Sequence[Path], out: Path) -> None:
     for name in sorted({name for _, note in parts for name in note.splits}):
         of = [(folder, note.splits[name]) for folder, note in parts if name in note.splits]
         splits[name] = functools.reduce(_merged, [note for _, note in of])
-        for key, noted in first.keys.items():
-            for repeated in (False, True)[: 1 + noted.unique]:
-                file = set_name(name, key, repeated=repeated)
-                with (out / file).open("wb") as sink:
-                    for folder, _ in of:
-                        with (folder / file).open("rb") as source:
-                            shutil.copyfileobj(source, sink, 1 << 20)
+        for key in first.keys:
+            file = set_name(name, key)
+            with (out / file).open("wb") as sink:
+                for folder, _ in of:
+                    with (folder / file).open("rb") as source:
+                        shutil.copyfileobj(source, sink, 1 << 20)
     _write(out, first.model_copy(update={"splits": splits}))
 
 
 def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
     keys = {
-        name: KeyEntry(
-            sets=(*entry.sets, *second.keys[name].sets),
-            repeated=(*entry.repeated, *second.keys[name].repeated),
-            missing=entry.missing + second.keys[name].missing,
-        )
+        name: KeyEntry(sets=(*entry.sets, *second.keys[name].sets), missing=entry.missing + second.keys[name].missing)
         for name, entry in first.keys.items()
     }
     time = first.time.merged(second.time) if first.time and second.time else first.time or second.time

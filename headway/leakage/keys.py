@@ -8,9 +8,7 @@ are one. White space around a text, a plus sign before a whole number and zeros 
 zeros, case and everything else do. Floats are compared by their float32, with -0.0 as 0.0.
 """
 
-import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -32,8 +30,6 @@ _FLAGS[np.frombuffer(b"0123456789", np.uint8)] = _DIGIT
 _FLAGS[np.frombuffer(b".", np.uint8)] = _POINT
 _EDGES = r"^[ \t\n\r\f\v]+|[ \t\n\r\f\v]+$"
 _WHOLE = r"^[+]?(-?[0-9]+)(?:[.]0*)?$"
-_EXPONENT = re.compile(rb"[+-]?[0-9](\.[0-9]*)?e\+[0-9]{1,3}")
-"""How Arrow, pandas and C write a large double as text; `1e5`, without the plus, may be anybody's name."""
 
 
 def key_hashes(
@@ -111,8 +107,7 @@ def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
     if numeric.any():
         # most keys of digits have no point in them
         texts = array if numeric.all() else array.filter(pa.array(numeric))
-        dotted = pc.or_(pc.match_substring(texts, "."), pc.match_substring(texts, "e+"))
-        unusual[numeric] = pc.fill_null(dotted, False).to_numpy(zero_copy_only=False)
+        unusual[numeric] = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(zero_copy_only=False)
     unusual &= not_empty
     if array.null_count:
         unusual &= array.is_valid().to_numpy(zero_copy_only=False)
@@ -121,17 +116,7 @@ def _unusual(array: pa.Array) -> NDArray[np.bool_] | None:
 
 def _plain(texts: pa.Array) -> pa.Array:
     trimmed = pc.replace_substring_regex(texts.cast(pa.large_binary()), _EDGES, "")
-    whole = pc.replace_substring_regex(trimmed, _WHOLE, r"\1")
-    if pc.any(pc.match_substring(whole, "e+")).as_py():
-        whole = pa.array([_without_exponent(text) for text in whole.to_pylist()], pa.large_binary())
-    return whole
-
-
-def _without_exponent(text: bytes) -> bytes:
-    if not _EXPONENT.fullmatch(text):
-        return text
-    value = Decimal(text.decode())
-    return str(int(value)).encode() if value == value.to_integral_value() else text
+    return pc.replace_substring_regex(trimmed, _WHOLE, r"\1")
 
 
 def key_text(value: Any) -> str:

@@ -1,22 +1,23 @@
-"""The leakage proof of a window, from the key indexes: no key in two splits, times in order, declared keys unique.
+"""The leakage proof of a window, from the key indexes: no key in two splits, times in order.
 
     proof = prove(SplitConfig(...), window, parts, look)
     proof.says                                # sentences of what holds
     proof.anomalies                           # what does not
     proof.splits                              # by split: rows, keys, times
 
-Hashes alone decide that splits are apart: equal keys have equal hashes. That two splits share a key is said only after a
-second look at the rows themselves, where `look` finds them: two different keys may share a hash.
+Hashes alone decide whether splits are apart: equal keys have equal hashes, and of 5 million keys two that differ share one in
+one window of a million. `look` finds the rows of the first few shared keys, to name them.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from headway.leakage import hash_sets
 from headway.leakage.equal_rows import KEPT, overlap
-from headway.leakage.examples import KeyOccurrence, RowFinder, examine, rows_text
-from headway.leakage.hash_sets import Distinct
+from headway.leakage.hash_sets import Distinct, SharedHashes
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times, times_in_order
 from headway.messages import agree, counted, listed, some
@@ -36,12 +37,23 @@ FEW_KEYS, FEW_EVAL_KEYS = 100, 20
 
 
 @dataclass(frozen=True)
-class SpanHashes:
-    """One hash set of one key, with its span and split."""
+class KeyOccurrence:
+    """A row in which a key occurs."""
 
+    hash: int
+    written: str
+    """The key as the row has it."""
     span: str
     split: str
-    hashes: hash_sets.Hashes
+    """Of the window."""
+    file: str
+    row: int
+    """Counted from 1 within the file."""
+
+
+RowFinder = Callable[[Sequence[str], hash_sets.Hashes, Sequence[str], Sequence[str]], list[KeyOccurrence]]
+"""(columns of a key, rising hashes, spans, splits) -> of each hash the first row in each of these splits, in the order of the
+spans; those of files that are gone are left out."""
 
 
 def prove(
@@ -88,8 +100,6 @@ class _Prover:
             )
         if "group" in self.spans[0].index.keys:
             self._keys("group")
-        if self.config.unique_columns():
-            self._unique()
         repeated_in_train(self.window, by_time=self.config.by_time)
         return self.window.proof
 
@@ -99,123 +109,78 @@ class _Prover:
         """Prove that no key is in two splits."""
         if not self._comparable(key):
             return
-        stored = self._span_hashes(key)
-        groups = {split: [part.hashes for part in stored if part.split == split] for split in self.parts}
+        columns = list(self._columns(key))
+        groups = {
+            split: [
+                hashes
+                for indexed, part, note in self.window.of(split)
+                for hashes in sets(indexed.folder, note, part, key)
+            ]
+            for split in self.parts
+        }
         compared = hash_sets.compare(groups)
-        whole, columns = True, list(self._columns(key))
         for (a, b), shared in compared.shared.items():
-            pair = {a, b}
-            examined = examine(
-                shared,
-                lambda hashes: self._look(columns, hashes, stored),
-                lambda rows, pair=pair: pair <= {row.split for row in rows},  # type: ignore[misc]
-            )
-            if examined.count:
-                whole = False
-                self._overlap(key, a, b, examined.count, examined.examples)
+            self._overlap(key, a, b, shared)
         self._missing(key)
         if key == "key":
             for split, values in compared.values.items():
                 self.window.proof.splits[split]["keys"] = values
             if self.config.mode == "hash":
                 few_keys(self.window, compared.values, _name(columns))
-        if whole:
+        if not compared.shared:
             counts = listed([f"{n:,} of {split}" for split, n in compared.values.items()])
             self.window.say(f"no {_name(columns)} is in two splits: compared the keys of {self.window.size}, {counts}")
 
-    def _overlap(self, key: KeyName, a: str, b: str, count: int, examples: Sequence[Sequence[KeyOccurrence]]) -> None:
-        name = _name(list(self._columns(key)))
-        again = _again(examples, splits=True)
-        variants = any(len({row.written for row in rows}) > 1 for rows in examples)
-        keys = ", ".join(self.config.key)
-        if key == "group":
-            keep = f"give all rows of a group the same split in {self.config.column!r}"
-            keep = "put all rows of a group into files of one split" if self.config.mode == "path" else keep
-            message = f"{count:,} {agree(count, 'group', 'groups')} ({name}) {agree(count, 'is', 'are')} in {a} and in "
-            message += f"{b}, so their order is scored on groups that the model was trained on{again}"
+    def _overlap(self, key: KeyName, a: str, b: str, shared: SharedHashes) -> None:
+        columns, mode = list(self._columns(key)), self.config.mode
+        name, what, count = _name(columns), "key" if key == "key" else "group", shared.count
+        rows = self._look(key, shared.least, (a, b))
+        by_hash = [[row for row in rows if row.hash == value] for value in shared.least.tolist()]
+        if mode == "path":
+            fix = f"put all rows of a {what} into files of one split, or leave {{split}} out of source.path and use "
+            fix += f"split: {{mode: hash, key: [{', '.join(columns)}]}}"
+        elif mode == "column":
+            fix = f"give all rows of a {what} the same split in {self.config.column!r}, or use "
+            fix += f"split: {{mode: hash, key: [{', '.join(columns)}]}}"
+        elif key == "group":
             fix = f"split by the group: split: {{key: {name}}}"
-            fix += f", or {keep}" if self.config.mode in ("column", "path") else ""
-            self.window.find("warning", "group overlap", f"{a}, {b}", message, fix)
-            return
-        if self.config.mode == "path":
-            fix = "put all rows of a key into files of one split, or leave {split} out of source.path and use split: "
-            fix += f"{{mode: hash, key: [{keys}]}}"
-        elif self.config.mode == "column":
-            fix = f"give all rows of a key the same split in {self.config.column!r}, or use split: {{mode: hash, key: [{keys}]}}"
-        elif variants:
+        elif any(len({row.written for row in of_key}) > 1 for of_key in by_hash):
             fix = f"write {name} the same way in every file, or have it read as a number: 'type: int' beside its role in columns"
         else:
             fix = "the spans were split by different rules: delete their outputs in stages/ingest and run again"
-        message = f"{counted(count, 'key')} ({name.strip('()')}) {agree(count, 'is', 'are')} in {a} and in {b}{again}"
-        self.window.find("error", "key overlap", f"{a}, {b}", message, fix)
+        message = f"{counted(count, what)} ({name.strip('()')}) {agree(count, 'is', 'are')} in {a} and in {b}"
+        if key == "group":
+            message += ", so their order is scored on groups that the model was trained on"
+        named = "; ".join(_rows_text(of_key) for of_key in by_hash if of_key)
+        message += f": {named}" if named else ", but their rows could not be found again in the files"
+        severity: Severity = "error" if key == "key" else "warning"
+        self.window.find(severity, "key overlap" if key == "key" else "group overlap", f"{a}, {b}", message, fix)
 
-    def _unique(self) -> None:
-        """Prove that no key occurs twice in the window."""
-        names = self.config.unique_columns()
-        key: KeyName = "key" if set(names) == set(self.config.key) else "unique"
-        if key == "unique" and not self._comparable(key):
-            return
-        if any(indexed.index.keys.get(key) != self.spans[0].index.keys[key] for indexed in self.spans):
-            return  # said already, of the key
-        stored = self._span_hashes(key)
-        hashes, repeated = (
-            [part.hashes for part in parts] for parts in (stored, self._span_hashes(key, repeated=True))
-        )
-        keys = hash_sets.repeated(hashes, repeated)
-        columns = list(self._columns(key))
-        examined = examine(keys, lambda hashes: self._look(columns, hashes, stored), lambda rows: len(rows) > 1)
-        name = _name(columns)
-        if key == "unique":
-            self._missing("unique")
-        if not examined.count:
-            self.window.say(
-                f"{name} is unique: no value occurs twice in {self.window.rows:,} rows, over {self.window.size}"
-            )
-            return
-        count, again = examined.count, _again(examined.examples, splits=False)
-        message = f"{counted(count, 'value')} of {name}, declared unique, {agree(count, 'occurs', 'occur')} more than once{again}"
-        fix = "remove the duplicate rows from the files, or remove from split.unique the columns that are not unique"
-        self.window.find("error", "duplicate key", ", ".join(self.parts), message, fix)
+    def _look(self, key: KeyName, hashes: hash_sets.Hashes, splits: Sequence[str]) -> list[KeyOccurrence]:
+        """Returns rows of two splits with these hashes, from the spans that have any."""
+        spans = {
+            indexed.span
+            for split in splits
+            for indexed, part, note in self.window.of(split)
+            for stored in sets(indexed.folder, note, part, key)
+            if (stored[np.searchsorted(stored, hashes).clip(max=len(stored) - 1)] == hashes).any()
+        }
+        names = [indexed.span for indexed in self.spans if indexed.span in spans]
+        return self.look(list(self._columns(key)), hashes, names, splits)
 
     def _columns(self, key: KeyName) -> Mapping[str, str]:
-        return self.spans[0].index.keys[key].columns
+        return self.spans[0].index.keys[key]
 
     def _comparable(self, key: KeyName) -> bool:
         """Returns whether all spans indexed the same key; adds an error otherwise."""
-        first = self.spans[0]
-        for indexed in self.spans[1:]:
-            own, other = first.index.keys.get(key), indexed.index.keys.get(key)
-            if own is None or other is None or own != other:
-                before, after = (dict(k.columns) if k else "no key" for k in (own, other))
-                message = f"keys of spans {first.span} and {indexed.span} cannot be compared: "
-                message += f"one has {before}, the other {after}"
-                fix = "delete the spans' outputs in stages/ingest and run again"
-                self.window.find("error", "split proof", f"{first.span}, {indexed.span}", message, fix)
-                return False
-        return True
-
-    def _span_hashes(self, key: KeyName, *, repeated: bool = False) -> list[SpanHashes]:
-        return [
-            SpanHashes(indexed.span, split, hashes)
-            for split in self.parts
-            for indexed, part, note in self.window.of(split)
-            for hashes in sets(indexed.folder, note, part, key, repeated=repeated)
-        ]
-
-    def _look(self, columns: Sequence[str], hashes: hash_sets.Hashes, stored: list[SpanHashes]) -> list[KeyOccurrence]:
-        """Returns the rows with these hashes, each with its split where the key index tells it."""
-        splits: dict[tuple[str, int], set[str]] = {}
-        for part, value in itertools.product(stored, hashes.tolist()):
-            if hash_sets.has(part.hashes, value):
-                splits.setdefault((part.span, value), set()).add(part.split)
-        spans = [indexed.span for indexed in self.spans if any(span == indexed.span for span, _ in splits)]
-        rows = []
-        for occurrence in self.look(columns, hashes, spans):
-            indexed = splits.get((occurrence.span, occurrence.hash), set())
-            if len(indexed) == 1:
-                occurrence = replace(occurrence, split=next(iter(indexed)))
-            rows.append(occurrence)
-        return rows
+        different = [indexed.span for indexed in self.spans if indexed.index.keys.get(key) != self._columns(key)]
+        if different:
+            message = (
+                f"keys of spans {self.spans[0].span} and {different[0]} cannot be compared: they are of other columns"
+            )
+            fix = "delete the spans' outputs in stages/ingest and run again"
+            self.window.find("error", "split proof", ", ".join(self.parts), message, fix)
+        return not different
 
     def _missing(self, key: KeyName) -> None:
         """Report the rows without a key, which are not compared."""
@@ -344,10 +309,13 @@ def repeats(window: Window, columns: Sequence[str]) -> None:
     few_keys(window, keys, f"the columns that are hashed ({some(columns, 8)})")
 
 
-def _again(examples: Sequence[Sequence[KeyOccurrence]], *, splits: bool) -> str:
-    """Returns the rows of some keys, to be added to a sentence about the keys."""
-    texts = "; ".join(rows_text(rows, splits=splits) for rows in examples if rows)
-    return f": {texts}" if texts else ", but their rows could not be found again in the files"
+def _rows_text(rows: Sequence[KeyOccurrence]) -> str:
+    """`id '7' (train: 2013-01 a.csv row 3; eval: 2013-02 b.csv row 9, as id '7.0')`: a row of each split."""
+    first, places = {row.split: row for row in reversed(rows)}, []
+    for row in (row for row in rows if row is first[row.split]):
+        place = f"{row.split}: {row.span} {row.file} row {row.row:,}"
+        places.append(place + (f", as {row.written}" if row.written != rows[0].written else ""))
+    return f"{rows[0].written} ({'; '.join(places)})"
 
 
 def _name(columns: Sequence[str]) -> str:

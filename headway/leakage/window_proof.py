@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headway.leakage.key_index import SpanIndex, SplitIndex, read
-from headway.leakage.time_range import TimeRange, time_text
+from headway.leakage.time_range import TEXT, TimeRange, time_text
 from headway.messages import counted, window_text
 from headway.tabular.splits import Part
 from headway.validation.anomaly import Anomaly, Kind, Severity, finding
@@ -151,16 +151,13 @@ def _readable(window: Window, column: str, times: Mapping[str, TimeRange | None]
         fix = "write the column the same way in every file"
         window.find("error", "split proof", ", ".join(times), message, fix)
         return False
-    rows = sum(split["rows"] for split in window.proof.splits.values())
-    for count, what in (
-        (sum(time.missing for time in ranges), "have no time"),
-        (
-            sum(time.unreadable for time in ranges),
-            "have a time that is not written as ISO 8601 (2013-01-31T18:00:00)",
-        ),
-    ):
-        if count:
-            message = f"{count:,} of {rows:,} rows {what} in column {column!r}: they are not compared"
-            fix = "filter them (source.where), or write the column in another way"
-            window.find("warning", "split proof", ", ".join(times), message, fix)
+    if kinds == [TEXT]:
+        message = f"times were not compared: column {column!r} is text, whose values are no times or are written in several ways"
+        fix = "write them as ISO 8601 (2013-01-31T18:00:00) in every file"
+        window.find("warning", "split proof", ", ".join(times), message, fix)
+        return False
+    if missing := sum(time.missing for time in ranges):
+        message = f"{missing:,} of {window.rows:,} rows have no time in column {column!r}: they are not compared"
+        fix = "filter them (source.where), or write the column in another way"
+        window.find("warning", "split proof", ", ".join(times), message, fix)
     return True

@@ -51,9 +51,6 @@ class SplitConfig(Frozen):
         "that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. mode "
         "column and path: a key in two splits is an error",
     )
-    unique: bool | tuple[str, ...] = Field(
-        default=False, description="columns in which no two rows of the window may agree; true: the columns of key"
-    )
     eval: float = Field(default=0.2, gt=0.0, lt=1.0, description="mode hash: the share of the keys that goes to eval")
     test: float = Field(default=0.0, ge=0.0, lt=1.0, description="mode hash: the share of the keys that goes to test")
     eval_spans: int = Field(
@@ -82,7 +79,7 @@ class SplitConfig(Frozen):
         """Write a date back as text, since YAML makes a date of 2013-10-01."""
         return str(value) if isinstance(value, int | float | datetime.date) and not isinstance(value, bool) else value
 
-    @field_validator("key", "unique", mode="before")
+    @field_validator("key", mode="before")
     @classmethod
     def _one_column(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -110,16 +107,9 @@ class SplitConfig(Frozen):
             refuse_idle(self, ("eval", "test"), "with mode: hash")
         if self.mode != "time":
             refuse_idle(self, ("eval_spans", "test_spans"), "with mode: time")
-        for what, names in (("key", self.key), ("unique", self.unique if isinstance(self.unique, tuple) else ())):
-            if twice := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"{what} names {', '.join(twice)} twice")
-        if self.unique is True and not self.key:
-            raise ValueError("unique: true needs split.key, which is not set; or name the columns: unique: [order_id]")
+        if twice := sorted({name for name in self.key if self.key.count(name) > 1}):
+            raise ValueError(f"key names {', '.join(twice)} twice")
         return self
-
-    def unique_columns(self) -> tuple[str, ...]:
-        """Returns the columns whose values no two rows may share; none: that is not required."""
-        return self.key if self.unique is True else self.unique or ()
 
     @property
     def by_row(self) -> bool:
@@ -144,17 +134,15 @@ class SplitConfig(Frozen):
 
     def noted(self) -> dict[str, Any]:
         """Returns the part of the config that decides what ingest indexes of each row for the proof."""
-        noted = {"key": list(self.key), "unique": list(self.unique_columns())}
-        return {name: columns for name, columns in noted.items() if columns}
+        return {"key": list(self.key)} if self.key else {}
 
     def columns(self) -> frozenset[str]:
         """Returns the raw columns that splitting and its proof need beyond the stored ones."""
-        return frozenset({self.column} if self.column else ()) | set(self.key) | set(self.unique_columns())
+        return frozenset({self.column} if self.column else ()) | set(self.key)
 
     def named_by(self, column: str) -> str:
         """Returns the setting that names a column."""
-        named = {"split.column": (self.column,), "split.key": self.key}
-        return next((setting for setting, columns in named.items() if column in columns), "split.unique")
+        return "split.column" if column == self.column else "split.key"
 
     def names(self) -> tuple[str, ...]:
         """Returns the splits that ingest writes."""

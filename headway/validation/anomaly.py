@@ -21,9 +21,9 @@ Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The gravest first; only errors stop a run."""
 Kind = Literal[
-    "quarantine", "empty span", "too few rows", "few rows", "missing column", "label", "one label", "class balance",
+    "quarantine", "empty span", "too few rows", "missing column", "label", "one label",
     "unseen label", "vanished label", "all missing", "type", "presence", "unseen values", "range", "constant", "nan",
-    "infinite", "duplicate", "leakage", "drift", "skew", "serving rows", "key overlap", "time overlap", "duplicate key",
+    "infinite", "leakage", "drift", "serving rows", "key overlap", "time overlap",
     "split proof", "missing key", "missing class", "few keys",
     "group overlap", "row overlap", "torn unit", "new column", "weight",
 ]  # fmt: skip

@@ -1,10 +1,11 @@
-"""Detects drift of columns from the champion's train rows, and skew of logged requests.
+"""Detects drift: of train rows from the champion's, of serving rows and of eval from train.
 
 drifted = list(drift(train, champion_train, "version 3 (2013-01 to 2013-06)", config))
 
-Train rows are held against the champion's train rows: text by the greatest change of one value's share (L-infinity),
-numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of missing values. Numbers of eval and
-test are held against those of train, for a unit that changed and, by time, for values beyond the range of train (`moved`).
+Train rows are held against the champion's train rows, and serving rows against train rows: text by the greatest change of one
+value's share (L-infinity), numbers by Jensen-Shannon divergence and by the shift of their quantiles, both by the share of
+missing values; values over 4,096 bytes are not counted, and not compared. Numbers of eval and test are held against those of
+train, for a unit that changed and, by time, for values beyond the range of train (`moved`).
 
 The distances come from mergeable statistics alone. All are symmetric and zero for equal statistics. Numbers are binned by the
 quantiles of both sides together, so that a bin holds about a twentieth of one side and a frequent value has a bin's edge of
@@ -12,16 +13,13 @@ its own.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.messages import counted
 from headway.schema.calendar_days import Temporal
 from headway.schema.columns import LABEL, column_yaml
-from headway.statistics.column_statistics import LONG_BYTES, ColumnStatistics
+from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.counts import paired
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding, value_text
@@ -38,13 +36,8 @@ INNER = np.linspace(0.05, 0.95, 19)
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
     """Returns (the greatest change of a value's share, the value, its share in ours, in theirs); shares of the rows with
-    a value.
-
-    Raises:
-        ValueError: the values of one side were not counted.
-    """
-    if ours.text is None or theirs.text is None:
-        raise ValueError(f"{ours.name}: the values were not counted, so there are no shares to compare")
+    a value, whose values were counted."""
+    assert ours.text is not None and theirs.text is not None
     n, m = max(ours.values, 1), max(theirs.values, 1)
     largest = -1.0, b"", 0.0, 0.0
     # block by block: there may be millions of words
@@ -112,70 +105,40 @@ def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | 
 
 
 def drift(
-    ours: SplitStatistics, theirs: SplitStatistics, whose: str, config: ValidateConfig, *, trained: bool = True
+    ours: SplitStatistics,
+    theirs: SplitStatistics,
+    whose: str,
+    config: ValidateConfig,
+    *,
+    rows: str = "train rows",
+    where: str = "train",
 ) -> Iterator[Anomaly]:
     """Yields an anomaly for each common column that differs by more than its limits.
 
     Args:
-        ours: train rows, or, where nothing is `trained` on them, the rows of a new span.
-        whose: names the champion.
+        whose: names the rows of `theirs`, such as the champion.
+        rows: names those of `ours`.
+        where: their split, or serving.
     """
-    sides = _Sides(theirs=whose)
-    if not trained:
-        sides = _Sides(theirs=whose, row="row", rows="its rows", values="its values")
-    yield from _compared(ours, theirs, sides, config)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sides:
-    """What the two sides of a comparison are called: train rows beside a champion's, unless it says otherwise."""
-
-    theirs: str
-    row: str = "train row"
-    rows: str = "the train rows"
-    values: str = "its train values"
-    kind: Literal["drift", "skew"] = "drift"
-    where: str = "train"
-    cause: str = "check what changed in the source; if it is right"
-    more: str = "widen the window"
-
-    @property
-    def differs(self) -> str:
-        """Follows the name of a column."""
-        if self.kind == "skew":
-            return "is distributed differently in requests than in training"
-        return f"has drifted from {self.theirs}"
-
-    def found(self, column: str, message: str, bound: str, value: float, limit: float) -> Anomaly:
-        fix = f"{self.cause}, raise validation.columns.{column}.drift.{bound} above {value:.3f}"
-        return finding("warning", self.kind, self.where, message, fix, column=column, value=value, expected=limit)
-
-
-_REQUESTS = _Sides(
-    theirs="the train rows",
-    row="logged request",
-    rows="the logged requests",
-    values="the logged values",
-    kind="skew",
-    where="serving",
-    cause="compute it in serving as in the source; if it is meant to differ",
-    more="log more requests",
-)
-
-
-def _compared(
-    ours: SplitStatistics, theirs: SplitStatistics, sides: _Sides, config: ValidateConfig
-) -> Iterator[Anomaly]:
-    """Yields an anomaly for each common column that differs by more than its limits."""
     if min(ours.rows, theirs.rows) < config.drift.min_rows:
-        message = f"{sides.kind} was not checked: {counted(ours.rows, sides.row)}, {theirs.rows:,} of {sides.theirs}; at least "
+        message = f"drift was not checked: {ours.rows:,} {rows}, {theirs.rows:,} of {whose}; at least "
         message += f"{config.drift.min_rows:,} of each are needed"
-        yield finding("info", sides.kind, sides.where, message, f"{sides.more}, or lower validation.drift.min_rows")
+        yield finding("info", "drift", where, message, "bring more rows, or lower validation.drift.min_rows")
         return
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
         if other is not None and other.type == column.type and _flat(column):
-            yield from _column(column, other, sides, config.drift_of(name))
+            for bound, message, value, limit in _differences(column, other, rows, whose, config.drift):
+                fix = (
+                    "compute it in serving as in the source"
+                    if where == "serving"
+                    else "check what changed in the source"
+                )
+                if bound is not None:
+                    fix += f"; if it is right, raise validation.drift.{bound} above {value:.3f}, or say "
+                    fix += f"validation.columns.{name}.severity: {{drift: ignore}}"
+                message = f"{_called(name)} {message}"
+                yield finding("warning", "drift", where, message, fix, column=name, value=value, expected=limit)
 
 
 def _flat(column: ColumnStatistics) -> bool:
@@ -183,45 +146,38 @@ def _flat(column: ColumnStatistics) -> bool:
     return not getattr(column, "shape", ())
 
 
-def _column(ours: ColumnStatistics, theirs: ColumnStatistics, sides: _Sides, bounds: DriftConfig) -> Iterator[Anomaly]:
-    name, which = ours.name, _called(ours.name)
+def _differences(
+    ours: ColumnStatistics, theirs: ColumnStatistics, rows: str, whose: str, bounds: DriftConfig
+) -> Iterator[tuple[str | None, str, float, float]]:
+    """Yields (the limit, what follows the name of the column, the distance, the limit's value) where two columns differ."""
     now, before = _absent(ours), _absent(theirs)
-    if sides.kind == "skew" and ours.missing == ours.rows and theirs.present:
-        message = f"none of the {ours.rows:,} logged requests has a value of {name!r}; "
-        message += f"{theirs.present / theirs.rows:.2%} of the train rows do"
-        fix = f"send it with the requests, or leave it out: {column_yaml(name, 'ignore')}"
-        yield finding("warning", "skew", "serving", message, fix, column=name)
-        return
-    if (change := abs(now - before)) > bounds.missing:
-        message = f"{which} is missing in {now:.2%} of {sides.rows}, and was in {before:.2%} of {sides.theirs} "
+    change = abs(now - before)
+    if now == 1 > before:
+        yield None, f"is missing in all of the {rows}, and was in {before:.2%} of {whose}", change, bounds.missing
+    elif change > bounds.missing:
+        message = f"is missing in {now:.2%} of the {rows}, and was in {before:.2%} of {whose} "
         message += f"(a change of {change:.3f}; the limit is {bounds.missing:g})"
-        yield sides.found(name, message, "missing", change, bounds.missing)
-    if not _comparable(ours) or not _comparable(theirs):
+        yield "missing", message, change, bounds.missing
+    if not _comparable(ours) or not _comparable(theirs) or (ours.type == "bytes" and None in (ours.text, theirs.text)):
         return
-    if ours.text is None or theirs.text is None:
-        if ours.type == "bytes":
-            yield _uncounted(ours, theirs, which, sides)
-            return
-    else:
+    if ours.type == "bytes":
         distance, value, share, was = l_infinity(ours, theirs)
         if distance > bounds.l_infinity:
-            message = (
-                f"{which} {sides.differs}: {value_text(value)} is {share:.2%} of {sides.values}, and was {was:.2%} "
-            )
-            message += f"(L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})"
-            yield sides.found(name, message, "l_infinity", distance, bounds.l_infinity)
+            message = f"has drifted from {whose}: {value_text(value)} is {share:.2%} of its values in the {rows}, and "
+            message += f"was {was:.2%} (L-infinity distance {distance:.3f}; the limit is {bounds.l_infinity:g})"
+            yield "l_infinity", message, distance, bounds.l_infinity
         return
     divergence, shift = jensen_shannon(ours, theirs), quantile_distance(ours, theirs)
     if divergence > bounds.jensen_shannon or shift > bounds.quantile:
         unit = ours.temporal or theirs.temporal
-        message = f"{which} {sides.differs}: its median went from {_figures(theirs, [0.5], unit)} to "
+        message = f"has drifted from {whose}: its median went from {_figures(theirs, [0.5], unit)} to "
         message += f"{_figures(ours, [0.5], unit)}, its 5% to 95% range from {_figures(theirs, [0.05, 0.95], unit)} to "
         message += f"{_figures(ours, [0.05, 0.95], unit)} (Jensen-Shannon divergence {divergence:.3f}, limit "
         message += f"{bounds.jensen_shannon:g}; quantile distance {shift:.3f}, limit {bounds.quantile:g})"
         if divergence > bounds.jensen_shannon:
-            yield sides.found(name, message, "jensen_shannon", divergence, bounds.jensen_shannon)
+            yield "jensen_shannon", message, divergence, bounds.jensen_shannon
         else:
-            yield sides.found(name, message, "quantile", shift, bounds.quantile)
+            yield "quantile", message, shift, bounds.quantile
 
 
 def moved(
@@ -254,10 +210,8 @@ def _beyond(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> Ano
         return None
     message = f"{_called(ours.name)} is {'above' if above else 'below'} every value of train in all {split} rows: it goes from "
     message += f"{' to '.join(_figures(theirs, [end], None) for end in (0, 1))} in train and from "
-    message += (
-        f"{' to '.join(_figures(ours, [end], None) for end in (0, 1))} in {split}, as a counter or a sum does. A model "
-    )
-    message += "learns nothing of such values, and later ones lie farther off"
+    message += f"{' to '.join(_figures(ours, [end], None) for end in (0, 1))} in {split}, as a counter or a sum does. "
+    message += "A model learns nothing of such values, and later ones lie farther off"
     fix = f"leave it out: {column_yaml(ours.name, 'ignore')}, or compute what does not grow, such as the change since the row "
     fix += f"before; if it is right: validation.columns.{ours.name}.severity: {{drift: ignore}}"
     return finding("warning", "drift", split, message, fix, column=ours.name)
@@ -275,30 +229,17 @@ def _rescaled(split: str, ours: ColumnStatistics, theirs: ColumnStatistics) -> A
         return None
     ratio = float(f"{max(times, 1 / times):.1g}")  # 1,013 is about 1,000
     said = f"{ratio:,.0f} times" if times > 1 else f"1/{ratio:,.0f}"
-    message = (
-        f"{_called(ours.name)} is about {said} as large in the {split} rows as in the train rows: its 5% to 95% range "
+    message = f"{_called(ours.name)} is about {said} as large in the {split} rows as in the train rows: "
+    message += (
+        f"its 5% to 95% range went from {_figures(theirs, [0.05, 0.95], None)} to {_figures(ours, [0.05, 0.95], None)}"
     )
-    message += f"went from {_figures(theirs, [0.05, 0.95], None)} to {_figures(ours, [0.05, 0.95], None)}"
-    fix = (
-        "if its unit changed, mend the source, or the model is judged by other numbers than it learned from; if it is "
-    )
-    fix += f"right: validation.columns.{ours.name}.severity: {{drift: ignore}}"
+    fix = "if its unit changed, mend the source, or the model is judged by other numbers than it learned from; "
+    fix += f"if it is right: validation.columns.{ours.name}.severity: {{drift: ignore}}"
     return finding("warning", "drift", split, message, fix, column=ours.name, value=times, expected=RESCALED)
 
 
 def _called(name: str) -> str:
     return "the label" if name == LABEL else f"column {name!r}"
-
-
-def _uncounted(ours: ColumnStatistics, theirs: ColumnStatistics, which: str, sides: _Sides) -> Anomaly:
-    """Returns a finding about values that are images or documents, which have no shares to compare."""
-    longest = max(ours.longest or 0, theirs.longest or 0)
-    message = (
-        f"the values of {which} were not compared with those of {sides.theirs}: they have up to {longest:,} bytes, and "
-    )
-    message += f"values are counted up to {LONG_BYTES:,} bytes; only the share of missing values was compared"
-    fix = f"nothing to do; validation.columns.{ours.name}.severity.{sides.kind}: ignore leaves this out"
-    return finding("info", sides.kind, sides.where, message, fix, column=ours.name)
 
 
 def _absent(column: ColumnStatistics) -> float:
@@ -315,8 +256,3 @@ def _comparable(column: ColumnStatistics) -> bool:
 def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:
     texts = [value_text(float(value), unit) for value in column.quantile(at)]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-
-
-def skew(train: SplitStatistics, logged: SplitStatistics, config: ValidateConfig) -> Iterator[Anomaly]:
-    """Report features whose logged requests differ from the train rows by more than the limits of drift."""
-    return _compared(logged, train, _REQUESTS, config)

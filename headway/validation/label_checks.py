@@ -1,4 +1,4 @@
-"""Checks the label: more than one value, no class too rare, the same classes in every split; and the rows' weights.
+"""Checks the label: more than one value, the same classes in every split; and the rows' weights.
 
 A class of train that eval lacks, or one of eval that train lacks, is an error: metrics would be of another question.
 
@@ -36,14 +36,6 @@ def labels(
         message = f"every one of the {label.present:,} {split} rows has the label {value}"
         fix = "check the label expression, and the spans of the window"
         yield finding("error" if split == "train" else "warning", "one label", split, message, fix, column=LABEL)
-    elif is_class(task, label):
-        value, rarest = label.top()[-1]
-        share, least = rarest / label.present, config.min_class_share
-        if share < least:
-            message = f"the rarest label, {value_text(value)}, has {rarest:,} of {label.present:,} {split} rows "
-            message += f"({share:.3%}); fewer than {least:.3%} are hard to learn"
-            fix = "consider training.class_weights: balanced, or lower validation.min_class_share"
-            yield finding("warning", "class balance", split, message, fix, column=LABEL, value=share, expected=least)
     if split != "train" and train is not None and is_class(task, train) and label.complete:
         yield from _classes(split, label, train)
 

@@ -216,10 +216,8 @@ def _ways(values: pa.ChunkedArray) -> Iterator[tuple[Codes, Floats]]:
         return
     floats, good = numbers(values)
     along = ranks(floats) * good
-    yield (
-        good.astype(np.int64),
-        along,
-    )  # a line has less noise than its ranges, so that it orders the rows of a class better
+    # a line has less noise than its ranges, so that it orders the rows of a class better
+    yield good.astype(np.int64), along
     many = min(_RANGES, rows // _ROWS_OF_A_RANGE)
     frequent = counts[codes] * many >= rows  # a value that fills a range is one by itself
     ranges = np.where(frequent, many + codes, (along * many).astype(np.int64).clip(max=many - 1))
@@ -251,17 +249,6 @@ def constant(column: ColumnStatistics) -> Iterator[Anomaly]:
         message = f"column {column.name!r} has the same value in all {column.rows:,} train rows"
         fix = f"leave it out: {column_yaml(column.name, 'ignore')}"
         yield finding("warning", "constant", "train", message, fix, column=column.name)
-
-
-def duplicates(train: SplitStatistics, names: Collection[str]) -> Iterator[Anomaly]:
-    """Report columns that repeat an earlier one."""
-    found = repeated(train, names)
-    rows = len(train.sample.table() or ()) if found else 0
-    for name, first in found.items():
-        message = f"column {name!r} repeats column {first!r}: the same values in each of {rows:,} sampled "
-        message += f"train rows, and the same figures over all {train.rows:,}"
-        fix = f"leave one of them out: {column_yaml(name, 'ignore')}"
-        yield finding("warning", "duplicate", "train", message, fix, column=name)
 
 
 def repeated(train: SplitStatistics, names: Collection[str]) -> dict[str, str]:

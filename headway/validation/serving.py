@@ -1,10 +1,10 @@
-"""Statistics of rows without labels, for comparison with those of the train rows: logged serving requests, or raw files.
+"""Statistics of rows without labels, for comparison with those of the train rows: a file of serving rows, or a span's raw files.
 
-    logged = requests(Path("requests.jsonl"), feature_columns)
-    logged.statistics, logged.unfit          # of the rows that fit, and (rows that do not, the first reason)
+    served = serving_rows(Path("requests.jsonl"), feature_columns)
+    served.statistics, served.unfit          # of the rows that fit, and (rows that do not, the first reason)
 
-The file of requests holds one a line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of tf.Examples; either is
-read as ingest reads it. Features that no request names count as missing in all of them.
+The file of serving rows holds one a line as JSON ({"carrier": "AA", "distance": 733}), or is a TFRecord of tf.Examples; either is
+read as ingest reads it. Features that no row names count as missing in all of them.
 """
 
 import re
@@ -31,24 +31,24 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
-class RequestStatistics:
+class ServingRows:
     rows: int
     statistics: SplitStatistics
     unfit: tuple[int, str]
-    """How many requests are broken or hold a value that does not fit its column, and the first with its number and reason."""
+    """How many rows are broken or hold a value that does not fit its column, and the first with its number and reason."""
 
 
 def checksum(path: Path) -> dict[str, int | str]:
-    """Returns the identity of a file of requests: its size and crc32c; DataError when it cannot be read."""
+    """Returns the identity of a file of serving rows: its size and crc32c; DataError when it cannot be read."""
     size, crc = filesystem.checksum(str(path))
     return {"bytes": size, "crc32c": crc}
 
 
-def requests(path: Path, columns: Sequence[Column]) -> RequestStatistics:
-    """Returns statistics of logged requests. A broken one, or a value that does not fit, rejects its request only.
+def serving_rows(path: Path, columns: Sequence[Column]) -> ServingRows:
+    """Returns statistics of serving rows. A broken one, or one with a value that does not fit, is left out.
 
     Raises:
-        DataError: the file holds no request, or a TFRecord is damaged.
+        DataError: the file holds no row, or a TFRecord is damaged.
     """
     statistics = SplitStatistics.create(columns)
     read_as = [column.model_copy(update={"nullable": True}) for column in columns]
@@ -64,17 +64,17 @@ def requests(path: Path, columns: Sequence[Column]) -> RequestStatistics:
             row, column, value, reason = min(bad, key=lambda each: each[0])
             first = f"row {before + row + 1:,}: {f'{column!r}: {value!r} ' if column else ''}{reason}"
     if unfit == rows:
-        problem = f"none of its rows is a request that fits the schema; the first: {first}"
+        problem = f"none of its rows fits the schema; the first: {first}"
         raise DataError(
-            problem if rows else "there is no request in the file",
+            problem if rows else "there is no row in the file",
             where=str(path),
             fix="log one JSON object of features per line, or leave it out",
         )
-    return RequestStatistics(rows, statistics, (unfit, first))
+    return ServingRows(rows, statistics, (unfit, first))
 
 
 def _chunks(path: Path, columns: Sequence[Column]) -> Iterator[tuple[Chunk, int]]:
-    """Yields the requests, and how many came before the range that they are numbered in."""
+    """Yields the rows, and how many came before the range that they are numbered in."""
     with open_file(str(path)) as file:
         head, size = file.read(len(_GZIP)), file.size()
         file.seek(0)

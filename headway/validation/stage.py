@@ -27,18 +27,16 @@ from headway.tabular.splits import SplitConfig
 from headway.tasks.table import TaskOrAuto
 from headway.validation.anomaly import SEVERITIES, Anomaly, SplitProof, Validated, finding
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import drift, moved, skew
+from headway.validation.drift import drift, moved
 from headway.validation.label_checks import is_class, label_kind, labels, vanished, weights
-from headway.validation.leaks import constant, duplicates, leakage, strengths
+from headway.validation.leaks import constant, leakage, strengths
 from headway.validation.units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-VERSION = 11
+VERSION = 12
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""
-FEW_EVAL_ROWS = 1000
-"""Below this many, metrics of the eval split are called uncertain."""
 MOST_UNLABELLED = 0.1
 """The share of the rows that may lack a label unsaid."""
 
@@ -76,11 +74,11 @@ class ValidateRequest(Stage[Validated]):
         ValidateConfig()
     )
     served: Annotated[dict[str, int | str] | None, Key("serving", always=True)] = None
-    """The checksum of the logged requests."""
+    """The checksum of the serving rows."""
     schema_: Annotated[Schema, Key("schema", of=Schema.digest)] = Field(alias="schema")
     task: Annotated[TaskOrAuto, Key(always=True)] = "auto"
     columns: Annotated[tuple[Column, ...], Key("features", always=True)] = ()
-    """The features as they are stored, to read logged requests by."""
+    """The features as they are stored, to read serving rows by."""
     champion: Annotated[ChampionFacts | None, Key(always=True)] = None
     split: Annotated[SplitConfig | None, Key(of=lambda split: split and split.at_ingest(), always=True)] = None
     """How rows were split; None: the splits are not held against each other."""
@@ -101,7 +99,7 @@ class ValidateRequest(Stage[Validated]):
     auto: Annotated[tuple[str, ...], Key()] = ()
     """Those of them whose transform is chosen, which leaves out a column with one value."""
     serving: Path | None = None
-    """Logged requests."""
+    """The file of serving rows."""
     filters: bool = True
     """Whether there is a filter (source.where); without one, the rows that ingest left out have no label."""
     rows: SampledRows | None = None
@@ -222,10 +220,6 @@ def _splits(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> Ite
                 which = f"{agree(len(empty), 'span', 'spans')} {some(empty, 3)} {agree(len(empty), 'has', 'have')}"
                 fix = f"{which} no rows: bring them, end the window before (--until), or change the split"
             yield finding("error", "too few rows", name, message, fix, value=rows, expected=least)
-        elif name == "eval" and rows < FEW_EVAL_ROWS:
-            message = f"the eval split has only {counted(rows, 'row')}, so its metrics are uncertain"
-            fix = "widen the window, or give eval a larger share"
-            yield finding("info", "few rows", name, message, fix, value=rows, expected=FEW_EVAL_ROWS)
     for name in sorted(set(splits) - set(minimums)):
         if not splits[name].rows:
             message = f"the {name} split has no rows"
@@ -266,7 +260,6 @@ def _content(
     for name in train.columns:
         if name != LABEL and name in request.schema_ and name not in request.auto:
             yield from constant(train.columns[name])
-    yield from duplicates(train, _features(request, train))
     if request.split is not None and request.split.mode != "hash":
         for name in sorted({*splits} - {"train"}):
             yield from moved(name, splits[name], train, _features(request, train), by_time=request.split.by_time)
@@ -311,13 +304,13 @@ def _serving(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> It
     train = splits.get("train")
     if request.serving is None or train is None or not train.rows:
         return
-    from headway.validation.serving import requests  # and the readers of its formats
+    from headway.validation.serving import serving_rows  # and the readers of its formats
 
-    logged = requests(request.serving, request.columns)
-    unfit, reason = logged.unfit
+    served = serving_rows(request.serving, request.columns)
+    unfit, reason = served.unfit
     if unfit:
-        message = f"{unfit:,} of {logged.rows:,} logged requests "
+        message = f"{unfit:,} of {served.rows:,} serving rows "
         message += f"{agree(unfit, 'is broken or does', 'are broken or do')} not fit, first {reason}"
         fix = "mend the client, or the column's type in the pipeline"
         yield finding("warning", "serving rows", "serving", message, fix)
-    yield from skew(train, logged.statistics, request.config)
+    yield from drift(served.statistics, train, "the train rows", request.config, rows="serving rows", where="serving")

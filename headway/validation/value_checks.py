@@ -61,9 +61,8 @@ def _column(
     if name in schema.required and column.missing:
         message = f"column {name!r} is missing in {column.missing:,} of {column.rows:,} {split} rows ({share:.2%}); "
         message += "the schema says it is always there"
-        fix = f"mend the source, lower presence.min_fraction of {name!r} in the schema file, or raise "
-        fix += f"validation.columns.{name}.max_missing"
-        limit = config.missing(name)
+        fix = f"mend the source, lower presence.min_fraction of {name!r} in the schema file, or raise validation.max_missing"
+        limit = config.max_missing
         severity = _beyond(share, limit)
         yield finding(severity, "presence", split, message, fix, column=name, value=share, expected=limit)
     if name in schema.domains and kind == column.type == "bytes":
@@ -101,8 +100,8 @@ def _domain(split: str, column: ColumnStatistics, schema: Schema, config: Valida
     message = f"column {column.name!r} has values the schema does not know in {rows:,} of {column.values:,} {split} "
     message += f"rows ({share:.2%}): {listed(examples, unseen)}"
     fix = f"if they are right, add them to the string_domain of {column.name!r} in the schema file, or raise "
-    fix += f"validation.columns.{column.name}.max_unseen"
-    limit = config.unseen(column.name)
+    fix += "validation.max_unseen"
+    limit = config.max_unseen
     severity = _beyond(share, limit)
     yield finding(severity, "unseen values", split, message, fix, column=column.name, value=share, expected=limit)
 

@@ -8,29 +8,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs import leakage_check
 from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.ingest.stage import ingest, ingest_many
-from beam_jobs.leakage_check import FILE, LookJob, prove
+from beam_jobs.leakage_check import FILE, prove
 from beam_jobs.runners.config import RunnerConfig
-from beam_jobs.runners.driver import run_spans
-from beam_jobs.runners.place import FolderPlace
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
-from headway.errors import ConfigError, DataError, StoreError
-from headway.leakage.examples import PLACES
+from headway.errors import ConfigError, DataError
 from headway.leakage.key_index import read
-from headway.leakage.keys import key_hashes
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files
-from headway.storage.bucket import Bucket
 from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
-from tests.beam_jobs.pool import workers_apart
 from tests.small_ranges import small_ranges
 
 KEY = Column(name="k", type="bytes", nullable=True, role="key")
-TIME = Column(name="t", type="bytes", nullable=True, role="time")
+TIME = Column(name="t", type="int64", nullable=True, role="time", temporal="timestamp")
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
     Column(name="y", type="float32", nullable=True),
@@ -121,22 +116,6 @@ def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
     assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "bucket_url", ["gs"], indirect=True
-)  # ingest/test_places.py has such workers write to the other kind
-def test_workers_elsewhere_look_the_rows_up_and_leave_them_in_a_bucket(window, bucket_url, tmp_path):
-    split = SplitConfig(key="k", eval=0.4)
-    result = window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
-    assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", FILE}
-    (tmp_path / "there").mkdir()
-    place = f"{bucket_url}/proof"
-    with workers_apart() as runner:
-        there = prove(window.request, tmp_path / "there", Monitor(), runner=runner, places=[place])
-    assert [file["path"] for file in there.pop("files")] == [FILE] == [*Bucket(place).listing()]
-    assert there == result == json.loads(Bucket(place).read(FILE)) and not [*(tmp_path / "there").iterdir()]
-
-
 def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(window, tmp_path):
     split, lines = SplitConfig(key="k", eval=0.4), []
     window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
@@ -150,55 +129,31 @@ def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(
 
 @pytest.mark.parametrize("gone", ["a", "b"])
 def test_a_span_whose_files_are_gone_leaves_the_rows_of_the_others_named(window, tmp_path, gone):
-    split, lines = SplitConfig(key="k", unique=True, eval=0.4), []
-    window(split, a=rows([*range(40), 7]), b=rows([*range(100, 140), 107]))
+    split, lines = SplitConfig(key="k", eval=0.4), []
+    window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
     (tmp_path / "raw" / gone / f"{gone}.csv").unlink()
     monitor = Monitor()
     monitor.log = lines.append
     _, kind, _, message = only(prove(window.request, tmp_path, monitor))
-    named = {"a": "k '107' (b b.csv row 8; b b.csv row 41)", "b": "k '7' (a a.csv row 8; a a.csv row 41)"}
-    assert kind == "duplicate key" and named[gone] in message
+    there = "b" if gone == "a" else "a"
+    assert kind == "key overlap" and message.count(f"{there} {there}.csv row") == 5 and f"{gone}.csv" not in message
     assert lines[0] == "reading the rows of 2 spans again" and len(lines) == 2
     assert f"{gone}.csv: there is no such file" in lines[1]
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "out", FILE}
 
 
-def test_a_place_that_cannot_be_cleared_hides_nothing_that_was_found(window, tmp_path, monkeypatch):
-    window(SplitConfig(key="k", unique=True), a=rows([1, 1]))
-
-    def clear(place):
-        raise StoreError("the network is down", where=place.url)
-
-    monkeypatch.setattr(FolderPlace, "clear", clear)
-    assert "k '1' (a a.csv row 1; a a.csv row 2)" in only(prove(window.request, tmp_path, Monitor()))[3]
-
-
-def test_a_range_hands_on_a_few_rows_of_each_key_in_each_split_however_many_it_has(window, tmp_path):
-    """A column that is declared unique and has one value would otherwise send every row through the runner."""
+def test_the_first_row_of_a_key_in_each_split_is_named_and_the_files_are_read_no_further(window, tmp_path, monkeypatch):
     part = Column(name="t", type="bytes", nullable=False, role="key")
-    split = SplitConfig(mode="column", column="t", unique="k")
-    keys, splits = ["7", "7.0", "8", "9"], ["train", "eval"]
-    content = [f"{keys[i % 4]},{splits[i % 5 == 0]},{i},1" for i in range(2000)]
-    found = window(split, columns=(KEY, part), a=content, range_size=4096)
-    message = next(each["message"] for each in found["anomalies"] if each["kind"] == "duplicate key")
-    request = window.request.spans[0].request
-    hashes, _ = key_hashes(pa.record_batch({"k": pa.array([b"7", b"8"])}), ["k"])
-    job = LookJob(request, str(tmp_path / "look"), ("k",), tuple(sorted(hashes.tolist())))
-    handed = [job.process(piece, tmp_path, lambda rows: None) for piece in job.cut()]
-    assert len(handed) > 3 and sum(each["rows"] for each in handed) == 2000
-    assert all(len(each["found"]) == 2 * 2 * PLACES for each in handed[:-1])
-    [ended] = run_spans([job], Monitor(), RunnerConfig(workers=1))
-    firsts = [
-        (key, name, number)
-        for key in ("7", "8")
-        for name in splits
-        for number in [i + 1 for i, line in enumerate(content) if line[0] == key and line.split(",")[1] == name][
-            :PLACES
-        ]
-    ]
-    named = [(value[3], name, row) for _, value, _, name, _, row in ended.result["found"]]
-    assert sorted(named) == sorted(firsts) and [row for *_, row in named] == sorted(row for *_, row in named)
-    assert "k '7' (a a.csv row 1; a a.csv row 2, as k '7.0'; a a.csv row 5)" in message
+    split = SplitConfig(mode="column", column="t", key="k")
+    content = [f"{i % 1000},{'eval' if i in (90, 93) else 'train'},{i},1" for i in range(3000)]
+    window(split, columns=(KEY, part), a=content, range_size=4096)
+    added, add = [], leakage_check._Finder.add
+    monkeypatch.setattr(leakage_check._Finder, "add", lambda self, chunk: (add(self, chunk), added.append(self.rows)))
+    _, kind, _, message = only(prove(window.request, tmp_path, Monitor()))
+    assert kind == "key overlap" and message.startswith("2 keys (k) are in train and in eval: ")
+    assert "k '90' (eval: a a.csv row 91; train: a a.csv row 1,091)" in message
+    assert "k '93' (eval: a a.csv row 94; train: a a.csv row 1,094)" in message
+    assert len(added) * 2 < len(window.request.spans[0].request.ranges())
 
 
 def test_the_rows_named_are_those_of_the_file(window):
@@ -330,21 +285,24 @@ def test_a_train_row_as_late_as_eval_is_an_error_with_both_times(window, late):
     assert not any("each ends before" in says for says in result["says"])
 
 
-def test_times_that_cannot_be_read_are_counted(window):
-    result = window(
-        SplitConfig(mode="time"), a=["k,2013-01-01,1,1", "k,soon,1,0", "k,,1,0"], b=rows("ab", "2013-02-01")
-    )
-    assert [a["severity"] for a in result["anomalies"]] == ["warning", "warning"]
-    missing, unreadable = (a["message"] for a in result["anomalies"])
-    assert (
-        "1 of 5 rows have no time" in missing
-        and "1 of 5 rows have a time that is not written as ISO 8601" in unreadable
-    )
+def test_rows_without_a_time_are_counted(window):
+    result = window(SplitConfig(mode="time"), a=["k,2013-01-01,1,1", "k,,1,0"], b=rows("ab", "2013-02-01"))
+    [missing] = result["anomalies"]
+    assert missing["severity"] == "warning" and "1 of 4 rows have no time in column 't'" in missing["message"]
     assert "each ends before the next begins" in result["says"][0]
 
 
+def test_times_that_are_text_are_not_compared_and_that_is_a_warning(window):
+    text = TIME.model_copy(update={"type": "bytes", "temporal": None})
+    spans = {"a": ["k,2013-01-01,1,1", "k,soon,1,0"], "b": rows("ab", "2013-02-01")}
+    result = window(SplitConfig(mode="time"), columns=(KEY, text), **spans)
+    severity, kind, _, message = only(result)
+    assert (severity, kind) == ("warning", "split proof") and "times were not compared: column 't' is text" in message
+    assert not any("each ends before" in says for says in result["says"])
+
+
 def test_times_of_two_kinds_are_not_compared(window):
-    number = TIME.model_copy(update={"type": "int64"})
+    number = TIME.model_copy(update={"temporal": None})
     result = window(SplitConfig(mode="time"), columns=(KEY, number), a=rows("ab", "5"), b=rows("ab", "6"))
     assert result["anomalies"] == [] and "train from 5 to 5" in result["says"][0]
 
@@ -484,57 +442,11 @@ def test_a_group_in_two_splits_is_reported_whatever_splits_the_rows(window, spli
     assert apart(keyed) == [] and "no k is in two splits" in keyed["says"][0]
 
 
-# --- unique
-
-
-@pytest.mark.parametrize(
-    "split",
-    [SplitConfig(key="k", unique=True, eval=0.4), SplitConfig(unique="k"), SplitConfig(mode="time", unique="k")],
-)
-def test_what_is_declared_unique_and_is_so_is_reported_as_unique(window, split):
-    result = window(split, a=rows(range(50)), b=rows(range(50, 80), "2013-02-01"))
-    assert apart(result) == [] and any(
-        "k is unique: no value occurs twice in 80 rows" in says for says in result["says"]
-    )
-
-
-def test_duplicates_are_named_with_their_rows_within_a_file_and_across_files_and_spans(window):
-    split = SplitConfig(key="k", unique=True, eval=0.4)
-    a = {"one.csv": rows([*range(200), 3]), "two.csv": rows([300, 301, 7.0])}
-    result = window(split, range_size=1024, a=a, b=rows([400, 301, 500]), c=rows([1000]))
-    _, kind, _, message = next(only({"anomalies": [x]}) for x in result["anomalies"] if x["kind"] == "duplicate key")
-    assert kind == "duplicate key" and "3 values of k, declared unique, occur more than once" in message
-    assert "k '3' (a one.csv row 4; a one.csv row 201)" in message
-    assert "k '301' (a two.csv row 2; b b.csv row 2)" in message
-    assert "k '7' (a one.csv row 8; a two.csv row 3, as k '7.0')" in message
-
-
-def test_without_the_declaration_duplicates_are_fine(window):
-    assert window(SplitConfig(key="k"), a=rows([1, 1, 2]))["anomalies"] == []
-
-
-def test_at_most_five_examples(window):
-    result = window(SplitConfig(unique=("k",), eval=0.4), a=rows([*range(50), *range(50)]))
-    _, _, _, message = only(result)
-    assert "50 values of k" in message and message.count("; a a.csv") == 5
-
-
-def test_files_that_are_gone_do_not_hide_a_duplicate(window, tmp_path):
-    split = SplitConfig(key="k", unique=True)
-    window(split, a=rows([1, 1]))
-    request = _request(tmp_path / "raw", "a").model_copy(update={"split": split})
-    (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n5,,1,1\n")
-    output = SpanOutput(request=request, notes=tmp_path / "out" / "a" / NOTES)
-    parts = {"train": (("a", "train"),), "eval": (("a", "eval"),)}
-    found = only(prove(SplitsRequest(split=split, spans=(output,), parts=parts), tmp_path, Monitor()))
-    assert found[1] == "duplicate key" and "could not be found again" in found[3]
-
-
 # --- what is noted
 
 
 def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
-    split = SplitConfig(key="k", unique="x", eval=0.4)
+    split = SplitConfig(key="k", eval=0.4)
     lines = rows([f"c{i % 90}" for i in range(400)])
     found = []
     for i, size in enumerate((1 << 20, 1024)):
@@ -543,7 +455,7 @@ def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
         notes = read(folder)
         values = {path.name: sorted(set(np.fromfile(path, "<u8").tolist())) for path in folder.glob("*.u64")}
         facts = {name: (note.rows, note.time) for name, note in notes.splits.items()}
-        found.append((notes.rule, notes.keys, facts, {k: v for k, v in values.items() if "repeated" not in k}))
+        found.append((notes.rule, notes.keys, facts, values))
         assert len(notes.splits["train"].keys["key"].sets) == (
             1 if i == 0 else len(list(folder.parent.glob("train-*")))
         )
@@ -551,8 +463,8 @@ def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
 
 
 def test_a_span_without_rows_is_noted_too(window):
-    result = window(SplitConfig(key="k", unique=True), a=[], b=rows(range(5)))
-    assert result["anomalies"] == [] and "unique" in result["says"][-1]
+    result = window(SplitConfig(key="k"), a=[], b=rows(range(5)))
+    assert result["anomalies"] == [] and "no k is in two splits" in result["says"][-1]
 
 
 def test_damaged_notes_are_reported(window, tmp_path):
@@ -574,10 +486,10 @@ def test_damaged_notes_are_reported(window, tmp_path):
 def test_an_unknown_key_column_is_reported_with_its_setting(tmp_path):
     (tmp_path / "raw" / "a").mkdir(parents=True)
     (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n1,,1,1\n")
-    request = _request(tmp_path / "raw", "a").model_copy(update={"split": SplitConfig(unique="kk")})
+    request = _request(tmp_path / "raw", "a").model_copy(update={"split": SplitConfig(key="kk")})
     with pytest.raises(ConfigError) as error:
         request.check()
-    assert error.value.where == "split.unique" and "did you mean 'k'" in error.value.fix
+    assert error.value.where == "split.key" and "did you mean 'k'" in error.value.fix
 
 
 def overlaps(result):

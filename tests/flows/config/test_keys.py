@@ -68,13 +68,6 @@ ColumnConfig.impute | refused | columns.carrier: {impute: ?} | median
 ColumnConfig.max_length | refused | columns.carrier: {max_length: ?} | 3
 ColumnConfig.pool | refused | columns.carrier: {pool: ?} | [sum]
 ColumnConfig.frequent | refused | columns.carrier: {frequent: ?} | 0.05
-ColumnDrift.l_infinity | refused | validation.columns: {distance: {drift: {l_infinity: ?}}} | 0.2
-ColumnDrift.jensen_shannon | refused | validation.columns: {carrier: {drift: {jensen_shannon: ?}}} | 0.2
-ColumnDrift.quantile | refused | validation.columns: {carrier: {drift: {quantile: ?}}} | 0.2
-ColumnDrift.missing | validate | validation.columns: {carrier: {drift: {missing: ?}}} | 0.2 | 0.3
-ColumnValidation.max_unseen | refused | validation.columns: {distance: {max_unseen: ?}} | 0.1
-ColumnValidation.max_missing | validate | validation.columns: {distance: {max_missing: ?}} | 0.1 | 0.2
-ColumnValidation.drift | validate | validation.columns: {carrier: {drift: {l_infinity: ?}}} | 0.2 | 0.3
 ColumnValidation.severity | validate | validation.columns: {carrier: {severity: {drift: ?}}} | error | ignore
 Costs.false_positive | measure | evaluation.threshold: {cost: {false_negative: 1, false_positive: ?}} | 2 | 3
 Costs.false_negative | measure | evaluation.threshold: {cost: {false_positive: 1, false_negative: ?}} | 2 | 3
@@ -190,7 +183,6 @@ SourceConfig.csv | refused | source.csv: ? | {delimiter: ";"}
 SourceConfig.images | refused | source.images: ? | {table: labels.csv}
 SplitConfig.mode | ingest | split: {mode: ?} | hash | time
 SplitConfig.key | ingest | split: {key: ?} | [carrier] | [origin]
-SplitConfig.unique | ingest | split: {mode: time, unique: ?} | [carrier] | [origin]
 SplitConfig.eval | refused | split: {mode: time, eval: ?} | 0.3
 SplitConfig.test | refused | split: {mode: time, test: ?} | 0.3
 SplitConfig.eval_spans | refused | split: {mode: hash, eval_spans: ?} | 2
@@ -241,12 +233,11 @@ ValidateConfig.max_unseen | validate | validation.max_unseen: ? | 0.2 | 0.3
 ValidateConfig.max_missing | validate | validation.max_missing: ? | 0.2 | 0.3
 ValidateConfig.min_train_rows | validate | validation.min_train_rows: ? | 2 | 3
 ValidateConfig.min_eval_rows | validate | validation.min_eval_rows: ? | 2 | 3
-ValidateConfig.min_class_share | validate | validation.min_class_share: ? | 0.02 | 0.03
 ValidateConfig.leakage | validate | validation.leakage: ? | 0.9 | 0.8
 ValidateConfig.drift | validate | validation.drift: ? | {min_rows: 20} | {min_rows: 30}
 ValidateConfig.serving | validate | validation.serving: ? | null | requests.jsonl
 ValidateConfig.severity | validate | validation.severity: {drift: ?} | error | ignore
-ValidateConfig.columns | validate | validation.columns: ? | {carrier: {max_unseen: 0.1}} | {carrier: {max_unseen: 0.2}}
+ValidateConfig.columns | validate | validation.columns: ? | {carrier: {severity: {drift: error}}} | {}
 Vocabulary.top_k | transform | columns.carrier: {vocabulary: {top_k: ?}} | 3 | 4
 Vocabulary.min_count | transform | columns.carrier: {vocabulary: {min_count: ?}} | 3 | 4
 Vocabulary.oov_buckets | transform | columns.carrier: {vocabulary: {oov_buckets: ?}} | 3 | 4
@@ -267,12 +258,6 @@ max_length needs a list of categories | columns.distance: {max_length: 3}
 frequent needs one number per row | columns.sched_dep_time: {transform: bucketize, frequent: 0.05}
 its impute would do nothing | columns.distance: {role: key, impute: median}
 its pool would do nothing | columns.distance: {role: passthrough, pool: [sum]}
-texts is bounded by l_infinity | validation.columns: {origin: {drift: {quantile: 0.5}}}
-numbers is bounded by jensen_shannon | validation.columns: {label: {drift: {l_infinity: 0.5}}}
-it is for the columns beside the label | validation.columns: {label: {max_missing: 0.5}}
-only texts are compared | validation.columns: {distance: {max_unseen: 0.5}}
-presence | validation.columns: {arr_delay: {max_missing: 0.5}}; columns.arr_delay: log; label: distance > 500
-not stored | validation.columns: {arr_delay: {drift: {missing: 0.5}}}
 """
 ENTRIES = [[part.strip() for part in line.split(" | ")] for line in KEYS.strip().splitlines()]
 

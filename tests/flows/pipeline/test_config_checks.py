@@ -89,7 +89,7 @@ def test_a_metric_that_the_task_does_not_have_is_reported_by_a_plan(typed, proje
 @pytest.mark.slow  # imports Beam
 def test_a_metric_that_only_the_data_rule_out_is_reported_before_training(typed, project):
     """Three classes in text: an AUC might have been meant for two."""
-    folder = project("t", "gate: {thresholds: {auc: {min: 0.8}}}\nvalidation: {severity: {few_rows: ignore}}\n")
+    folder = project("t", "gate: {thresholds: {auc: {min: 0.8}}}\n")
     typed("plan", folder, check=0)
     told = typed("run", "--to", "train", folder, check=2).stderr
     assert "metric 'auc' does not exist for a multiclass task" in told and "gate.thresholds" in told

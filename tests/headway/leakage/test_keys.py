@@ -28,8 +28,6 @@ def hashes(*columns):
         (b"+7", b"7"),
         (b" 7\t", b"7"),
         (b"-7.000\n", b"-7"),
-        (b"1e+15", b"1000000000000000"),
-        (b"1.2345678e+16", b"12345678000000000"),
         (b" x y ", b"x y"),
     ],
 )
@@ -38,9 +36,7 @@ def test_what_a_file_adds_to_a_key_is_no_part_of_it(written, meant):
     assert len(set(hashes(pa.array([written, meant, meant])).tolist())) == 1
 
 
-@pytest.mark.parametrize(
-    "text", [b"007", b"7.5", b"1e5", b"a.0", b"7.0.0", b"", b"0x7", b"A", b"1.5e+00", b"1e-05", b"\xff.0x"]
-)
+@pytest.mark.parametrize("text", [b"007", b"7.5", b"1e5", b"a.0", b"7.0.0", b"", b"0x7", b"A", b"1e+15", b"\xff.0x"])
 def test_everything_else_is(text):
     assert canonical(pa.array([text])).to_pylist() == [text]
 

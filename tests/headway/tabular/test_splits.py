@@ -227,13 +227,10 @@ def test_what_changes_the_rows_changes_what_ingest_is_named_after():
     assert len({repr(config.at_ingest()) for config in configs}) == len(configs)
 
 
-def test_what_is_declared_unique_changes_no_split_but_is_noted():
-    plain, unique = SplitConfig(key="a"), SplitConfig(key="a", unique=True)
-    assert plain.at_ingest() == unique.at_ingest() and plain.noted() != unique.noted()
-    assert unique.unique_columns() == ("a",) and SplitConfig(unique="b").unique_columns() == ("b",)
-    assert SplitConfig(unique=["b", "c"]).columns() == {"b", "c"} and plain.unique_columns() == ()
-    named = SplitConfig(mode="column", column="p", key="k", unique="u")
-    assert [named.named_by(name) for name in "pku"] == ["split.column", "split.key", "split.unique"]
+def test_a_key_changes_what_is_noted_and_names_its_columns():
+    assert SplitConfig().noted() == {} and SplitConfig(key="a").noted() == {"key": ["a"]}
+    named = SplitConfig(mode="column", column="p", key="k")
+    assert named.columns() == {"p", "k"} and [named.named_by(name) for name in "pk"] == ["split.column", "split.key"]
 
 
 @pytest.mark.parametrize(
@@ -244,9 +241,8 @@ def test_what_is_declared_unique_changes_no_split_but_is_noted():
         ({"mode": "column"}, "column's name"),
         ({"column": "a"}, "column: a needs mode: column; write split: {mode: column, column: a}"),
         ({"mode": "time", "key": "a"}, "a key is for mode: hash"),
-        ({"unique": True}, "which is not set; or name the columns"),
         ({"key": ["a", "b", "a"]}, "key names a twice"),
-        ({"unique": ["a", "a"]}, "unique names a twice"),
+        ({"key": ["a", "a"]}, "key names a twice"),
         ({"values": {"a": "train"}}, "mode: column"),
         ({"mode": "column", "column": "a", "values": {"b": "dev"}}, "values.b"),
         ({"evl": 0.2}, "did you mean 'eval'"),

@@ -1,4 +1,4 @@
-"""Logged requests held against the train rows."""
+"""Serving rows held against the train rows."""
 
 import gzip
 import json
@@ -13,8 +13,8 @@ from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.config import ValidateConfig
-from headway.validation.drift import skew
-from headway.validation.serving import checksum, requests
+from headway.validation.drift import drift
+from headway.validation.serving import checksum, serving_rows
 
 COLUMNS = (
     Column(name="carrier", type="bytes", nullable=True),
@@ -36,6 +36,13 @@ def statistics(rows):
     return made
 
 
+def drifted(served):
+    """What serving rows are told of beside the train rows."""
+    return [
+        *drift(served, statistics(batch()), "the train rows", ValidateConfig(), rows="serving rows", where="serving")
+    ]
+
+
 def as_rows(rows):
     return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows.to_pylist()]
 
@@ -51,37 +58,34 @@ def write(path, kind, rows):
 
 @pytest.mark.parametrize("kind", ["lines", "tfrecord"])
 def test_each_way_to_log_gives_the_same_statistics(tmp_path, kind):
-    logged = requests(write(tmp_path / "log", kind, batch()), COLUMNS)
-    assert logged.rows == 2000 and logged.unfit == (0, "")
+    served = serving_rows(write(tmp_path / "log", kind, batch()), COLUMNS)
+    assert served.rows == 2000 and served.unfit == (0, "")
     for name, column in statistics(batch()).columns.items():
-        found = logged.statistics.columns[name]
+        found = served.statistics.columns[name]
         assert (found.missing, found.distinct, found.top(3)) == (column.missing, column.distinct, column.top(3))
-    assert list(skew(statistics(batch()), logged.statistics, ValidateConfig())) == []
+    assert drifted(served.statistics) == []
 
 
-def test_columns_distributed_differently_in_requests_are_reported(tmp_path):
+def test_columns_distributed_differently_in_serving_rows_are_reported(tmp_path):
     asked = batch(share=0.9).drop_columns(["hour"])
-    logged = requests(write(tmp_path / "log", "lines", asked), COLUMNS)
-    first, second = skew(statistics(batch()), logged.statistics, ValidateConfig())
-    assert (first.kind, first.column, first.where) == ("skew", "carrier", "serving")
-    assert (
-        "'carrier' is distributed differently in requests than in training: 'AA' is 8" in first.message
-        or "'UA' is" in first.message
-    )
-    assert "of the logged values, and was" in first.message
+    served = serving_rows(write(tmp_path / "log", "lines", asked), COLUMNS)
+    first, second = drifted(served.statistics)
+    assert (first.kind, first.column, first.where) == ("drift", "carrier", "serving")
+    assert first.message.startswith("column 'carrier' has drifted from the train rows: '")
+    assert "of its values in the serving rows, and was " in first.message
     assert first.fix.startswith(
-        "compute it in serving as in the source; if it is meant to differ, raise validation.columns."
+        "compute it in serving as in the source; if it is right, raise validation.drift.l_infinity"
     )
-    assert second.message == "none of the 2,000 logged requests has a value of 'hour'; 100.00% of the train rows do"
+    assert second.message == "column 'hour' is missing in all of the serving rows, and was in 0.00% of the train rows"
 
 
 def test_values_that_do_not_fit_are_counted(tmp_path):
     path = tmp_path / "log"
     path.write_text('{"carrier": "AA", "distance": "far"}\n{"carrier": "UA", "distance": "12.5"}\n')
-    logged = requests(path, COLUMNS)
-    assert logged.unfit[0] == 1 and "'distance': 'far'" in logged.unfit[1]
-    assert logged.statistics.rows == 1
-    [few] = skew(statistics(batch()), logged.statistics, ValidateConfig())
+    served = serving_rows(path, COLUMNS)
+    assert served.unfit[0] == 1 and "'distance': 'far'" in served.unfit[1]
+    assert served.statistics.rows == 1
+    [few] = drifted(served.statistics)
     assert few.severity == "info"
 
 
@@ -91,10 +95,10 @@ def test_a_broken_line_is_skipped_alone_and_reported_with_its_number(tmp_path, z
     lines = b"\xef\xbb\xbf" + good * 2 + b"\n" + b'{"carrier": "AA", \n' + good * 3 + b"[1]\n" + b'{"hour": [3]}\n'
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(lines) if zipped else lines)
-    logged = requests(path, COLUMNS)
-    assert logged.rows == 8 and logged.statistics.rows == 5
-    assert logged.unfit[0] == 3 and logged.unfit[1].startswith("row 3: not JSON")
-    assert "byte" not in logged.unfit[1]
+    served = serving_rows(path, COLUMNS)
+    assert served.rows == 8 and served.statistics.rows == 5
+    assert served.unfit[0] == 3 and served.unfit[1].startswith("row 3: not JSON")
+    assert "byte" not in served.unfit[1]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -103,8 +107,8 @@ def test_a_record_that_is_no_example_is_counted(tmp_path, zipped):
         shard.write_many([*encode_classic(batch(3), COLUMNS), b"\xff\xff"])
     if zipped:
         (tmp_path / "log").write_bytes(gzip.compress((tmp_path / "log").read_bytes()))
-    logged = requests(tmp_path / "log", COLUMNS)
-    assert (logged.rows, logged.unfit[0]) == (4, 1) and logged.unfit[1].startswith("row 4: ")
+    served = serving_rows(tmp_path / "log", COLUMNS)
+    assert (served.rows, served.unfit[0]) == (4, 1) and served.unfit[1].startswith("row 4: ")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,6 @@ def test_a_file_of_something_else_is_named(tmp_path, content):
     path = tmp_path / "log"
     path.write_bytes(content)
     with pytest.raises(DataError, match="log"):
-        requests(path, COLUMNS)
+        serving_rows(path, COLUMNS)
     with pytest.raises(DataError):
         checksum(tmp_path / "nothing")
