@@ -30,7 +30,7 @@ class DriftConfig(Frozen):
         default=0.25, ge=0, description="numbers: mean shift of the quantiles, in units of the 5% to 95% range"
     )
     missing: float = Field(default=0.1, ge=0, description="the most that the share of missing values may change")
-    min_rows: int = Field(default=1000, ge=1, description="with fewer rows on either side nothing is compared")
+    min_rows: int = Field(default=1000, ge=1, description="fewer rows or values on either side are not compared")
 
 
 def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:

@@ -24,6 +24,7 @@ from headway.statistics.counts import paired
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.anomaly import Anomaly, finding, value_text
 from headway.validation.config import DriftConfig, ValidateConfig
+from headway.validation.label_checks import BY_CHANCE
 
 _BINS = 20
 _GRID = np.linspace(0, 1, 1001)
@@ -35,8 +36,7 @@ INNER = np.linspace(0.05, 0.95, 19)
 
 
 def l_infinity(ours: ColumnStatistics, theirs: ColumnStatistics) -> tuple[float, bytes, float, float]:
-    """Returns (the greatest change of a value's share, the value, its share in ours, in theirs); shares of the rows with
-    a value, whose values were counted."""
+    """Returns (the greatest change of a value's share, the value, its share in ours, in theirs), of rows with a value."""
     assert ours.text is not None and theirs.text is not None
     n, m = max(ours.values, 1), max(theirs.values, 1)
     largest = -1.0, b"", 0.0, 0.0
@@ -97,7 +97,7 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
     """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon
     divergence in bits for numbers; None where that cannot be told."""
-    if theirs.type != ours.type or not all(_flat(side) and _comparable(side) for side in (ours, theirs)):
+    if theirs.type != ours.type or not all(_flat(side) and _compared(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
         return None if ours.text is None or theirs.text is None else l_infinity(ours, theirs)[0]
@@ -152,13 +152,14 @@ def _differences(
     """Yields (the limit, what follows the name of the column, the distance, the limit's value) where two columns differ."""
     now, before = _absent(ours), _absent(theirs)
     change = abs(now - before)
-    if now == 1 > before:
+    if now == 1 and (1 - before) * ours.rows >= BY_CHANCE:
         yield None, f"is missing in all of the {rows}, and was in {before:.2%} of {whose}", change, bounds.missing
     elif change > bounds.missing:
         message = f"is missing in {now:.2%} of the {rows}, and was in {before:.2%} of {whose} "
         message += f"(a change of {change:.3f}; the limit is {bounds.missing:g})"
         yield "missing", message, change, bounds.missing
-    if not _comparable(ours) or not _comparable(theirs) or (ours.type == "bytes" and None in (ours.text, theirs.text)):
+    few = min(_compared(ours), _compared(theirs)) < bounds.min_rows
+    if few or (ours.type == "bytes" and (ours.text is None or theirs.text is None)):
         return
     if ours.type == "bytes":
         distance, value, share, was = l_infinity(ours, theirs)
@@ -248,9 +249,9 @@ def _absent(column: ColumnStatistics) -> float:
     return missing / column.rows if column.rows else 1.0
 
 
-def _comparable(column: ColumnStatistics) -> bool:
-    """Returns whether there is a value to compare."""
-    return bool(column.present if column.type == "bytes" else column.finite)
+def _compared(column: ColumnStatistics) -> int:
+    """Returns the number of values that can be compared."""
+    return column.present if column.type == "bytes" else column.finite
 
 
 def _figures(column: ColumnStatistics, at: list[float], unit: Temporal | None) -> str:

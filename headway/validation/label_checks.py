@@ -16,7 +16,7 @@ from headway.validation.anomaly import Anomaly, finding, listed, value_text
 from headway.validation.config import ValidateConfig
 
 BY_CHANCE = 5.0
-"""The rows of a class that were to be expected where there is none; of so many chance leaves out all in 0.7% of draws."""
+"""The rows of a class, or of a value, that were to be expected where there is none: chance leaves out all in 0.7% of draws."""
 AUTO_MOST_CLASSES = 20
 """Integer labels with more values than this are a regression, unless the pipeline says otherwise."""
 

@@ -100,7 +100,8 @@ def test_numbers_that_all_lie_beyond_the_range_of_train_are_named_by_time():
 
 
 def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
-    """Heavy tails, values that are rare, two far values, counts, categories with many and with few values, missing ones."""
+    """Heavy tails, values that are rare, two far values, counts, categories with many and with few values, missing ones,
+    columns that are seldom there."""
     kinds = {
         "heavy": "float32",
         "rare": "float32",
@@ -108,6 +109,8 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
         "count": "int64",
         "holes": "float32",
         "half": "float32",
+        "seldom": "float32",
+        "at_times": "float32",
     }
     columns = [Column(name=name, type=kind, nullable=True) for name, kind in kinds.items()]
     columns += [Column(name=name, type="bytes", nullable=True) for name in ("many", "few")]
@@ -123,6 +126,8 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
                 "count": random.poisson(1, rows),
                 "holes": pa.array(random.normal(size=rows).astype(np.float32), mask=random.random(rows) < 0.5),
                 "half": np.where(random.random(rows) < 0.5, np.inf, random.normal(size=rows)).astype(np.float32),
+                "seldom": pa.array(random.normal(size=rows).astype(np.float32), mask=random.random(rows) > 0.002),
+                "at_times": pa.array(random.normal(size=rows).astype(np.float32), mask=random.random(rows) > 0.03),
                 "many": pa.array([b"%d" % v for v in random.integers(0, 500, rows)], pa.binary()),
                 "few": pa.array([b"%d" % v for v in random.integers(0, 2, rows)], pa.binary()),
             },
@@ -133,7 +138,9 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
         random = np.random.default_rng(seed)
         ours, theirs = of(random), of(random)
         found = [*moved("eval", ours, theirs, [*kinds], by_time=True)]
-        found += [a for a in drift(ours, theirs, "version 3", ValidateConfig()) if a.severity != "info"]
+        found += [
+            a for a in drift(ours, theirs, "version 3", ValidateConfig(drift={"min_rows": 400})) if a.severity != "info"
+        ]
         raised += bool(found)
     assert raised <= 2
 
@@ -235,3 +242,13 @@ def test_of_text_too_long_to_be_counted_the_share_of_missing_values_is_compared(
     mostly = pa.array([None if i % 2 else b"y" * 4097 for i in range(ROWS)], pa.binary())
     [(_, _, message)] = check(long.set_column(0, "carrier", mostly), long)
     assert "is missing in 50.00%" in message
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.003, "missing in all"), (0.001, None)])
+def test_a_column_that_was_seldom_there_and_now_is_not_drifts_where_five_values_were_to_be_expected(share, said):
+    def of(present):
+        mask = np.arange(ROWS) >= present
+        return statistics_of(COLUMNS[1:2], {"delay": pa.array(np.arange(ROWS, dtype=np.float32), mask=mask)})
+
+    found = list(drift(of(0), of(round(share * ROWS)), "version 3", ValidateConfig()))
+    assert [said in a.message for a in found] == ([True] if said else [])
