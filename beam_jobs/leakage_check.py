@@ -56,7 +56,7 @@ def prove(request: SplitsRequest, out: Path, monitor: Monitor) -> dict[str, Any]
         for name in names:
             try:
                 for hashed, part, written, file, row in _rows(spans[name], columns, hashes, monitor):
-                    if (split := split_of.get((name, part))) in splits:
+                    if (split := split_of.get((name, part), "")) in splits:
                         found.setdefault((hashed, split), KeyOccurrence(hashed, written, name, split, file, row))
                     if len(found) == len(hashes) * len(splits):
                         return [*found.values()]

@@ -276,9 +276,9 @@ def repeated_in_train(window: Window, *, by_time: bool) -> None:
             window.say(f"{repeated} ({of})" + (", as many as train rows come again in train" if by_time else ""))
             continue
         message = f"{repeated} ({of}; {counted(len(content), 'column')} compared): "
-        message += "metrics on such rows measure what the model memorized"
+        message += "if they are copies, metrics on them measure what the model memorized"
         fix = "remove duplicate rows from the files, name a key in split.key that such rows share, or leave out split.key: "
-        fix += "identical rows then go into one split"
+        fix += "identical rows then go into one split; if they come again by chance: validation.severity: {row_overlap: ignore}"
         if by_time:
             fix = "look for a span that was delivered again, and remove it; if rows of things that do not change are "
             fix += "meant: validation.severity: {row_overlap: warning}"

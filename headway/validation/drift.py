@@ -125,15 +125,14 @@ def drift(
         message += f"{config.drift.min_rows:,} of each are needed"
         yield finding("info", "drift", where, message, "bring more rows, or lower validation.drift.min_rows")
         return
+    remedy = (
+        "send it in serving, computed as in the source" if where == "serving" else "check what changed in the source"
+    )
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
         if other is not None and other.type == column.type and _flat(column):
             for bound, message, value, limit in _differences(column, other, rows, whose, config.drift):
-                fix = (
-                    "compute it in serving as in the source"
-                    if where == "serving"
-                    else "check what changed in the source"
-                )
+                fix = remedy
                 if bound is not None:
                     fix += f"; if it is right, raise validation.drift.{bound} above {value:.3f}, or say "
                     fix += f"validation.columns.{name}.severity: {{drift: ignore}}"

@@ -142,9 +142,8 @@ def torn_units(sampled: SampledRows, train: SplitStatistics, task: str) -> Itera
     if torn < _TORN:
         return
     message = f"rows of one {unit.column} are in train and in eval ({percent(torn)} of the eval rows, in "
-    message += (
-        f"{counted(unit.rows, 'sampled row')}): {unit.why}. A model that learns its values by heart is judged too well"
-    )
+    message += f"{counted(unit.rows, 'sampled row')}): {unit.why}. A model that learns its values by heart is judged "
+    message += "too well"
     if not unit.sure:
         message += ", unless it is a category whose values come again in new rows"
     yield finding("warning", "torn unit", "train, eval", message, _fix(unit, columns), column=unit.column)
@@ -272,7 +271,10 @@ def find_unit(batch: pa.RecordBatch, names: Sequence[str], task: str) -> Unit | 
     measured = {column.name: column.measured for column in columns}
     sure = [unit for unit in found if unit.sure]
     if sure:  # measures name a unit worse than codes do
-        return min(sure, key=lambda unit: (unit.units, measured[unit.column], -len(unit.constant)))
+        coarsest = min(sure, key=lambda unit: (unit.units, measured[unit.column], -len(unit.constant)))
+        # of columns that are the same in each other's units the finer one is the unit: two units share a value of another
+        same = [unit for unit in sure if unit.column in coarsest.constant and coarsest.column in unit.constant]
+        return max([coarsest, *same], key=lambda unit: unit.units)
     return max(found, key=lambda unit: unit.correlation)
 
 

@@ -117,9 +117,8 @@ def _range(split: str, column: ColumnStatistics, schema: Schema) -> Iterator[Ano
             continue
         if value < bound if beyond == "below" else value > bound:
             reached, limit = (value_text(each, column.temporal) for each in (value, bound))
-            message = (
-                f"column {column.name!r} reaches {reached} in the {split} rows, {beyond} the schema's bound of {limit}"
-            )
+            message = f"column {column.name!r} reaches {reached} in the {split} rows, {beyond} the schema's "
+            message += f"bound of {limit}"
             fix = "mend the source, filter the rows (source.where), or widen the domain of "
             fix += f"{column.name!r} in the schema file"
             yield finding("error", "range", split, message, fix, column=column.name, value=value, expected=bound)

@@ -71,6 +71,14 @@ def test_an_id_that_is_unique_in_each_row_hides_no_unit():
     assert found.column == "mrn" and found.sure and set(found.constant) == set(PATIENT)
 
 
+def test_a_number_of_the_unit_that_two_units_share_by_chance_names_it_no_better_than_its_id():
+    days = IDS + 7
+    days[:12] = days[12:24]
+    columns, label, _ = patients(2, days=days, mrn=IDS)
+    found = unit(columns, label)
+    assert found.column == "mrn" and found.units == PATIENTS
+
+
 def test_measures_that_come_again_together_are_a_unit_and_one_of_them_names_it():
     r = np.random.default_rng(3)
     of = np.repeat(np.arange(PATIENTS), VISITS)
