@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="a version or a path")
     parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
-    parser.add_argument("--extra", default="", help="an extra to install: tune, mlflow, onnx")
+    parser.add_argument("--extra", default="", help="an extra to install: tune, mlflow")
     parser.add_argument("--tests", action="store_true", help="run the quick tests on it, and those of private names")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headway-dist-") as name:

@@ -20,7 +20,7 @@ CALLED = {
 """Imported names that differ from the distribution's."""
 BROUGHT = {
     "httpx": "prefect", "anyio": "prefect", "google": "tensorflow-metadata", "absl": "tensorflow", "ml_dtypes": "tensorflow",
-    "grpc": "apache-beam", "markupsafe": "jinja2", "onnx": "tf2onnx",
+    "grpc": "apache-beam", "markupsafe": "jinja2",
     "h11": "uvicorn",
 }  # fmt: skip
 """What a declared package brings, and by its own promises keeps."""

@@ -19,7 +19,6 @@ EXTRAS = {
     "serve": Extra(("starlette", "uvicorn"), "headway serve"),
     "tune": Extra(("optuna",), "headway tune"),
     "mlflow": Extra(("mlflow",), "runs and versions in MLflow (tracking.uri)"),
-    "onnx": Extra(("tf2onnx", "onnxruntime"), "export.formats: onnx"),
     "tensorboard": Extra(("tensorboard",), "looking at training summaries and profiles"),
 }
 

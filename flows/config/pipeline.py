@@ -124,7 +124,7 @@ class Pipeline(Frozen):
     )
     export: ExportConfig = Field(
         default_factory=ExportConfig,
-        description="how the exported model is tested, what it may cost a server, and its further formats",
+        description="how the exported model is tested, and what it may cost a server",
     )
     store: str = Field(
         default="store", description="a folder, relative to the pipeline's own; or s3://bucket/path, gs://bucket/path"

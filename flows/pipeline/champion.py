@@ -11,8 +11,8 @@ from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.gate import Champion, Parts, trained_on
-from headway.evaluation.verdict import CHAMPION, KEPT, PROMOTED, Check, Model, Verdict
-from headway.messages import listed, number
+from headway.evaluation.verdict import CHAMPION, KEPT, Check, Model, Verdict
+from headway.messages import number
 from headway.registry.registry import Version
 from headway.schema.notes import Note
 from headway.stages.refs import Ref
@@ -116,43 +116,24 @@ def other_rows(context: Context, champion: Version) -> list[Note]:
 
 
 def recognise(context: Context) -> None:
-    """Take a candidate that is the champion for what it is: there is nothing to promote, but with --force in further formats."""
+    """Take a candidate that is the champion for what it is: there is nothing to promote but with --force."""
     champion = context.champion
     if (
         champion is None
+        or context.force
         or context.last == "train"
         or context.output(TrainRequest.name).fingerprint != champion.facts.get("train")
     ):
         return
-    has = (champion.facts.get("replay") or {}).get("formats") or {}
-    lacking = [name for name in context.pipeline.export.formats if name not in has]
-    if not lacking and context.force:
-        return
-    again, status = bool(lacking) and context.force, PROMOTED if lacking and context.force else KEPT
-    same = Check(
-        name="same model",
-        against=f"version {champion.number}",
-        outcome="further formats" if again else "the champion",
-        names=tuple(lacking),
-        passed=again,
-        status=status,
-    )
+    against = f"version {champion.number}"
+    same = Check(name="same model", against=against, outcome="the champion", passed=False, status=KEPT)
     context.verdict = Verdict(
-        status=status,
-        basis="forced" if again else "same model",
-        anchors=again,
-        checks=(same,),
-        champion=None if again else Model(version=champion.number),
+        status=KEPT, basis="same model", anchors=False, checks=(same,), champion=Model(version=champion.number)
     )
     context.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}
-    if lacking and not again:
-        text = f"version {champion.number} was promoted without {listed(lacking)} (export.formats): "
-        text += "headway run --to export writes the same model with it, and headway run --force promotes that as a new version"
-        context.notes.append(Note(text=text))
     context.notes += _other_threshold(context.pipeline.evaluation.threshold, champion)
-    context.again = champion if again else None
     # there is nothing to promote, but there may be a model to look at, which is not compared with itself
-    context.over = not again and context.last not in ("evaluate", "export")
+    context.over = context.last not in ("evaluate", "export")
     context.champion = None
 
 
@@ -175,8 +156,6 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
     """
     candidate, verdict, found, export = context.candidate, context.verdict, context.measured.get(), context.export
     assert candidate is not None
-    if context.again is not None:
-        return {**context.again.facts, "export": export.fingerprint, "signatures": export.get()["signatures"]}
     rule, chosen, parent = context.pipeline.evaluation.threshold, found.get("threshold"), context.parent
     inherited: dict[str, Any] = {}
     if parent is not None:

@@ -157,8 +157,6 @@ class Context:
     """The settings of the training and the model, those left out chosen by the train rows; None: not known yet."""
     champion: Version | None = field(default=None, init=False)
     """What the candidate is compared with; None: there is none, or it is the candidate itself."""
-    again: Version | None = field(default=None, init=False)
-    """The champion that is the candidate, and is promoted once more."""
     parent: Version | None = field(default=None, init=False)
     """The version that the training begins with."""
     judges: list[Judge] = field(default_factory=list, init=False)

@@ -98,8 +98,6 @@ def walk(context: Context, executor: Executor) -> Context:
     Raises:
         ConfigError, DataError: with the place and the fix; what was done before is kept.
     """
-    if context.last in (None, "export"):
-        context.pipeline.export.check_installed(str(context.loaded.file))
     context.begin()
     try:
         for phase, lines in DAG.items():

@@ -473,7 +473,6 @@ def export(context: Context) -> Steps:
     files = context.loaded.user_files
     yield Step(
         ExportRequest(
-            formats=pipeline.export.formats,
             card=card,
             code=context.code,
             trained=context.output(TrainRequest.name).ref(),
@@ -491,14 +490,12 @@ def replay(context: Context) -> Steps:
     config, label, exported = context.pipeline.export, context.label, context.export.value
     request = ReplayRequest(
         limits=config.limits,
-        wanted=config.formats,
         saved_model=context.export.ref(exported.saved_model),
         predictions=predictions_of(_candidate(context).scored),
         examples=context.examples("eval"),
         columns=context.parameters.raw,
         task=label.task,
         label_std=label.std,
-        formats=exported.formats,
     )
     yield Step(request)
 

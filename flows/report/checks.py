@@ -195,8 +195,6 @@ def _text(check: Check, verdict: Verdict) -> Text:
 
 
 def _same_model(check: Check, verdict: Verdict) -> Text:
-    if check.outcome == "further formats":
-        return Text(f"forced: the model of {check.against} once more, with {listed(check.names)} (export.formats)")
     return Text(f"the candidate is the champion, {check.against}: there is nothing to promote")
 
 

@@ -7,7 +7,6 @@ It lies beside the model in `assets.extra/columns.json`, so that whoever has the
 """
 
 from pathlib import Path
-from typing import Literal, get_args
 
 from pydantic import Field, ValidationError
 
@@ -17,11 +16,6 @@ from headway.schema.columns import Column
 from headway.tasks.table import TaskName
 
 FILE = Path("assets.extra") / "columns.json"
-Format = Literal["tflite", "tflite_float16", "onnx"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-"""Other formats of the model behind the transform: TensorFlow Lite, the same with weights of 16 bits, ONNX."""
-NEEDED: dict[str, tuple[str, ...]] = {"onnx": ("tf2onnx", "onnxruntime")}
-"""Packages that a format needs beyond Headway's own."""
 
 
 class ModelMetadata(Frozen):
@@ -32,27 +26,6 @@ class ModelMetadata(Frozen):
     """The names of the signatures' tensors, where they are not those of the columns."""
     classes: tuple[str | int, ...] = ()
     """Of a multiclass model, in the order of its probabilities."""
-
-
-class FormatFile(Frozen):
-    """A model in another format."""
-
-    format: Format
-    file: str
-    """Relative to the SavedModel's folder."""
-    bytes: int
-    bound: float
-    """The largest |difference| from the SavedModel's outputs, in units of max(1, |output|, the output's deviation)."""
-
-
-class OtherFormats(Frozen):
-    """The model behind the transform in other formats: their inputs are the outputs of the signature `transform`."""
-
-    inputs: dict[str, tuple[str, ...]]
-    """{input: the outputs of `transform` that stand side by side in it}"""
-    outputs: tuple[str, ...]
-    """Those of the SavedModel that are floating-point numbers."""
-    files: tuple[FormatFile, ...]
 
 
 def write_description(saved_model: Path, described: ModelMetadata) -> None:

@@ -17,7 +17,7 @@ from headway.evaluation.verdict import Verdict
 from headway.messages import counted, number, signed, some, window_text
 from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column
-from tfcore.export.metadata import ModelMetadata, OtherFormats
+from tfcore.export.metadata import ModelMetadata
 from tfcore.export.signatures import DEFAULT, Signature
 
 FILE = Path("assets.extra") / "model_card.md"
@@ -51,7 +51,6 @@ def model_card(
     described: ModelMetadata,
     signatures: Mapping[str, Signature],
     facts: CardFacts,
-    formats: OtherFormats | None = None,
 ) -> str:
     """The card's text."""
     parts = [
@@ -61,7 +60,6 @@ def model_card(
         _quality(facts),
         _inputs(described, signatures),
         _calls(signatures, facts),
-        _formats(formats) if formats else "",
         _limits(described, facts),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -152,21 +150,6 @@ def _calls(signatures: Mapping[str, Signature], facts: CardFacts) -> str:
         f"    curl -d '{body}' localhost:8501/v1/models/{facts.model}:predict\n\n"
         f"Its signatures are {names}; `signatures.json` beside this file has their inputs and outputs. Nulls go to "
         "`serving_nullable`."
-    )
-
-
-def _formats(formats: OtherFormats) -> str:
-    lines = [
-        f"- `{Path(file.file).name}` ({file.format}, {counted(file.bytes, 'byte')}): its outputs differ from the SavedModel's by "
-        f"at most {file.bound:g} of max(1, output, deviation), which was checked on eval rows before the promotion"
-        for file in formats.files
-    ]
-    takes = [f"`{name}`: {some(parts, 20, lambda part: f'`{part}`')}" for name, parts in formats.inputs.items()]
-    outputs = ", ".join(f"`{name}`" for name in formats.outputs)
-    return (
-        "## Other formats\nBeside this file; they hold the model behind the transform.\n\n" + "\n".join(lines) + "\n\n"
-        f"They take outputs of the signature `transform`, side by side in this order, and give {outputs}:\n\n"
-        + "\n".join(f"- {line}" for line in takes)
     )
 
 

@@ -37,11 +37,10 @@ from headway.stages.stage_class import Key, Stage
 from headway.tasks.table import TaskName, task_of
 from headway.tasks.user_task import OWN_OUTPUT
 from tfcore.export.config import ServingLimits
-from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.request import Exported
 from tfcore.export.signatures import tensor_names
 
-VERSION = 6
+VERSION = 7
 BOUND = 1e-5
 SECONDS = 300.0
 """A replay that takes longer than this hangs."""
@@ -64,9 +63,6 @@ class ReplayRequest(Stage[Replayed]):
     tensorflow = True
     rows: Annotated[int, Key("config", "replay_rows", always=True)] = Field(default=1000, ge=1)
     limits: Annotated[ServingLimits, Key("config", "limits", always=True)] = ServingLimits()
-    wanted: Annotated[tuple[Format, ...], Key("config", "formats")] = Field(
-        default=(), description="other formats that the pipeline names"
-    )
     saved_model: Annotated[Ref[Exported], Key("inputs", "export")]
     predictions: Annotated[Ref[Any], Key("inputs", "candidate")] = Field(
         description="Parquet file that evaluation wrote: one row for each row of the examples"
@@ -76,7 +72,6 @@ class ReplayRequest(Stage[Replayed]):
     task: TaskName
     label_std: float | None = Field(default=None, description="of the train labels, where they are numbers")
     bound: float = BOUND
-    formats: OtherFormats | None = None
 
 
 class ReplayProcess:
@@ -160,8 +155,6 @@ def replay(
         f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
         f"{result['largest_difference']:.1e} (bound {result['bound']:.0e})"
     )
-    for line in formats_text(result, request):
-        monitor.log(line)
     monitor.log(serving_text(result))
     if beyond_limits := over(result, request.limits):
         raise HeadwayError(
@@ -171,24 +164,6 @@ def replay(
             "latency is measured on this machine, with all that runs beside",
         )
     return result
-
-
-def formats_text(result: dict[str, Any], request: ReplayRequest) -> list[str]:
-    """A line about each other format; HeadwayError for one whose outputs are too far from the SavedModel's."""
-    lines = []
-    for file in request.formats.files if request.formats else ():
-        difference = result["formats"][file.format]
-        if difference is None or difference > file.bound:
-            apart = "one of both is not a number" if difference is None else f"they differ by up to {difference:.2g}"
-            raise HeadwayError(
-                f"{file.file} gives other outputs than the SavedModel: {apart} (bound {file.bound:g})",
-                where=str(request.saved_model.path),
-                fix=f"leave {file.format} out of export.formats",
-            )
-        lines.append(
-            f"{file.file}: the SavedModel's outputs, largest difference {difference:.1e} (bound {file.bound:g})"
-        )
-    return lines
 
 
 def _size_mb(folder: Path) -> float:
@@ -272,7 +247,6 @@ def question(request: ReplayRequest, shards: list[dict[str, Any]], saved_model: 
         "bound": request.bound,
         "measured": list(MEASURED),
         "timed_seconds": TOLD_SECONDS if request.limits.p99_ms is None else TIMED_SECONDS,
-        "formats": None if request.formats is None else request.formats.model_dump(mode="json"),
     }
 
 

@@ -19,17 +19,14 @@ Request:
     expected        .npy file, the predictions for those rows in order, [rows] or [rows, classes]
     output          the signature output to compare
     bound           the largest |difference| / max(1, |expected|, its deviation over the rows) that is right
-    formats         null, or {"inputs": {input: [outputs of `transform`]}, "outputs": [...], "files": [{"format", "file"}]}: the
-                    model behind the transform in other formats, to compare with `serving_nullable`
     measured        how many rows a timed call has, for each of the measurements: [1, 64]
     timed_seconds   how long each measurement may take
 
 Answer: {"ok", "rows", "largest_difference", "bound", "signatures": {name: largest difference}, "worst": {...}, "cause",
-"load_seconds", "serving": {"latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow",
-and where they are asked for "formats": {format: largest difference}}, or
-{"error": sentence}. "cause" is null when all is well; else "other" (the export differs from
-the training), "random" (a second call with the same rows gives something else) or "batch" (a row's answer depends on the
-other rows), and "inputs" then names the outputs of the `transform` signature that behave so.
+"load_seconds", "serving": {"latency": {rows: {"p50_ms", "p99_ms", "calls"}}}, "tensorflow"}, or {"error": sentence}.
+"cause" is null when all is well; else "other" (the export differs from the training), "random" (a second call with the same
+rows gives something else) or "batch" (a row's answer depends on the other rows), and "inputs" then names the outputs of the
+`transform` signature that behave so.
 
 Importing this file changes nothing in the process that imports it.
 """
@@ -40,8 +37,6 @@ import os
 import signal
 import sys
 import time
-import warnings
-from pathlib import Path
 from typing import Any
 
 FOREIGN = ("keras", "tf_keras", "headway", "tfcore", "beam_jobs", "flows")
@@ -153,46 +148,9 @@ def replay(request):
         "serving": {"latency": latency},
         "tensorflow": tf.__version__,
     }
-    if request.get("formats"):
-        answer["formats"] = other_formats(request, model, inputs)
     if worst is not None and not answer["ok"]:
         answer |= cause(model, worst["signature"], calls, request | {"output": worst["output"]})
     return answer
-
-
-def other_formats(request, model, inputs):
-    """{format: the largest difference of its outputs from the SavedModel's} on the rows of `inputs`."""
-    asked, differences = request["formats"], dict[str, float]()
-    transformed, expected = (call(model.signatures[name], inputs) for name in ("transform", "serving_nullable"))
-    feed = {}
-    for name, parts in asked["inputs"].items():
-        values = [transformed[part] for part in parts]
-        feed[name] = np.concatenate([value[:, None] if value.ndim == 1 else value for value in values], 1)
-    for file in asked["files"]:
-        path = str(Path(request["saved_model"]) / file["file"])
-        outputs = (by_onnx if file["format"] == "onnx" else by_tflite)(path, feed, asked["outputs"])
-        differences[file["format"]] = max(
-            float(scaled_difference(outputs[name], expected[name], max(1.0, float(np.nanstd(expected[name])))).max())
-            for name in asked["outputs"]
-        )
-    return differences
-
-
-def by_tflite(path, feed, names):
-    """The outputs of a TensorFlow Lite model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # in TensorFlow 2.20 and 2.21 the interpreter says that it will move
-        return tf.lite.Interpreter(model_path=path).get_signature_runner()(**feed)
-
-
-def by_onnx(path, feed, names):
-    """The outputs of an ONNX model."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path)
-    return dict(
-        zip(names, session.run(names, {entry.name: feed[entry.name] for entry in session.get_inputs()}), strict=True)
-    )
 
 
 def timed(signature, arrays, rows, limit):

@@ -10,12 +10,11 @@ from headway.config import Result
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Key
 from headway.storage.fingerprint import fingerprint
-from tfcore.export.metadata import Format, OtherFormats
 from tfcore.export.model_card import CardFacts
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
-VERSION = 9
+VERSION = 10
 """Raised by whoever changes what an export writes for the same request."""
 
 
@@ -24,18 +23,12 @@ class Exported(Result):
 
     saved_model: str
     """A folder of the output."""
-    formats: OtherFormats | None = None
-    """The model in other formats."""
 
 
 class ExportRequest(OfTransform[Exported]):
     """A trained model: where its weights are and what it was built from."""
 
     name, version, runs, tensorflow = "export", VERSION, "tfcore.export.saved_model:export", True
-    formats: Annotated[
-        tuple[Format, ...], Key("config", of=lambda names: {"formats": list(names)} if names else {}, always=True)
-    ] = ()
-    """In which other formats the model is written."""
     card: Annotated[
         CardFacts | None, Key(of=lambda card: card and fingerprint(card.model_dump(mode="json")), always=True)
     ] = None

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from headway.errors import HeadwayError
@@ -23,7 +22,6 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.tasks.base import Task
-from tfcore.export.formats import write_formats
 from tfcore.export.metadata import ModelMetadata, describe_model, write_description
 from tfcore.export.model_card import FILE as CARD
 from tfcore.export.model_card import model_card
@@ -180,8 +178,7 @@ def save(
     with RetraceGuard(*functions.values(), allowed=1):
         tf.saved_model.save(served, str(path), signatures=concrete)
     saved = _checked(path)
-    for graph in saved.meta_graphs:
-        _add_defaults(graph, signatures)
+    _add_defaults(saved, signatures)
     # the same bytes from run to run: a fingerprint has a random number
     (path / "saved_model.pb").write_bytes(saved.SerializeToString(deterministic=True))
     (path / "fingerprint.pb").unlink(missing_ok=True)
@@ -207,7 +204,6 @@ def save(
 
 def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
     """Run the export stage: write out/saved_model, return {"saved_model": folder's name, "bytes", "signatures"}."""
-    label = request.transform.label
     weights = request.trained.file / WEIGHTS
     model = trained(request.model, request.transform, seed=request.seed, module=request.module, weights=weights)
     monitor.check()
@@ -224,14 +220,8 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         threshold=threshold,
         try_requests=bool(request.code) or index is not None,
     )
-    predict = predictor(model.model, label_head(label))
-    formats = None
-    if request.formats:
-        formats = write_formats(path, request.formats, predict, request.transform)
-        for file in formats.files:
-            monitor.log(f"wrote {file.file}, {counted(file.bytes, 'byte')}")
     if request.card is not None:
-        text = model_card(describe_model(path), signatures, request.card, formats)
+        text = model_card(describe_model(path), signatures, request.card)
         (path / CARD).write_text(text, encoding="utf-8")
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     inputs = len(signatures["serving_default"].inputs)
@@ -240,7 +230,7 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         "saved_model": path.name,
         "bytes": size,
         "signatures": {name: signature.model_dump(mode="json") for name, signature in signatures.items()},
-    } | ({} if formats is None else {"formats": formats.model_dump(mode="json")})
+    }
 
 
 def save_model(
@@ -316,25 +306,18 @@ def _checked(path: Path) -> SavedModel:
     return saved
 
 
-def _add_defaults(graph: MetaGraphDef, signatures: Mapping[str, Signature]) -> None:
-    """Note what an input counts as that a request leaves out: where TensorFlow Serving and where a session look for it.
+def _add_defaults(saved: SavedModel, signatures: Mapping[str, Signature]) -> None:
+    """Note what an input counts as that a request leaves out, where TensorFlow Serving looks for it.
 
     TensorFlow saves the defaults of functions that it traces again, not those of traces.
     """
-    nodes = {node.name: node for node in graph.graph_def.node}
-    for name, signature in signatures.items():
-        definition = graph.signature_def[name]
-        for tensor in signature.inputs:
-            if tensor.default is not None:
-                value = np.asarray(tensor.default if tensor.shape == () else [tensor.default])
-                proto = tf.make_tensor_proto(value, tf.as_dtype(tensor.dtype))
-                definition.defaults[tensor.name].CopyFrom(proto)
-                node = nodes[definition.inputs[tensor.name].name.partition(":")[0]]
-                default = graph.graph_def.node.add(name=f"{node.name}/default", op="Const")
-                default.attr["dtype"].type = proto.dtype
-                default.attr["value"].tensor.CopyFrom(proto)
-                node.op = "PlaceholderWithDefault"
-                node.input.append(default.name)
+    for graph in saved.meta_graphs:
+        for name, signature in signatures.items():
+            for tensor in signature.inputs:
+                if tensor.default is not None:
+                    value = np.asarray(tensor.default if tensor.shape == () else [tensor.default])
+                    proto = tf.make_tensor_proto(value, tf.as_dtype(tensor.dtype))
+                    graph.signature_def[name].defaults[tensor.name].CopyFrom(proto)
 
 
 def _refuse(called: Sequence[str], where: str) -> None:

@@ -31,11 +31,11 @@ def test_every_compiled_op_is_named():
 
 
 def test_the_extras_are_named_with_what_installs_them(monkeypatch):
-    monkeypatch.setattr(doctor, "missing", lambda name: [name] if name == "onnx" else [])
+    monkeypatch.setattr(doctor, "missing", lambda name: [name] if name == "mlflow" else [])
     found = {finding.what: finding for finding in doctor._extras()}
     assert found["extra prefect"].word == "ok" and found["extra prefect"].found == "installed"
-    assert found["extra onnx"].ok and found["extra onnx"].word == "absent", "no fault, and not there"
-    assert found["extra onnx"].found.endswith("to have it: pip install 'headway[onnx]'")
+    assert found["extra mlflow"].ok and found["extra mlflow"].word == "absent", "no fault, and not there"
+    assert found["extra mlflow"].found.endswith("to have it: pip install 'headway[mlflow]'")
 
 
 def test_a_pipeline_that_was_named_and_is_missing_is_a_problem(tmp_path, monkeypatch):

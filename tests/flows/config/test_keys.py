@@ -30,7 +30,6 @@ Pipeline.training | train | training.steps: ? | 3 | 4
 Pipeline.tune | code
 Pipeline.evaluation | measure | evaluation.slices: ? | [origin] | [carrier]
 Pipeline.gate | gate | gate.baseline: ? | true | false
-Pipeline.export | export | export.formats: ? | [] | [tflite]
 Pipeline.store | code
 Pipeline.tracking | code
 Pipeline.schedule | code
@@ -99,7 +98,6 @@ EvaluationConfig.row_values | measure | evaluation.row_values: ? | [] | [carrier
 EvaluationConfig.metrics | measure | evaluation.metrics: ? | {} | {own:metric: higher}
 EvaluationConfig.item | refused | evaluation.item: ? | carrier
 ExportConfig.limits | replay | export.limits: ? | {size_mb: 50} | {size_mb: 60}
-ExportConfig.formats | export | export.formats: ? | [] | [tflite]
 GateConfig.thresholds | gate | gate.thresholds: ? | {auc: {min: 0.1}} | {auc: {min: 0.2}}
 GateConfig.tolerance | gate | gate.tolerance: ? | {auc: 0.1} | {auc: 0.2}
 GateConfig.primary | gate | gate.primary: ? | auc | loss

@@ -23,7 +23,7 @@ def test_a_run_that_ends_with_the_training_says_nothing_of_the_champion():
 
 
 def pipeline_with(rule):
-    return SimpleNamespace(evaluation=EvaluationConfig(threshold=rule), export=SimpleNamespace(formats=()))
+    return SimpleNamespace(evaluation=EvaluationConfig(threshold=rule))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class Predicted:
         return {"saved_model": "saved_model", "signatures": []}
 
     def _replay(self, step, out):
-        return {"formats": dict.fromkeys(step.key["config"].get("formats", ()), 0.0)}
+        return {}
 
 
 @pytest.fixture
@@ -269,24 +269,6 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     )
     fourth, _, _ = run("2024-03", 0.10, seed=3, evaluation={"slices": ["x x z: 2", {"x": 3}]})
     assert {c.slice for c in fourth.verdict.compared(slices=True)} == {"x x z: 2", "x: 3"}
-
-
-def test_formats_that_are_added_after_a_promotion_are_said_and_come_by_force_with_the_same_model(run):
-    run("2024-01", 0.10)
-    formats = {"export": {"formats": ["tflite", "tflite_float16"]}}
-    again, titles, _ = run("2024-01", 0.10, **formats)
-    assert again.verdict.status == "kept" and "export" not in titles
-    assert any("version 1 was promoted without tflite and tflite_float16" in note.text for note in again.notes)
-    exported, titles, registry = run("2024-01", 0.10, last="export", **formats)
-    assert titles[-2:] == ["export", "replay"] and "gate" not in titles and not exported.verdict.promote
-    before = registry.champion().facts
-    forced, titles, registry = run("2024-01", 0.10, force=True, **formats)
-    assert forced.verdict.status == "promoted" and titles[-2:] == ["export", "replay"] and "gate" not in titles
-    facts = registry.champion().facts
-    assert registry.champion().number == 2 and facts["replay"]["formats"].keys() == {"tflite", "tflite_float16"}
-    assert {name for name in facts if facts[name] != before[name]} == {"export", "replay"}
-    done, titles, _ = run("2024-01", 0.10, **formats)
-    assert done.verdict.status == "kept" and "export" not in titles and done.notes == []
 
 
 def test_a_champion_that_became_worse_is_an_alarm(run, monkeypatch):
