@@ -24,7 +24,7 @@ from headway.stages.stage_class import Stage
 from headway.stages.step import Output, Step, Unknown
 from headway.statistics.stage import StatisticsRequest
 from headway.validation.stage import ValidateRequest
-from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest
+from tfcore.evaluation.request import EvaluateRequest
 from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
@@ -49,10 +49,6 @@ def _derives(context: Context) -> bool:
     return context.pipeline.preprocess is not None
 
 
-def _asks_importance(context: Context) -> bool:
-    return context.pipeline.evaluation.importance is not None
-
-
 DAG: dict[str, tuple[Line, ...]] = {
     "ingest": (Line(IngestRequest, steps.ingest),),
     "statistics": (Line(StatisticsRequest, steps.statistics, steps.complete_schema),),
@@ -67,7 +63,6 @@ DAG: dict[str, tuple[Line, ...]] = {
     "train": (Line(TrainRequest, steps.train, recognise),),
     "evaluate": (
         Line(EvaluateRequest, steps.evaluate, steps.take_candidate),
-        Line(ImportanceRequest, steps.importance, when=_asks_importance),
         Line(EvaluateRequest, steps.evaluate_champions),
         Line(MeasureRequest, steps.measure),
     ),

@@ -34,7 +34,7 @@ from headway.statistics.stage import StatisticsRequest
 from headway.statistics.summary import WindowStatistics
 from headway.validation.stage import ChampionFacts, SpanFacts, ValidateRequest
 from headway.validation.units import sample_of
-from tfcore.evaluation.request import EvaluateRequest, ImportanceRequest, SavedModel, TrainedModel
+from tfcore.evaluation.request import EvaluateRequest, SavedModel, TrainedModel
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import ReplayRequest
@@ -302,22 +302,6 @@ def _trained_model(context: Context) -> TrainedModel:
         module=files.get("model.name"),
         preprocess=files.get("preprocess"),
     )
-
-
-def importance(context: Context) -> Steps:
-    """How much each column matters to the trained model."""
-    rows = context.pipeline.evaluation.importance
-    assert rows is not None
-    request = ImportanceRequest(
-        rows=rows,
-        group=context.stored_group,
-        seed=context.chosen_seed,
-        code=context.code,
-        transform=context.fitted,
-        model=_trained_model(context),
-        examples=context.examples("eval"),
-    )
-    yield Step(request)
 
 
 def evaluate_champions(context: Context) -> Steps:

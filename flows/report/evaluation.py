@@ -276,7 +276,6 @@ def importance_table(found: Importance, where: str = "") -> Table:
             "picture": strip([Box(0, max(each.permuted or 0.0, 0.0), FIRST)], (0, highest)),
             "worse by": metric_text(each.permuted),
             "interval": ends(each.interval),
-            "missing": each.missing,
         }
         for each in shown
     ]

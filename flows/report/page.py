@@ -2,7 +2,7 @@
 
 html = page(RunResults(store, record))
 place = write(store, record)               # <store>/runs/<run>.html, whole or not at all
-told = step_section(output)                # of statistics, validation, evaluation and importance
+told = step_section(output)                # of statistics, validation and evaluation
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 from flows.records import RunRecord
 from flows.report.data import column_rows, data, findings_of, splits_table
-from flows.report.evaluation import evaluation, importance_table, measured_section, metric_table
+from flows.report.evaluation import evaluation, measured_section, metric_table
 from flows.report.html import document
 from flows.report.model import Section, Table
 from flows.report.origin import origin, what_ran
@@ -27,7 +27,7 @@ from headway.statistics.summary import WindowStatistics
 from headway.storage.atomic_io import replace_text
 from headway.storage.store import Store
 from headway.validation.anomaly import Validated
-from tfcore.evaluation.results import Evaluated, Importance
+from tfcore.evaluation.results import Evaluated
 
 
 def path_of(store: Store, run: str) -> Path:
@@ -108,8 +108,6 @@ def step_section(output: Output) -> Section | None:
             return _validation(output.read(Validated))
         case "evaluate":
             return _evaluation(output.title, output.read(Evaluated))
-        case "importance":
-            return Section("Importance", tables=[importance_table(output.read(Importance))])
         case "measure":
             return measured_section(output.read(Measured), split="test" if output.title == "measure test" else "eval")
     return None

@@ -85,9 +85,8 @@ class RunResults:
 
     @functools.cached_property
     def importance(self) -> Importance | None:
-        """The importance of columns: as it was asked for, else of the evaluation's small sample."""
-        asked = self.read("importance", Importance)
-        return asked if asked is not None or self.evaluated is None else self.evaluated.importance
+        """The importance of columns, on the evaluation's small sample."""
+        return None if self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
         """What went into a step; {} where there is none."""

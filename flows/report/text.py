@@ -170,9 +170,6 @@ def _detail(output: Output) -> str:
         case "evaluate":
             incompatible = result.get("incompatible")
             return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
-        case "importance":
-            first = [each["column"] for each in result["columns"][:3]]
-            return f"{counted(len(result['columns']), 'column')}, most important: {', '.join(first)}"
         case "measure":
             threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
             parts = [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []

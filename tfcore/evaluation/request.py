@@ -1,4 +1,4 @@
-"""The requests of the evaluation and importance stages; TensorFlow-free.
+"""The request of the evaluation stage; TensorFlow-free.
 
 EvaluateRequest(model={"kind": "trained", "path": "/...", "config": {"name": "mlp"}}, transform={...}, examples=[...])
 """
@@ -11,16 +11,12 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.stages.refs import Examples, Ref
 from headway.stages.stage_class import Key
-from tfcore.evaluation.results import Evaluated, Importance
+from tfcore.evaluation.results import Evaluated
 from tfcore.models.config import ModelConfig
 from tfcore.transform.parameters import OfTransform
 
-VERSION = 8
+VERSION = 9
 """Raised by whoever changes what evaluation writes for the same request."""
-
-
-IMPORTANCE_VERSION = 3
-"""The same of the importance of columns."""
 
 
 class TrainedModel(Frozen):
@@ -77,19 +73,3 @@ class EvaluateRequest(OfTransform[Evaluated]):
         default=(), description="none where the rows are handed over as shards"
     )
     train: tuple[Examples, ...] = Field(default=(), description="the train rows, for the item's baselines")
-
-
-class ImportanceRequest(OfTransform[Importance]):
-    """Which trained model, and on which rows."""
-
-    name, version, runs = "importance", IMPORTANCE_VERSION, "tfcore.evaluation.importance:importance"
-    tensorflow, streams = True, True
-    rows: Annotated[int, Key("config", "rows", always=True)] = Field(
-        default=10_000, ge=20, description="at most so many rows, evenly spread over the split"
-    )
-    group: Annotated[str | None, Key(always=True)] = Field(
-        default=None, description="column whose equal values belong together"
-    )
-    seed: Annotated[int, Key(always=True)] = 0
-    model: Annotated[TrainedModel, Key("inputs", spread=True)]
-    examples: Annotated[tuple[Examples, ...], Key("inputs", "examples")]

@@ -1,7 +1,7 @@
-"""The answers of the evaluation and importance stages, with fields; TensorFlow-free.
+"""The answer of the evaluation stage, with fields; TensorFlow-free.
 
 Evaluated.model_validate(result).of("auc").value
-Importance.model_validate(result).columns[0].permuted
+Evaluated.model_validate(result).importance.columns[0].permuted
 """
 
 from pydantic import Field
@@ -15,8 +15,6 @@ class ColumnImportance(Result):
     permuted: float | None = None
     """How much worse the metric is with the column's values permuted."""
     interval: Interval | None = None
-    missing: float | None = None
-    """The same without them; None: the column is never null, or it was not looked at."""
 
 
 class Importance(Result):
@@ -41,4 +39,4 @@ class Evaluated(Metrics):
     incompatible: str | None = None
     """Why a SavedModel cannot score these rows."""
     importance: Importance | None = None
-    """On a small sample; None where that would take long."""
+    """On a small sample; None where that would take long, and for a task of the user's own."""

@@ -38,9 +38,9 @@ from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
 from tfcore.data.reader import labeler, safe
 from tfcore.data.shards import Shards, shards_of
+from tfcore.evaluation.importance import ImportanceStudy
 from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
-from tfcore.evaluation.quick_importance import QuickStudy
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.evaluation.whole_index import KnownItems, WholeIndex
@@ -246,7 +246,7 @@ def _write(
     dataset = evaluation_dataset(shards, transform, labeler(shards, request.transform), batch=size, raw=raw)
     study = None
     if quick and isinstance(scorer, TrainedScorer):
-        study = QuickStudy.of(request.transform, label_task(request.transform.label), rows=shards.total)
+        study = ImportanceStudy.of(request.transform, label_task(request.transform.label), rows=shards.total)
     first: list[NDArray[np.float32]] = []
     rows = first_rows = 0
     linear, items = _linear(request), _items(request, shards.stager)

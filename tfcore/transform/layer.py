@@ -8,30 +8,27 @@
 Dictionary columns are looked up by their distinct values and then gathered by row. Integers are centred in float64,
 since float32 cannot tell large ones apart.
 
-Columns of one kind are transformed as one stacked tensor, by one op for all of them instead of one for each: an op chain for each
+Numbers of one kind are transformed as one stacked tensor, by one op for all of them instead of one for each: an op chain for each
 column costs TensorFlow about half a millisecond for every op, each time a graph is traced, saved or loaded, so a table of 5,000
-columns would take minutes. The computation is elementwise, so a column's values have the same bits as on their own; only a
-logarithm may differ in its last bit, which depends on where in a vector a value stands. Vectors, lists and very long lists of
-boundaries are groups of one.
+numbers would take minutes. The computation is elementwise, so a column's values have the same bits as on their own; only a
+logarithm may differ in its last bit, which depends on where in a vector a value stands. Vectors and lists are groups of one, and
+each category is computed by itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from headway.schema.calendar_days import part_of
 from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.images import ImageDecoder, decode_images
 from tfcore.transform.parameters import TransformParameters, image_input
-from tfcore.transform.raw_column import RawColumn, pad
-from tfcore.transform.vocabularies import Vocabularies
+from tfcore.transform.raw_column import RawColumn, gather, pad
+from tfcore.transform.vocabularies import Vocabulary
 
 MOST_TRACED = 500
 """The number of columns beyond which no function is made, since each tensor of a column would be an argument of it."""
-_MOST_BOUNDARIES = 1024
-"""The most boundaries of a column that is transformed with others, whose boundaries are padded to one length."""
 
 
 class Block(NamedTuple):
@@ -63,7 +60,11 @@ class Transform(tf.Module):
         self._preprocess = preprocess
         self._tolerant = tolerant
         self.user_module = getattr(preprocess, "module", None)  # so that an export finds its variables and tables
-        self.vocabularies = Vocabularies(parameters.fitted)
+        self.vocabularies = {
+            fitted.column.name: Vocabulary(fitted.ops[-1])
+            for fitted in parameters.fitted
+            if fitted.size is not None and fitted.ops[-1].op == "vocabulary"
+        }
         traced = tf.function(self._compute, autograph=False)
         # in a lambda: an attribute that is a tf.function would be saved as one that can be called
         self._traced = lambda columns: traced(columns)
@@ -121,7 +122,10 @@ class Transform(tf.Module):
                 values = part_of(values, part.source.temporal, part.part)
             columns[part.name] = source._replace(values=values)
         blocks, outputs = numbers(self.parameters.fitted, columns)
-        outputs |= categories(self.parameters.fitted, columns, self.vocabularies)
+        for fitted in self.parameters.fitted:
+            if fitted.size is not None:
+                name = fitted.column.name
+                outputs[name] = _category(fitted, columns[name], self.vocabularies.get(name))
         usable: list[tf.Tensor] = []
         for fitted in self.parameters.fitted:
             if fitted.pixels is not None:
@@ -184,24 +188,6 @@ def _outputs(fitted: Fitted) -> list[str]:
     if fitted.column.length is None or fitted.pool:
         return names
     return [name, *names[fitted.column.length :]]
-
-
-def sources(parameters: TransformParameters) -> dict[str, list[str]]:
-    """Returns for each model input the outputs of `Transform.named` that stand side by side in it, in their order."""
-    numeric = [
-        name
-        for fitted in parameters.fitted
-        if fitted.size is None
-        for name in _outputs(fitted)
-        if fitted.pixels is None or name != fitted.column.name
-    ]
-    inputs = {
-        "numeric": numeric,
-        "categorical": [entry.name for entry in parameters.categorical],
-        "lists": [entry.name for entry in parameters.lists],
-    }
-    images = [fitted.column.name for fitted in parameters.fitted if fitted.pixels is not None]
-    return inputs | {image_input(name): [name] for name in images}
 
 
 def numbers(fitted: Iterable[Fitted], columns: Mapping[str, RawColumn]) -> tuple[list[Block], dict[str, tf.Tensor]]:
@@ -333,70 +319,29 @@ def _span(low: float | None, high: float | None) -> float:
     return high - low
 
 
-def categories(
-    fitted: Iterable[Fitted], columns: Mapping[str, RawColumn], vocabularies: Vocabularies
-) -> dict[str, tf.Tensor]:
-    """Returns the categorical inputs: int32 [rows] for a column of one category per row, int32 [rows, width] for
-    others."""
-    groups: dict[Any, list[Fitted]] = {}
-    for entry in fitted:
-        if entry.size is None:
-            continue
-        last, column = entry.ops[-1], columns[entry.column.name]
-        kind: tuple[Any, ...] = (entry.column.name,)
-        if entry.width is None:
-            if last.op == "hash":
-                kind = (last.buckets,)
-            elif last.op == "vocabulary":
-                kind = vocabularies.kind(entry.column.name)
-            elif len(last.boundaries or ()) <= _MOST_BOUNDARIES:
-                kind = tuple(_kind(op) for op in entry.ops[:-1])
-        whole = (last.op, entry.column.type, entry.width, column.present is None, column.codes is None, *kind)
-        groups.setdefault(whole, []).append(entry)
-    ids_of: dict[str, tf.Tensor] = {}
-    for group in groups.values():
-        names = [entry.column.name for entry in group]
-        ids = _categories(group, [columns[name] for name in names], vocabularies)
-        ids_of |= dict(zip(names, tf.unstack(ids, len(names)), strict=True))
-    return ids_of
-
-
-def _categories(group: Sequence[Fitted], raw: Sequence[RawColumn], vocabularies: Vocabularies) -> tf.Tensor:
-    entry, last, present = group[0], [entry.ops[-1] for entry in group], _present(raw)
+def _category(fitted: Fitted, column: RawColumn, vocabulary: Vocabulary | None) -> tf.Tensor:
+    """Returns the ids of a categorical input: int32 [rows], or [rows, width] for several a row."""
+    last, values = fitted.ops[-1], tf.reshape(column.values, [-1])
     # NaN in a column that cannot be null counts as the lowest bucket
-    nulls = each([entry.null_id if entry.null_id is not None else 0 for entry in group], tf.int32)
-    if last[0].op == "bucketize":
-        values = _flat([column.values for column in raw])
-        values = tf.cast(values, tf.float64) if entry.column.type == "int64" else values
+    null = 0 if fitted.null_id is None else fitted.null_id
+    if last.op == "bucketize":
+        values = tf.cast(values, tf.float64) if fitted.column.type == "int64" else values
         finite = tf.math.is_finite(values)
-        values = _before_buckets([entry.ops[:-1] for entry in group], tf.where(finite, values, tf.zeros_like(values)))
-        ids = _bucketize(values, [op.boundaries or () for op in last])
-        if entry.width is not None:
-            ids = tf.where(finite, ids, nulls)
-        else:
-            present = finite if present is None else present & finite
+        values = _before_buckets(fitted.ops[:-1], tf.where(finite, values, tf.zeros_like(values)))
+        ids = tf.where(finite, _bucketize(values, last.boundaries or ()), null)
     else:
-        coded = raw[0].codes is not None
-        values = tf.concat([column.values for column in raw], 0) if coded else _flat([column.values for column in raw])
-        sizes = _sizes([column.values for column in raw]) if coded else None
-        which = tf.range(len(group))[:, None] if sizes is None else tf.repeat(tf.range(len(group)), sizes)
-        if last[0].op == "hash":
-            text = values if entry.column.type == "bytes" else tf.strings.as_string(values)
-            ids = tf.strings.to_hash_bucket_fast(text, last[0].buckets)
+        if last.op == "hash":
+            text = values if fitted.column.type == "bytes" else tf.strings.as_string(values)
+            ids = tf.strings.to_hash_bucket_fast(text, last.buckets)
         else:
-            ids = vocabularies([entry.column.name for entry in group], values, which)
+            assert vocabulary is not None
+            ids = vocabulary(values)
         ids = tf.cast(ids, tf.int32)
-        if sizes is not None:
-            ids = _of_codes(ids, _flat([column.codes for column in raw]), sizes)
-    if entry.width is not None:
-        return _several(entry, raw[0], ids[0])[None]
-    return ids if present is None else tf.where(present, ids, nulls)
-
-
-def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Stack to [columns, rows]; a vector, always alone, becomes [1, rows * n]."""
-    stacked = tf.stack(tensors)
-    return stacked if stacked.shape.rank == 2 else tf.reshape(stacked, [1, -1])
+        if column.codes is not None:
+            ids = gather(ids, tf.reshape(column.codes, [-1]))
+    if fitted.width is not None:
+        return _several(fitted, column, ids)
+    return ids if column.present is None else tf.where(column.present, ids, null)
 
 
 def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
@@ -414,46 +359,24 @@ def _several(fitted: Fitted, column: RawColumn, ids: tf.Tensor) -> tf.Tensor:
     return tf.where(column.present[:, None], ids, null)
 
 
-def _before_buckets(before: Sequence[Sequence[FittedOp]], values: tf.Tensor) -> tf.Tensor:
-    """Apply each column's operations before its bucketize; float32 where one of them rounds.
+def _before_buckets(before: Sequence[FittedOp], values: tf.Tensor) -> tf.Tensor:
+    """Apply a column's operations before its bucketize; float32 where one of them rounds.
 
     Boundaries are often train values themselves, and the last bit of a logarithm depends on where in a vector it stands:
     float64 rounded to float32 puts a value and the boundary made of it on the same number.
     """
-    exact = all(op.op in ("clip", "identity") for op in before[0])
+    exact = all(op.op in ("clip", "identity") for op in before)
     values = values if exact else tf.cast(values, tf.float64)
-    for ops in zip(*before, strict=True):
-        values = _apply(ops, values)
+    for op in before:
+        values = _apply([op], values)
     return values if exact else tf.cast(values, tf.float32)
 
 
-def _sizes(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the number of values of each tensor, int32 [tensors], in parts, since TensorFlow's optimizer takes
-    quadratic time."""
-    shapes = [tf.raw_ops.ShapeN(input=values[begin : begin + 32]) for begin in range(0, len(values), 32)]
-    return tf.concat([shape for several in shapes for shape in several], 0)
-
-
-def _of_codes(ids: tf.Tensor, codes: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """Returns the id of each row, from the concatenated ids of all columns' distinct values."""
-    codes = tf.cast(codes, tf.int32)
-    # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
-    wrong = (codes < 0) | (codes >= tf.maximum(sizes, 1)[:, None])
-    inside = tf.debugging.Assert(~tf.reduce_any(wrong), ["a code is outside of its dictionary"])
-    with tf.control_dependencies([inside]):
-        places = codes + tf.cumsum(sizes, exclusive=True)[:, None]
-    return tf.gather(tf.concat([ids, [0]], 0), places)
-
-
-def _bucketize(values: tf.Tensor, boundaries: Sequence[Sequence[float]]) -> tf.Tensor:
-    """Returns the number of its column's boundaries at or below each finite value; int32 [columns, rows]."""
-    longest = max(len(bounds) for bounds in boundaries)
-    if not longest:
+def _bucketize(values: tf.Tensor, boundaries: Sequence[float]) -> tf.Tensor:
+    """Returns the number of boundaries at or below each finite value; int32 [values]."""
+    if not boundaries:
         return tf.zeros_like(values, tf.int32)
-    padded = np.full((len(boundaries), longest), np.inf)
-    for place, bounds in enumerate(boundaries):
-        padded[place, : len(bounds)] = bounds
-    return tf.searchsorted(tf.constant(padded, values.dtype), values, side="right", out_type=tf.int32)
+    return tf.searchsorted(tf.constant(boundaries, values.dtype), values, side="right", out_type=tf.int32)
 
 
 def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:

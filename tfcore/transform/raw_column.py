@@ -110,5 +110,7 @@ def pad(values: tf.Tensor, lengths: tf.Tensor, width: Any, filler: Any) -> tf.Te
 
 
 def gather(values: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+    """Returns the value of each code; TensorFlow refuses one that is outside of the dictionary."""
     # a record whose rows are all null has an empty dictionary, and code 0 must still be good for something
-    return tf.gather(tf.concat([values, tf.zeros([1], values.dtype)], 0), codes)
+    spare = tf.cast(tf.equal(tf.size(values), 0), tf.int32)
+    return tf.gather(tf.concat([values, tf.zeros([spare], values.dtype)], 0), codes)

@@ -42,12 +42,6 @@ class EvaluationConfig(Frozen):
         description="how a binary model's threshold is chosen: f1, {recall: 0.9}, {precision: 0.8}, "
         "{cost: {false_positive: 1, false_negative: 10}} or a number; precision, recall and costs at it are reported",
     )
-    importance: int | None = Field(
-        default=None,
-        ge=20,
-        description="measure how much each column matters, on at most this many eval rows, as a stage of its own; default: on "
-        "a thousand rows while they are evaluated, where that is quick",
-    )
     row_values: tuple[str, ...] = Field(
         default=(),
         description="columns whose values the report shows of the rows where the model is most wrong; "

@@ -93,7 +93,6 @@ EvaluationConfig.slice_min_rows | measure | evaluation.slice_min_rows: ? | 50 | 
 EvaluationConfig.batch_size | code
 EvaluationConfig.ndcg_at | refused | evaluation.ndcg_at: ? | 5
 EvaluationConfig.threshold | measure | evaluation.threshold: ? | f1 | 0.3
-EvaluationConfig.importance | importance | evaluation.importance: ? | 50 | 60
 EvaluationConfig.row_values | measure | evaluation.row_values: ? | [] | [carrier]
 EvaluationConfig.metrics | measure | evaluation.metrics: ? | {} | {own:metric: higher}
 EvaluationConfig.item | refused | evaluation.item: ? | carrier

@@ -28,7 +28,6 @@ model: {name: "net:build"}
 preprocess: "net:more"
 training: {steps: 16, batch_size: 64, checkpoint_every_steps: 8}
 gate: {baseline: false}
-evaluation: {importance: 100}
 queues: {tensorflow: gpu}
 """
 MODEL = """
@@ -90,7 +89,7 @@ def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files
     (flow,) = folders("flow", store=str(tmp_path / "alone"), preprocess=None)
     alone = execute(_spec(flow), Reporter())
     expected = _checksums(_spec(flow).store)
-    assert {name.partition("/")[0] for name in expected} >= {"ingest", "train", "importance", "export"}
+    assert {name.partition("/")[0] for name in expected} >= {"ingest", "train", "evaluate", "export"}
     (flow / "schema.pbtxt").unlink()
 
     flow, gpu = folders("flow", "gpu", preprocess=None)

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 from flows.report.data import column_rows
+from flows.report.evaluation import importance_table
 from flows.report.markdown import markdown
 from flows.report.page import key_of, step_section
 from flows.report.text import line_of, text
 from headway.stages.step import Output
 from headway.statistics.summary import ColumnSummary
+from tfcore.evaluation.results import Importance
 
 STATISTICS = {
     "rows": {"train": 1200, "eval": 300},
@@ -193,14 +195,14 @@ def test_other_models_have_their_metrics_or_why_they_have_none():
 
 
 def test_columns_that_matter_stand_in_their_order():
-    columns = [{"column": "x", "permuted": 0.3, "interval": [0.2, 0.4], "missing": None}]
+    columns = [{"column": "x", "permuted": 0.3, "interval": [0.2, 0.4]}]
     result = {"metric": "auc", "value": 0.9, "rows": 900, "columns": columns}
-    (table,) = step_section(_output("importance", result)).tables
+    table = importance_table(Importance.model_validate(result))
     assert table.title.endswith("on 900 rows, with 95% intervals")
     row = {name: value for name, value in table[0].items() if name != "picture"}
-    assert row == {"column": "x", "worse by": "0.3", "interval": "0.2 to 0.4", "missing": None}
+    assert row == {"column": "x", "worse by": "0.3", "interval": "0.2 to 0.4"}
     own = result | {"columns": [columns[0] | {"interval": None}]}
-    assert step_section(_output("importance", own)).tables[0].title.endswith("900 rows")
+    assert importance_table(Importance.model_validate(own)).title.endswith("900 rows")
 
 
 def test_each_kind_of_step_has_a_name_of_its_own():

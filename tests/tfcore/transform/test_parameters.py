@@ -15,7 +15,7 @@ from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
-from tfcore.transform.vocabularies import Vocabularies
+from tfcore.transform.vocabularies import Vocabulary
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),
@@ -147,11 +147,8 @@ def test_words_that_are_no_text_have_ids_like_others():
     parameters, _ = _fit(batch, s="vocabulary", counted="s")
     again = TransformParameters.model_validate_json(parameters.model_dump_json())
     assert list(_ops(again, "s")[0].values) == words and again.fitted[-1].counts[:2] == (12, 10)
-    fitted = [again.fitted[-1], *(entry.model_copy(update={"column": entry.column.model_copy(update={"name": f"s{i}"})})
-                                  for i in range(20) for entry in again.fitted[-1:])]  # fmt: skip
-    for entries, name in ((fitted[:1], "s"), (fitted, "s7")):  # a table of its own, and one that columns share
-        ids = Vocabularies(entries)([name], tf.constant([[*words, b"caf\xe8"]]), tf.constant([[0]]))
-        assert ids.numpy().tolist() == [[*range(len(words)), len(words)]]
+    ids = Vocabulary(again.fitted[-1].ops[-1])(tf.constant([*words, b"caf\xe8"]))
+    assert ids.numpy().tolist() == [*range(len(words)), len(words)]
 
 
 def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
