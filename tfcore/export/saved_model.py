@@ -37,7 +37,6 @@ from tfcore.export.signatures import (
     output_names,
     tensor_names,
 )
-from tfcore.export.warm_up import black_image, warm_up_requests, write_warm_up
 from tfcore.graph.python_errors import python_functions
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.base import Head
@@ -140,18 +139,14 @@ def save(
     variables: Sequence[tf.Variable],
     columns: Sequence[Column],
     task: Head | Task | str,
-    images: Mapping[str, bytes] | None = None,
     index: ItemIndex | None = None,
     threshold: float | None = None,
-    try_requests: bool = True,
 ) -> dict[str, Signature]:
-    """Write the SavedModel to `path`, with requests that warm a server up, and describe its signatures.
+    """Write the SavedModel to `path`, and describe its signatures.
 
     Args:
-        images: of columns that hold images, what stands for one; see `tfcore.export.warm_up.black_image`.
         index: of a model of two towers: for the signatures `embed` and `top_k`.
         threshold: of a binary model, at which `classify` decides where a request names none; None: 0.5.
-        try_requests: whether the graph has code that may refuse a request, and only those that it answers are written.
 
     Raises:
         HeadwayError: the graph calls Python functions, or gives other outputs than the task has.
@@ -194,11 +189,6 @@ def save(
         classes=head.classes,
     )
     write_description(path, described)
-
-    def answers(name: str, inputs: dict[str, Any]) -> None:
-        concrete[name](**{key: tf.convert_to_tensor(value) for key, value in inputs.items()})
-
-    write_warm_up(path, warm_up_requests(signatures, columns, answers if try_requests else None, images))
     return signatures
 
 
@@ -218,7 +208,6 @@ def export(request: ExportRequest, out: Path, monitor: Monitor) -> dict[str, Any
         request.transform,
         index=index,
         threshold=threshold,
-        try_requests=bool(request.code) or index is not None,
     )
     if request.card is not None:
         text = model_card(describe_model(path), signatures, request.card)
@@ -241,7 +230,6 @@ def save_model(
     *,
     index: ItemIndex | None = None,
     threshold: float | None = None,
-    try_requests: bool = True,
 ) -> dict[str, Signature]:
     """Write a Keras model, or a trained one, behind its transform as a SavedModel; see `save`.
 
@@ -256,12 +244,8 @@ def save_model(
         variables=[variable.value for variable in model.variables],
         columns=parameters.raw,
         task=head,
-        images={
-            fitted.column.name: black_image(fitted.ops[-1]) for fitted in parameters.fitted if fitted.pixels is not None
-        },
         index=index,
         threshold=threshold,
-        try_requests=try_requests,
     )
 
 

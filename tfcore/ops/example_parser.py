@@ -8,7 +8,7 @@ values). An absent feature is null, and so is an empty one where a row has one v
 empty is an empty list: stock parsers read it like an absent one, so the names of a record's features are decoded beside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,7 +36,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
         else:
             spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
-    chunk = _optional_scalars({c.name: parsed[c.name] for c in columns if c.nullable and not c.shape})
+    chunk: Chunk = {}
     named = _named(records) if any(column.is_list and column.nullable for column in columns) else None
     for column in columns:
         name, value = column.name, parsed[column.name]
@@ -46,7 +46,7 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
                 chunk[f"{name}/present"] = tf.reduce_any(tf.equal(named, name), 1)
         elif not column.nullable:
             chunk[name] = value
-        elif column.shape:
+        else:
             chunk[name], chunk[f"{name}/present"] = _optional(value, column)
     return chunk
 
@@ -66,39 +66,17 @@ def _named(records: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.equal(values, ""), "", names)  # a feature of no kind has no list
 
 
-def _optional_scalars(ragged: Mapping[str, tf.RaggedTensor]) -> Chunk:
-    """Columns of at most one value per row, all of one dtype at once: `c` [rows], 0 or "" for null, and `c/present`."""
-    kinds: dict[tf.DType, list[str]] = {}
-    for name, value in ragged.items():
-        kinds.setdefault(value.dtype, []).append(name)
-    chunk: Chunk = {}
-    for names in kinds.values():
-        splits = tf.stack([ragged[name].row_splits for name in names])
-        lengths = splits[:, 1:] - splits[:, :-1]
-        several = tf.boolean_mask(tf.constant(names), tf.reduce_any(lengths > 1, 1))
-        before = "an example holds several values of column "
-        message = before + tf.strings.reduce_join(several, separator=", ")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(several) == 0, [message], name="fits")]):
-            present = lengths > 0
-        flat = [ragged[name].flat_values for name in names]
-        flat = tf.concat([*flat, tf.zeros([1], flat[0].dtype)], 0)
-        # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
-        places = splits[:, :-1] + tf.cumsum(splits[:, -1], exclusive=True)[:, None]
-        values = tf.gather(flat, tf.where(present, places, tf.size(flat, tf.int64) - 1))
-        chunk |= zip(names, tf.unstack(values, len(names)), strict=True)
-        chunk |= zip((f"{name}/present" for name in names), tf.unstack(present, len(names)), strict=True)
-    return chunk
-
-
 def _optional(value: tf.RaggedTensor, column: Column) -> tuple[tf.Tensor, tf.Tensor]:
-    """(values, present) of a nullable vector."""
-    lengths, size = value.row_lengths(), column.length
+    """(values, present) of a nullable column of one value or a vector per row; 0 or "" for null."""
+    lengths, size = value.row_lengths(), column.length or 1
     fits = tf.reduce_all((lengths == 0) | (lengths == size))
     message = f"feature {column.name!r} holds another number of values than {size}"
+    if not column.shape:
+        message = f"an example holds several values of column {column.name}"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message], name="fits")]):
         present = lengths > 0
-    rows = tf.reshape(value.flat_values, [-1, size])
+    rows = tf.reshape(value.flat_values, [-1, *column.shape])
     # gathered, not scattered: scatter_nd adds to zero, which turns -0.0 into 0.0
-    rows = tf.concat([rows, tf.zeros([1, *rows.shape[1:]], rows.dtype)], 0)
+    rows = tf.concat([rows, tf.zeros([1, *column.shape], rows.dtype)], 0)
     null = tf.shape(rows, tf.int64)[0] - 1
     return tf.gather(rows, tf.where(present, value.row_starts() // size, null)), present

@@ -2,7 +2,7 @@
 
     app = make_app(watch, hosts=("flights.example",))
 
-    POST /v1/models/NAME[/versions/N]:predict|:classify|:regress
+    POST /v1/models/NAME[/versions/N]:predict
     GET  /v1/models/NAME[/versions/N][/metadata]
 
 The requests and answers are described at https://www.tensorflow.org/tfx/serving/api_rest. Every error is {"error": reason}.
@@ -16,7 +16,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headway.messages import short
-from tfcore.export.signatures import DEFAULT, NULLABLE
+from tfcore.export.signatures import DEFAULT
 from tfcore.serving.request_json import MOST_VALUES, RequestError, Rows, check_size, most_values, parsed
 from tfcore.serving.served_model import ChampionWatch, ServedModel
 from tfcore.serving.server import GRACE_BYTES, GRACE_SECONDS
@@ -68,8 +67,7 @@ def make_app(
 
     routes = []
     for base in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-        for verb in ("predict", "classify", "regress"):
-            routes.append(Route(f"{base}:{verb}", partial(answers.post, verb=verb), methods=["POST"]))
+        routes.append(Route(f"{base}:predict", answers.post, methods=["POST"]))
         routes += [Route(f"{base}/metadata", answers.metadata), Route(base, answers.status)]
     app = Starlette(
         routes=routes,
@@ -123,8 +121,8 @@ class Answers:
         self._watch, self._most, self._bytes, self.requests = watch, max_request_bytes, 0, 0
         self.small, self.large = ThreadPoolExecutor(2, "small-requests"), ThreadPoolExecutor(1, "large-requests")
 
-    async def post(self, request: Request, *, verb: str) -> Response:
-        """Answers predict, classify or regress, in a thread."""
+    async def post(self, request: Request) -> Response:
+        """Answers predict, in a thread."""
         self.requests += 1
         model, loop = self._model(request), asyncio.get_running_loop()
         began, body, size = loop.time(), bytearray(), 0
@@ -138,7 +136,7 @@ class Answers:
                     patience.reschedule(began + GRACE_SECONDS * (1 + size / GRACE_BYTES))
             inputs = len(model.signatures[DEFAULT].inputs)
             is_small = size <= SMALL_BYTES and most_values(body) * inputs <= SMALL_VALUES
-            answer = await loop.run_in_executor(self.small if is_small else self.large, answered, model, verb, body)
+            answer = await loop.run_in_executor(self.small if is_small else self.large, answered, model, body)
         except TimeoutError:
             raise RequestError("the request did not arrive in time", status=408, fix="send it faster") from None
         finally:
@@ -184,17 +182,13 @@ class Answers:
         return error_response(500, f"{type(error).__name__}: {error}")
 
 
-def answered(model: ServedModel, verb: str, body: bytearray) -> str:
+def answered(model: ServedModel, body: bytearray) -> str:
     """Returns the JSON that answers a request's body, which is empty afterwards. NaN and infinities stand bare."""
     value = parsed(body)
-    has_columns, rows = "inputs" in value, _rows_of(model, verb, value)
+    has_columns, rows = "inputs" in value, _rows_of(model, value)
     del value  # it may be large
     outputs = model.call(rows)
     check_size(sum(array.size for array in outputs.values()), "values", "the answer", MOST_VALUES)
-    if verb == "regress":
-        return json.dumps({"results": outputs["prediction"].tolist()})
-    if verb == "classify":
-        return json.dumps({"results": _classes(outputs, model.metadata.classes)})
     lists = {name: _plain(name, array) for name, array in sorted(outputs.items())}
     single = next(iter(lists.values())) if len(lists) == 1 else None
     if has_columns:
@@ -203,32 +197,15 @@ def answered(model: ServedModel, verb: str, body: bytearray) -> str:
     return json.dumps({"predictions": single or [dict(zip(lists, row, strict=True)) for row in each]})
 
 
-def _rows_of(model: ServedModel, verb: str, value: dict[str, Any]) -> Rows:
+def _rows_of(model: ServedModel, value: dict[str, Any]) -> Rows:
     name, keys = value.get("signature_name", ""), sorted(value.keys() - {"signature_name"})
     if not isinstance(name, str):
         raise RequestError("is not a text", where="signature_name", fix="name a signature, such as serving_default")
-    if verb == "predict":
-        if keys not in (["instances"], ["inputs"]):
-            fix = "send either instances, row by row, or inputs, column by column, and optionally signature_name"
-            raise RequestError(f"a request to :predict has the keys {short(str(keys), 100)}", fix=fix)
-        reader = model.reader(name or DEFAULT)
-        return reader.of_inputs(value["inputs"]) if "inputs" in value else reader.of_instances(value["instances"])
-    right = "classify" if "classify" in model.signatures else "regress"
-    if verb != right or name not in ("", DEFAULT, NULLABLE, "serve_examples"):
-        problem = f"the model's task is {model.metadata.task}: it cannot {verb} by {name[:60] or DEFAULT}"
-        raise RequestError(problem, fix=f"use :{right} without signature_name, or :predict")
-    if keys not in (["examples"], ["context", "examples"]):
-        fix = "send examples, and optionally context and signature_name"
-        raise RequestError(f"a request to :{verb} has the keys {short(str(keys), 100)}", fix=fix)
-    return model.reader(NULLABLE).of_examples(value["examples"], value.get("context", {}))
-
-
-def _classes(outputs: dict[str, NDArray[Any]], classes: tuple[str | int, ...]) -> list[list[list[Any]]]:
-    """Returns [label, probability] of each class, by row; those of a binary label are "0" and "1"."""
-    if "probability" in outputs:
-        return [[["0", 1.0 - value], ["1", value]] for value in outputs["probability"].tolist()]
-    labels = [str(label) for label in classes]
-    return [[list(pair) for pair in zip(labels, row, strict=True)] for row in outputs["probabilities"].tolist()]
+    if keys not in (["instances"], ["inputs"]):
+        fix = "send either instances, row by row, or inputs, column by column, and optionally signature_name"
+        raise RequestError(f"a request to :predict has the keys {short(str(keys), 100)}", fix=fix)
+    reader = model.reader(name or DEFAULT)
+    return reader.of_inputs(value["inputs"]) if "inputs" in value else reader.of_instances(value["instances"])
 
 
 def _plain(name: str, array: NDArray[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ import json
 import math
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -129,7 +129,6 @@ class SignatureReader:
         self._arguments = {tensor.name: tensor for tensor in signature.inputs if tensor.shape == ()}
         tensors = {tensor.name: tensor for tensor in signature.inputs if tensor.shape != ()}
         values = [tensor for tensor in tensors.values() if tensor.default is None or len(tensor.shape) == 2]
-        self._by_column = {tensor.column: tensor for tensor in values if tensor.column}
         self._companions = tensors.keys() - {tensor.name for tensor in values}
         columns_by_name = {column.name: column for column in columns}
         self._inputs = {name: _Input(tensors[name], None) for name in sorted(self._companions)}  # first
@@ -143,18 +142,8 @@ class SignatureReader:
         count = self._count_of(instances, "instances")
         if self._only is not None and not isinstance(instances[0], dict):
             instances = [{self._only: value} for value in instances]
-        cells = self._cells(instances, "instances", {}, self._inputs)
+        cells = self._cells(instances)
         return self._rows(cells, count, lambda name, row: f"instances[{row}].{name}", {})
-
-    def of_examples(self, examples: Any, context: Any) -> Rows:
-        """Reads the form of classify and regress: features by the names of the columns, single values or lists of one."""
-        count, cells = self._count_of(examples, "examples"), {}
-        for column, values in self._cells(examples, "examples", context, self._by_column).items():
-            tensor = self._by_column[column]
-            if len(tensor.shape) == 1:
-                values = [value[0] if isinstance(value, list) and len(value) == 1 else value for value in values]
-            cells[tensor.name] = values
-        return self._rows(cells, count, lambda name, row: f"examples[{row}].{name}", {})
 
     def of_inputs(self, inputs: Any) -> Rows:
         """Reads the column form: an object of lists, or one list where the signature has one input."""
@@ -162,7 +151,7 @@ class SignatureReader:
             inputs = {self._only: inputs}
         cells = dict(_checked(inputs, dict, "inputs", "send one list per column"))
         arguments = {name: cells.pop(name) for name in self._arguments if name in cells}
-        self._check_names(cells, "inputs", self._inputs)
+        self._check_names(cells, "inputs")
         for name, values in cells.items():
             _checked(values, list, f"inputs.{name}", "send a list with one value per row")
         longest: list[Any] = max((cells[name] for name in cells.keys() - self._companions), key=len, default=[])
@@ -184,26 +173,24 @@ class SignatureReader:
         check_size(count * len(self._inputs), "values, with those that are left out", where, MOST_VALUES)
         return count
 
-    def _check_names(self, names: Iterable[str], where: str, known: Collection[str]) -> None:
-        for name in sorted({*names} - {*known}):
-            fix = suggest(name, list(known))
+    def _check_names(self, names: Iterable[str], where: str) -> None:
+        for name in sorted({*names} - {*self._inputs}):
+            fix = suggest(name, list(self._inputs))
             if name in self._arguments:
                 fix = f'send the column form, {{"inputs": {{..., "{name}": value}}}}: it is one value for all rows'
             elif name.endswith((PRESENT, LENGTH)) and self.name != NULLABLE:
                 fix = f'ask for "signature_name": "{NULLABLE}"'
             raise RequestError(f"{self.name} has no input {_shown(name)}", where=where, fix=fix)
 
-    def _cells(self, rows: list[Any], key: str, shared: Any, known: Collection[str]) -> Cells:
-        """Returns the values of rows, and those that all rows share, by their names."""
-        for number, row in enumerate(rows):
-            fix = f'send one object per row: {{"{key}": [{{"name": value, ...}}, ...]}}'
-            _checked(row, dict, f"{key}[{number}]", fix)
-        names = set[str]().union(*rows)
-        if twice := names & _checked(shared, dict, "context", "send an object of features").keys():
-            raise RequestError(f"{min(twice)!r} stands in an example too", where="context", fix="send it once")
-        self._check_names(names | shared.keys(), key, known)
-        cells = {name: [row.get(name) for row in rows] for name in names}
-        return cells | {name: [value] * len(rows) for name, value in shared.items()}
+    def _cells(self, instances: list[Any]) -> Cells:
+        """Returns the values of rows by their names."""
+        for number, row in enumerate(instances):
+            _checked(
+                row, dict, f"instances[{number}]", 'send one object per row: {"instances": [{"name": value, ...}, ...]}'
+            )
+        names = set[str]().union(*instances)
+        self._check_names(names, "instances")
+        return {name: [row.get(name) for row in instances] for name in names}
 
     def _rows(self, cells: Cells, count: int, place: Callable[[str, int], str], arguments: Mapping[str, Any]) -> Rows:
         """Returns the arrays of cells; an input that is not among them is null in each row."""

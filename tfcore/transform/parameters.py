@@ -508,8 +508,6 @@ def _automatic(column: Column, stats: ColumnStatistics, recurs: bool) -> Op:
 
 
 _QUANTILES = 1001
-_WIDE = 0.1
-"""The share of the range from which a deviation shows that the points are not all equal."""
 _RANKS = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES).tolist()
 
 
@@ -517,60 +515,28 @@ class TrainSample:
     """A column's finite train values as weighted points, passed through the operations that are fitted.
 
         sample = TrainSample(statistics)
-        sample.through(FittedOp(op="log"))           # noted; values are drawn when they are asked for
+        sample.through(FittedOp(op="log"))
         sample.moments(), sample.quantile([0.5])
 
-    Where every distinct value was counted the points are those, else 1,001 quantiles, which cost half a millisecond: most columns
-    of a wide table are standardized by their moments and need none.
+    Where every distinct value was counted the points are those, else 1,001 quantiles.
     """
 
     def __init__(self, stats: ColumnStatistics):
-        self._stats = stats
-        self._drawn: NDArray[np.float64] | None = None
-        self._later: list[FittedOp] = []
-        self.weights = np.ones(0)
         self.empty = not stats.finite
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        values = self._raw() if self._drawn is None else self._drawn
-        for op in self._later:
-            values = apply_numeric(op, values)
-        self._drawn, self._later = values, []
-        return values
-
-    @values.setter
-    def values(self, values: NDArray[np.float64]) -> None:
-        self._drawn = values
-
-    def _raw(self) -> NDArray[np.float64]:
-        if self._stats.numbers is not None:
-            values, counts = self._stats.numbers.sorted()
-            self.weights = counts.astype(np.float64)
-            return values.astype(np.float64)
-        self.weights = np.ones(_QUANTILES)
-        return self._stats.quantile(_RANKS)
+        self.values, self.weights = np.zeros(0), np.ones(0)
+        if stats.numbers is not None:
+            values, counts = stats.numbers.sorted()
+            self.values, self.weights = values.astype(np.float64), counts.astype(np.float64)
+        elif not self.empty:
+            self.values, self.weights = stats.quantile(_RANKS), np.ones(_QUANTILES)
 
     def through(self, op: FittedOp) -> None:
-        self._later.append(op)
+        self.values = apply_numeric(op, self.values)
 
     @property
     def same(self) -> bool:
         """Whether all points are equal, or there are none."""
-        if self._drawn is not None or self._later:
-            return self.empty or bool(self.values.min() == self.values.max())
-        if self._stats.numbers is not None:
-            values = self._stats.numbers.sorted()[0]
-            return self.empty or float(values[0]) == float(values[-1])
-        stats = self._stats
-        if (
-            stats.minimum is not None
-            and stats.maximum is not None
-            and stats.std > _WIDE * (stats.maximum - stats.minimum)
-        ):
-            return False
-        low, high = self._stats.quantile([_RANKS[0], _RANKS[-1]]).tolist()  # quantiles rise, so the ends tell
-        return bool(low == high)
+        return self.empty or bool(self.values.min() == self.values.max())
 
     def moments(self) -> tuple[float, float]:
         if self.empty:

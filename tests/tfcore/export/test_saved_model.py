@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from headway.errors import DataError, HeadwayError
 from headway.monitor import Monitor
@@ -38,7 +37,6 @@ from tfcore.export.replay import (
     serving_text,
 )
 from tfcore.export.saved_model import ExportRequest, export, refuse_python_nodes, save
-from tfcore.export.warm_up import black_image, warm_up_requests
 from tfcore.graph.python_op import python_op
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.heads.table import head_of
@@ -644,51 +642,6 @@ def test_this_side_of_the_replay_imports_no_tensorflow():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def wire(message):
-    """[(field's number, its bytes)] of a message of length-delimited fields."""
-    found, place = [], 0
-
-    def varint():
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        tag, size = varint(), varint()
-        assert tag & 7 == 2
-        found.append((tag >> 3, message[place : place + size]))
-        place += size
-    return found
-
-
-def warm_up_of(saved_model):
-    """{signature: inputs} of the requests that a model's folder has for a server to warm up with."""
-    path = str(saved_model / "assets.extra" / "tf_serving_warmup_requests")
-    asked = {}
-    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
-        ((number, predict_log),) = wire(record)
-        ((inner, request),) = wire(predict_log)
-        assert (number, inner) == (6, 1)  # PredictionLog.predict_log, PredictLog.request
-        (_, spec), *entries = wire(request)
-        ((_, name),) = [(n, value) for n, value in wire(spec) if n == 3]
-        assert {n for n, _ in entries} == {2}
-        inputs = {
-            key.decode(): tf.make_ndarray(TensorProto.FromString(v))
-            for (_, key), (_, v) in (wire(entry) for _, entry in entries)
-        }
-        asked[name.decode()] = inputs
-    return asked
-
-
-def answered(signature, inputs):
-    """The outputs of a signature by name, called with arrays."""
-    return signature(**{key: tf.constant(value) for key, value in inputs.items()})
-
-
 # ---- the stage, with the real transform and a real model -------------------------------------------------------------
 
 VOCABULARY = FittedOp(op="vocabulary", words=("UA", "AA"), oov_buckets=2)
@@ -745,10 +698,6 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
-    # the stage tries these only where the model has the user's code
-    asked = warm_up_of(tmp_path / "saved_model")
-    assert asked.keys() == set(loaded.signatures)
-    assert all(len(value) == 1 for name in asked for value in answered(loaded.signatures[name], asked[name]).values())
     names = shown(loaded.signatures["transform"].structured_outputs)
     assert names[tensor_name("dep delay__missing")] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
@@ -781,28 +730,6 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
         )
         answer = replay(question, tmp_path, Monitor())
         assert answer["rows"] == N and answer["largest_difference"] <= 1e-5
-
-
-def test_each_signature_has_a_request_that_warms_a_server_up_and_that_the_loaded_model_answers(exported):
-    asked = warm_up_of(exported["path"])
-    assert asked.keys() == exported["signatures"].keys()
-    for name, inputs in asked.items():
-        assert inputs.keys() == {tensor.name for tensor in exported["signatures"][name].inputs}
-        assert all(len(value) == 1 for value in answered(exported["loaded"].signatures[name], inputs).values())
-
-
-def test_a_request_that_the_model_refuses_warms_nothing_up(exported):
-    def refuses(name, inputs):
-        if name == "serving_default":
-            raise tf.errors.InvalidArgumentError(None, None, "no")
-
-    found = warm_up_requests(
-        exported["signatures"], COLUMNS, refuses, images={"tailnum": black_image(FittedOp(op="image"))}
-    )
-    assert found.keys() == exported["signatures"].keys() - {"serving_default"}
-    assert warm_up_requests(exported["signatures"], COLUMNS, None).keys() == exported["signatures"].keys()
-    image = found["serving_nullable"]["tailnum"][0]
-    assert tf.io.decode_image(image).shape == (1, 1, 1)
 
 
 @pytest.mark.parametrize("classes", [None, 3])

@@ -34,7 +34,7 @@ def read(form, name, *values, signatures=SIGNATURES, columns=COLUMNS):
     return getattr(SignatureReader(name, signatures[name], columns), form)(*sent)
 
 
-instances, inputs, examples = (partial(read, form) for form in ("of_instances", "of_inputs", "of_examples"))
+instances, inputs = (partial(read, form) for form in ("of_instances", "of_inputs"))
 
 
 def test_rows_become_arrays_of_the_signatures_types():
@@ -121,13 +121,6 @@ def test_a_signature_of_one_input_takes_plain_values():
     encoded = {"b64": base64.b64encode(b"\x0a\x00").decode()}
     for form in (instances, inputs):
         assert form("serve_examples", [encoded]).arrays["examples"].tolist() == [b"\x0a\x00"]
-
-
-def test_examples_have_the_names_of_the_columns_and_share_a_context():
-    sent = [{"dep delay": [1.5], "tags": ["a"], "taste": [1, 2, 3]}, {"carrier": "UA"}]
-    arrays = examples("serving_nullable", sent, {"hour": 4}).arrays
-    assert arrays["hour"].tolist() == [4, 4] and arrays["tags__length"].tolist() == [1, 0]
-    assert arrays["carrier__present"].tolist() == [False, True]
 
 
 def test_a_word_for_a_missing_number_is_a_null():
@@ -259,9 +252,8 @@ def test_what_would_fill_the_memory_is_refused_before_it_does(monkeypatch):
             form(NULLABLE, sent)
         assert str(error.value).startswith(words) and error.value.status == 413, error.value
     monkeypatch.setattr(request_json, "MOST_VALUES", 500)
-    for form, rest in ((instances, ()), (examples, ({"hour": 1},))):
-        with pytest.raises(RequestError, match=r"has 600 values, with those that are left out, more than 500"):
-            form(NULLABLE, [{}] * 60, *rest)
+    with pytest.raises(RequestError, match=r"has 600 values, with those that are left out, more than 500"):
+        instances(NULLABLE, [{}] * 60)
     monkeypatch.setattr(request_json, "WIDE_BYTES", 1000)
     wide = json.dumps({"a": "x" * 1000 + "\U0001f525"}, ensure_ascii=False).encode()
     with pytest.raises(RequestError, match="too large for a letter outside Unicode's basic plane"):
@@ -281,7 +273,7 @@ CELLS = st.dictionaries(NAMES, VALUES, max_size=7)
 
 @given(st.sampled_from(sorted(SIGNATURES)), st.lists(CELLS | VALUES, max_size=3), CELLS | VALUES)
 def test_whatever_json_is_sent_is_read_or_refused_as_the_clients_mistake(name, rows, columns):
-    for form, value in ((instances, [rows]), (inputs, [columns]), (examples, [rows, columns])):
+    for form, value in ((instances, [rows]), (inputs, [columns])):
         try:
             found = form(name, *value)
         except RequestError as error:
