@@ -5,15 +5,16 @@ which a flight that is six hours late does not upset; a prediction is the median
 training step is sharpness-aware minimization (Foret et al., 2021): it takes the gradient not where the weights are, but
 where the loss is worst nearby, so that training ends in flat valleys.
 
-The tail of the loss is a NumPy function with a gradient of its own, as a function would be that TensorFlow lacks; the search for
-the radius is Python's `while` over tensors, which AutoGraph makes a loop of the graph.
+The tail of the loss is a NumPy function with a gradient of its own, as a function would be that TensorFlow lacks. Its other part
+is of TensorFlow's ops and looks at each batch in Python, with a gradient that is traced. The search for the radius is Python's
+`while` over tensors, which AutoGraph makes a loop of the graph.
 """
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfcore.graph.python_op import numpy_op
+from tfcore.graph.python_op import numpy_op, python_op
 
 RADIUS = 0.05
 FREEDOM = 3.0
@@ -21,6 +22,7 @@ FREEDOM = 3.0
 REACH, OUTSIDE = 1.6377, 0.2
 MINUTES = 20.0
 """The unit that the model computes in."""
+A_DAY = 1440.0
 
 
 def model(layout, options):
@@ -63,7 +65,16 @@ def _tail_gradient(upstream, error):
     return upstream * (FREEDOM + 1) * error / (FREEDOM + np.square(error))
 
 
-tail = numpy_op(_tail, tf.TensorSpec([None], tf.float32), gradient=_tail_gradient, stateful=False)
+def _log_scale(scale):
+    """The loss of a wide range; says so where one has run away. float32 [rows]"""
+    if (widest := float(tf.reduce_max(scale))) > A_DAY:
+        print(f"a range has a scale of {widest:,.0f} minutes")
+    return tf.math.log(scale)
+
+
+VECTOR = tf.TensorSpec([None], tf.float32)
+tail = numpy_op(_tail, VECTOR, gradient=_tail_gradient, stateful=False)
+log_scale = python_op(_log_scale, VECTOR, gradient="traced")
 
 
 class Delay:
@@ -76,7 +87,7 @@ class Delay:
         """The negative log likelihood of each row, without its constant. float32 [rows]"""
         location, scale = self._location_and_scale(outputs)
         error = (batch["label"] - location) / scale
-        return tf.math.log(scale) + tail(error)
+        return log_scale(scale) + tail(error)
 
     def predictions(self, outputs):
         """The median and the ends of the range, in minutes. float32 [rows, 3]"""
