@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DOOR, MARK = ROOT / "docs" / "python.md", "<!-- made from the docstrings by infra/site/python_api.py -->\n"
 """The page of what `import headway` offers; below the mark it is made from the code."""
 MODULES = {
-    "tfcore": ("tfcore",),
     "tfcore.graph": tuple(
         f"tfcore.graph.{name}"
         for name in ("function", "retrace", "python_op", "python_errors", "scheduled", "shared_state", "specs")
