@@ -14,8 +14,6 @@ from tfcore.ops.example_parser import parse_examples
 from tfcore.transform.raw_column import DTYPES, RawColumn, raw_columns
 
 Tensors = Mapping[str, tf.Tensor]
-_SHAPES_AT_ONCE = 32
-"""Shapes that one operation tells: TensorFlow's optimizer takes a time that grows with the square of them."""
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
@@ -30,9 +28,8 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
         for tensor in inputs
         if tensor.column and tensor.default is not None and len(tensor.shape) == 1
     }
-    counted = _row_counts({names[name]: values for name, values in values_of.items()} | companions)
-    rows = _rows(counted, companions)
-    spread = _spread(companions, counted, rows)
+    rows = _rows({names[name]: values for name, values in values_of.items()}, companions)
+    spread = {name: tf.broadcast_to(values, [rows]) for name, values in companions.items()}
     raw: dict[str, RawColumn] = {}
     for kind in DTYPES:
         members = [column for column in columns if column.type == kind and not column.shape]
@@ -88,17 +85,16 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
     return {column.name: given.get(column.name) or blank(column) for column in columns}
 
 
-def _rows(counted: Tensors, companions: Tensors) -> tf.Tensor:
+def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
     """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart.
 
     Args:
-        counted: the rows of each tensor, those of a column first.
+        values: a tensor of each column.
     """
-    names = [*counted]
-    single = [name in companions for name in names]
-    counts = tf.concat([*counted.values()], 0)
+    names = [*values, *companions]
+    counts = tf.stack([tf.shape(tensor)[0] for tensor in (*values.values(), *companions.values())])
     rows = counts[0]
-    wrong = (counts != rows) & ~((counts == 1) & tf.constant(single))
+    wrong = (counts != rows) & ~((counts == 1) & tf.constant([name in companions for name in names]))
     odd = tf.boolean_mask(tf.constant(names), wrong)
     message = tf.strings.join(
         [
@@ -110,39 +106,6 @@ def _rows(counted: Tensors, companions: Tensors) -> tf.Tensor:
     )
     with tf.control_dependencies([tf.debugging.Assert(tf.size(odd) == 0, [message])]):
         return tf.identity(rows)
-
-
-def _spread(companions: Tensors, counted: Tensors, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The companions [rows], those of one value repeated; in few operations, however many there are."""
-    spread: dict[str, tf.Tensor] = {}
-    for members in _by_type(companions):
-        lengths = tf.concat([counted[name] for name in members], 0)
-        steps = tf.cast(lengths != 1, tf.int32)
-        places = tf.cumsum(lengths, exclusive=True)[:, None] + steps[:, None] * tf.range(rows)[None]
-        values = tf.ensure_shape(tf.gather(tf.concat([*members.values()], 0), places), [len(members), None])
-        spread |= zip(members, tf.unstack(values), strict=True)
-    return spread
-
-
-def _row_counts(tensors: Tensors) -> dict[str, tf.Tensor]:
-    """The rows of each tensor, int32 [1], in the order of the tensors."""
-    counts: dict[str, tf.Tensor] = {}
-    for members in _by_type(tensors):
-        for start in range(0, len(members), _SHAPES_AT_ONCE):
-            some = [*members][start : start + _SHAPES_AT_ONCE]
-            shapes = tf.shape_n([tensors[name] for name in some])
-            counts |= {
-                name: shape if shape.shape == (1,) else shape[:1] for name, shape in zip(some, shapes, strict=True)
-            }
-    return {name: counts[name] for name in tensors}
-
-
-def _by_type(tensors: Tensors) -> list[dict[str, tf.Tensor]]:
-    """The tensors of each type."""
-    by_type: dict[tf.DType, dict[str, tf.Tensor]] = {}
-    for name, tensor in tensors.items():
-        by_type.setdefault(tensor.dtype, {})[name] = tensor
-    return [*by_type.values()]
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:

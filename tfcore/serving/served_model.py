@@ -55,14 +55,17 @@ class ChampionWatch:
 
     async def follow(self, seconds: float) -> None:
         """Serves each new champion; looks for one every so many seconds, without an end."""
-        gc.freeze()  # half a million objects of TensorFlow's: a collection that looks through them stops all answers
-        wait, said, is_new = seconds, "", False
-        while not self._is_pinned:
-            await asyncio.sleep(wait)
-            if is_new:  # a loaded model refers to itself: the one before would stay
+        wait, said, is_new = seconds, "", True
+        while True:
+            if is_new:
+                # TensorFlow has 400,000 objects: a collection that looks through them stops all answers for half a second.
+                # A loaded model refers to itself: the one before would stay
                 gc.unfreeze()
                 gc.collect()
                 gc.freeze()
+            if self._is_pinned:
+                return
+            await asyncio.sleep(wait)
             try:
                 is_new = await asyncio.to_thread(self._look)
                 wait, said = seconds, ""

@@ -10,7 +10,6 @@ from PIL import Image
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
-from headway.statistics.column_statistics import Sketches
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform
@@ -327,19 +326,6 @@ def test_numbers_that_float32_cannot_divide_by_are_refused_with_their_size_and_a
     assert "values of up to 3.3e+38" in str(error.value) and "columns.x" in str(error.value)
     (_, op) = _ops(_fit(batch, x=[{"clip": {"min": -1e30, "max": 1e30}}, "standardize"])[0], "x")
     assert op.std == pytest.approx(1e30, rel=1e-6)
-
-
-def test_standardizing_reads_no_points_off_the_sketches_of_many_columns(monkeypatch):
-    asked = []
-    quantiles = Sketches.quantiles
-    monkeypatch.setattr(Sketches, "quantiles", lambda self, at: asked.append(len(at)) or quantiles(self, at))
-    names = [f"x{i}" for i in range(600)]
-    columns = (*(Column(name=name, type="float32", nullable=False) for name in names), COLUMNS[-1])
-    r = np.random.default_rng(0)
-    arrays = [pa.array(r.normal(size=5000).astype(np.float32)) for _ in names]
-    batch = pa.RecordBatch.from_arrays([*arrays, pa.array(r.integers(0, 2, 5000))], names=[*names, "label"])
-    parameters, _ = _fit(batch, columns)
-    assert len(parameters.fitted) == 600 and sum(asked) < 10 * 600
 
 
 def test_bytes_that_are_images_or_pixels_have_a_note_with_the_size_to_write():
