@@ -30,6 +30,7 @@ Pipeline.training | train | training.steps: ? | 3 | 4
 Pipeline.tune | code
 Pipeline.evaluation | measure | evaluation.slices: ? | [origin] | [carrier]
 Pipeline.gate | gate | gate.baseline: ? | true | false
+Pipeline.export | replay | export.limits: ? | {size_mb: 50} | {size_mb: 60}
 Pipeline.store | code
 Pipeline.tracking | code
 Pipeline.schedule | code

@@ -72,15 +72,15 @@ def told(trained, folder, **fields):
 def test_what_the_label_rests_on_matters_most_and_noise_does_not(trained, tmp_path):
     """What is made of a column, such as the parts of a date or a list's ids, goes together."""
     result = told(trained, tmp_path)
-    assert (result["rows"], result["metric"]) == (1000, "auc") and result["value"] > 0.85
+    assert (result["rows"], result["metric"]) == (1000, "auc") and result["value"] > 0.8
     found = {each["column"]: each for each in result["columns"]}
     assert next(iter(found)) == "strong" and set(found) == {"strong", "weak", "noise", "kind", "day", "tags"}
     assert found["strong"]["permuted"] > 0.2 > found["kind"]["permuted"] > 0.005
     low, high = found["strong"]["interval"]
-    assert low < found["strong"]["permuted"] < high < low + 0.15
+    assert low < found["strong"]["permuted"] < high < low + 0.2
     for name in ("noise", "tags"):
         low, high = found[name]["interval"]
-        assert low < 0.005 and abs(found[name]["permuted"]) < 0.01
+        assert low < 0.01 and abs(found[name]["permuted"]) < 0.02
     assert told(trained, tmp_path / "again") == result
     assert told(trained, tmp_path / "other", seed=7)["columns"] != result["columns"]
 
