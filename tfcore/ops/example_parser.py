@@ -37,7 +37,8 @@ def parse_examples(records: tf.Tensor, columns: Sequence[Column]) -> Chunk:
             spec[name] = tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     parsed = tf.io.parse_example(records, spec)
     chunk: Chunk = {}
-    named = _named(records) if any(column.is_list and column.nullable for column in columns) else None
+    with tf.control_dependencies(tf.nest.flatten(parsed, expand_composites=True)[:1]):  # whose error says more
+        named = _named(records) if any(column.is_list and column.nullable for column in columns) else None
     for column in columns:
         name, value = column.name, parsed[column.name]
         if column.is_list:
