@@ -1,6 +1,6 @@
 """What a training costs on a device, compiled by XLA or not: how `training.strategy: auto` and `training.jit: auto` decide.
 
-    work = work_of(training, model, transform, rows=1_000_000)      # Work(steps=11_719, flops=20_736_000, ...)
+    work = work_of(request, rows=1_000_000)      # Work(steps=11_719, flops=20_736_000, ...)
     device, why = choose_device(work, gpus=1, cores=16)             # "cpu", "11,719 steps of 0.02 GFLOP take ..."
     repays_compiling(steps=2_000, batch=128)                        # False
     slow_under_xla(model, specs)                                    # "Conv2D", or None
@@ -31,10 +31,9 @@ import tensorflow as tf
 from tfcore.graph.function import Jit
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.xla import intended
-from tfcore.models.config import STACKED, ModelConfig
-from tfcore.train.config import LARGE_BATCH, TrainingConfig
+from tfcore.models.config import STACKED
+from tfcore.train.config import LARGE_BATCH
 from tfcore.train.request import TrainRequest
-from tfcore.transform.parameters import TransformParameters
 
 Device = Literal["cpu", "gpu", "mirrored"]
 COMPILE_SECONDS, GPU_SECONDS = 2.0, 3.0
@@ -81,8 +80,9 @@ class Work:
         return once + self.steps * (step + PAIR_SECONDS * self.batch**2 * self.ranking)
 
 
-def work_of(training: TrainingConfig, model: ModelConfig, transform: TransformParameters, *, rows: int) -> Work | None:
+def work_of(request: TrainRequest, *, rows: int) -> Work | None:
     """The work of a training on `rows` train rows; None: of a user's model or of images nobody knows it beforehand."""
+    training, model, transform = request.training, request.model, request.transform
     if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
         return None
     width = len(transform.numeric) * (model.embedding if model.quantile_bins else 1)

@@ -168,8 +168,9 @@ class Learner:
         )
         if micro_batches > 1 and (not self.config.micro_batches or self._rows(stack) % micro_batches):
             raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
+        numbers = {name: tf.constant(of_steps) for name, of_steps in values.items()}
         facts, ran, in_row = self._run(
-            stack=stack, first=np.int32(first), steps=np.int32(steps), values=values, control=control
+            stack=stack, first=np.int32(first), steps=np.int32(steps), values=numbers, control=control
         )
         self.in_row = in_row.numpy()
         part = slice(first, int(ran))

@@ -96,16 +96,7 @@ class TrainRequest(OfTransform[Trained]):
 
     name, version, runs, tensorflow, streams = "train", VERSION, "tfcore.train.stage:train", True, True
     model: Annotated[ModelConfig, Key("config", "model", always=True)] = Field(default_factory=ModelConfig)
-    # a warm start has a key of its own
-    training: Annotated[
-        TrainingConfig,
-        Key(
-            "config",
-            "training",
-            of=lambda c: c.model_dump(mode="json", exclude={"warm_start"}),
-            always=True,
-        ),
-    ] = Field(default_factory=TrainingConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
     seed: Annotated[int, Key("config", "seed", always=True)] = Field(default=0, ge=0, lt=2**31)
     examples: Annotated[tuple[Examples, ...], Key("inputs", "examples", always=True)] = Field(
         default=(), description="none where the rows are handed over as shards"
@@ -126,6 +117,8 @@ class TrainRequest(OfTransform[Trained]):
 
     def key(self) -> dict[str, Any]:
         key = super().key()
+        # a warm start has a key of its own
+        key["config"]["training"] = self.training.model_dump(mode="json", exclude={"warm_start"})
         if self.training.ranking is not None:
             key["config"]["ranking_version"] = RANKING_VERSION
         if self.training.retrieval is not None:

@@ -39,7 +39,6 @@ from tfcore.data.reader import OWN, InMemoryShards
 from tfcore.data.shards import Batch, Shards
 from tfcore.graph.function import refusal
 from tfcore.graph.scheduled import now, stepping
-from tfcore.train.config import TrainingConfig
 from tfcore.train.cost import Device, Work, choose_device, work_of
 from tfcore.train.loop import Learner, Outcome, Stack, StepPlan
 from tfcore.train.request import TrainRequest
@@ -49,7 +48,7 @@ _DEVICES: dict[Device, str] = {"cpu": "the CPU", "gpu": "one GPU", "mirrored": "
 
 
 def choose(
-    config: TrainingConfig,
+    request: TrainRequest,
     *,
     gpus: int = 0,
     cpus: int = 1,
@@ -57,7 +56,7 @@ def choose(
     work: Work | None = None,
     log: Callable[[str], None] = lambda line: None,
 ) -> Choice:
-    """Resolve the config's strategy.
+    """Resolve `training.strategy` of a request.
 
     Args:
         gpus, cpus: GPUs, and logical CPU devices that this process has configured.
@@ -68,11 +67,12 @@ def choose(
     Raises:
         ConfigError: it cannot be had, or a batch cannot be split so.
     """
-    name = config.strategy
+    config = request.training
+    name, parts = config.strategy, config.micro_batches
     if name == "auto":
         # one device where several cannot do it: nobody asked for them
         whole = config.ranking is not None or config.retrieval is not None
-        splits = not whole and not config.eager and config.micro_batches == 1 and not config.batch_size % max(gpus, 1)
+        splits = not whole and not config.eager and parts == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu"
         if gpus:
             name, why = choose_device(work, gpus=gpus, cores=cores(), splits=splits)
@@ -92,7 +92,7 @@ def choose(
                 fix="set it to auto; or, to rehearse in a process of your own, configure logical CPU devices there "
                 "(tf.config.set_logical_device_configuration) and call tfcore.train.stage.train",
             )
-        _check_split(config, replicas, "replicas")
+        _check_split(config.batch_size, parts, replicas, "replicas")
         return Choice("mirrored", replicas=replicas, logical=gpus < 2)
     if name == "multi_worker":
         if cluster is None:
@@ -102,15 +102,14 @@ def choose(
                 fix="give each worker its TF_CONFIG: docs/training.md; or set training.strategy to auto",
             )
         addresses, worker = cluster
-        _check_split(config, len(addresses), "workers")
+        _check_split(config.batch_size, parts, len(addresses), "workers")
         return Choice("multi_worker", replicas=len(addresses), workers=len(addresses), worker=worker)
     return Choice(name)
 
 
-def _check_split(config: TrainingConfig, parts: int, what: str) -> None:
-    batch, micro = config.batch_size, config.micro_batches
-    if batch % (parts * micro):
-        each = parts * micro
+def _check_split(batch: int, micro: int, parts: int, what: str) -> None:
+    each = parts * micro
+    if batch % each:
         cut = f"{parts} {what}" + (f" with {micro} micro-batches each" if micro > 1 else "")
         raise ConfigError(
             f"a batch of {batch} cannot be split evenly over {cut}",
@@ -128,16 +127,15 @@ def chosen(
         shards: where the rows come from in place of the request's examples.
         log: see `choose`.
     """
-    config = request.training
-    cluster = given_cluster() if config.strategy == "multi_worker" else None
+    cluster = given_cluster() if request.training.strategy == "multi_worker" else None
     gpus = len(tf.config.list_physical_devices("GPU"))
     (cpu, *_) = tf.config.list_physical_devices("CPU")
     cpus = len(tf.config.get_logical_device_configuration(cpu) or [cpu])
     work = None
     if gpus:
         given = (part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
-        work = work_of(config, request.model, request.transform, rows=shards.total if shards else sum(given))
-    choice = choose(config, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
+        work = work_of(request, rows=shards.total if shards else sum(given))
+    choice = choose(request, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
     if choice.name == "multi_worker" and isinstance(shards, InMemoryShards):
         raise ConfigError(
             "multi_worker trains in several processes, which do not share rows in memory",

@@ -1,6 +1,5 @@
 """Which devices a config comes to, what cannot be had, and which rows a worker reads."""
 
-import functools
 import json
 
 import numpy as np
@@ -30,8 +29,8 @@ ROWS, BATCH, STACK = 3000, 32, 4
 ADDRESSES = ["a:1", "b:2"]
 
 
-def config(**settings):
-    return TrainingConfig(**{"batch_size": 64} | settings)
+def asked(**settings):
+    return TrainRequest.model_construct(training=TrainingConfig(**{"batch_size": 64} | settings), model=ModelConfig())
 
 
 @pytest.mark.parametrize(
@@ -52,12 +51,12 @@ def config(**settings):
     ],
 )
 def test_a_strategy_comes_to_devices(settings, gpus, cpus, name, replicas, logical):
-    choice = choose(config(**settings), gpus=gpus, cpus=cpus)
+    choice = choose(asked(**settings), gpus=gpus, cpus=cpus)
     assert (choice.name, choice.replicas, choice.logical) == (name, replicas, logical)
 
 
 def test_the_workers_of_a_cluster_share_a_batch():
-    choice = choose(config(strategy="multi_worker"), cluster=(ADDRESSES, 1))
+    choice = choose(asked(strategy="multi_worker"), cluster=(ADDRESSES, 1))
     assert (choice.name, choice.replicas, choice.workers, choice.worker) == ("multi_worker", 2, 2, 1)
 
 
@@ -82,24 +81,28 @@ SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
 )
 def test_auto_takes_the_devices_on_which_the_training_ends_first(steps, batch, products, gpus, ranking, name):
     lines, work = [], Work(steps=steps, flops=6.0 * products * batch, batch=batch, ranking=ranking)
-    assert choose(config(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
+    assert choose(asked(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
     assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "s on the CPU" in lines[0]
 
 
 def test_a_machine_without_a_gpu_says_nothing_of_devices():
     lines = []
-    assert choose(config(), gpus=0, log=lines.append).name == "cpu" and lines == []
+    assert choose(asked(), gpus=0, log=lines.append).name == "cpu" and lines == []
 
 
 def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
     made = pa.table({"delay": np.arange(ROWS, dtype=np.float32), "label": np.arange(ROWS) % 2})
     transform = write_examples(tmp_path, {"train": made}, COLUMNS).fit(task="binary")
-    work = functools.partial(work_of, config(epochs=2), transform=transform, rows=ROWS)
+
+    def work(model, **settings):
+        training = asked(**{"epochs": 2} | settings).training
+        return work_of(TrainRequest(transform=transform, model=model, training=training), rows=ROWS)
+
     assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4), batch=64)
     assert work(ModelConfig(name="stacked", hidden=(8, 4), bins=0)).flops == 8 * 6.0 * 64 * 44
     assert work(ModelConfig(name="mine:net")) is None
     towers = ModelConfig(name="two_towers", item=("delay",), embedding=3, hidden=())
-    plain, chosen = (work_of(config(**of), towers, transform, rows=ROWS).flops for of in ({}, {"retrieval": {}}))
+    plain, chosen = work(towers).flops, work(towers, retrieval={}).flops
     assert chosen - plain == 6.0 * 64 * 64 * 4  # each user's vector times each item's of the batch
 
 
@@ -122,7 +125,7 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
 )
 def test_what_cannot_be_had_is_a_mistake_with_a_way_out(settings, devices, words):
     with pytest.raises(ConfigError, match=words) as failed:
-        choose(config(**settings), **devices)
+        choose(asked(**settings), **devices)
     assert failed.value.fix
 
 
@@ -235,14 +238,14 @@ def test_slices_are_whole_batches_together(examples):
 
 def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
     training = TrainingConfig(batch_size=32, steps=4, strategy="gpu")
-    asked = TrainRequest(
+    request = TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
         model=ModelConfig(hidden=(4,)),
         training=training,
     )
     with pytest.raises(HeadwayError, match="sees no GPU"):
-        train(asked, tmp_path / "out", Monitor())
+        train(request, tmp_path / "out", Monitor())
     assert not (tmp_path / "out").exists()
 
 
@@ -250,12 +253,12 @@ def test_a_process_that_has_computed_joins_no_cluster(examples, tmp_path, monkey
     tf.add(1, 1)
     cluster = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    asked = TrainRequest(
+    request = TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
         model=ModelConfig(hidden=(4,)),
         training=TrainingConfig(batch_size=32, steps=4, strategy="multi_worker"),
     )
     with pytest.raises(ConfigError, match="has computed already") as failed:
-        train(asked, tmp_path / "out", Monitor())
+        train(request, tmp_path / "out", Monitor())
     assert "in a fresh process" in failed.value.fix
