@@ -55,12 +55,19 @@ class SamplingConfig(Frozen):
         return self
 
 
-RANKING_VERSION = 3
+RANKING_VERSION = 4
 """Raised by whoever changes what a training that ranks writes for the same request; others keep what they have."""
 
 _RANKING = "training.ranking"
 LARGE_BATCH = 256
-"""From here on plain steps gain more than XLA does, whose matrix of pairs grows with the square of a batch."""
+"""From here on the op in C++, which plain steps have, gains more than XLA does."""
+LEAST_STEPS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 700, 2_500_000
+"""The steps, or the rows of all steps together, from which compiled steps repay their compilation."""
+
+
+def repays_compiling(steps: int, batch: int, *, gpu: bool = False) -> bool:
+    """Whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in."""
+    return steps >= (LEAST_STEPS_ON_GPU if gpu else LEAST_STEPS) or steps * batch >= LEAST_ROWS
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:

@@ -10,18 +10,15 @@ the DCG@k of the best order. Ranks follow from the scores and are constants to t
 row ranks higher.
 
 The C++ op of `tfcore.ops` computes it where it is built. Elsewhere `pairwise_sums` does in TensorFlow's own ops: ranks,
-gains and discounts row by row; then the pairs of each group in blocks of bounded memory. In order of falling label within
-its group, a row's partners are one run that reaches to the group's end. Rows with about as many partners make one matrix
-of at most `BLOCK` pairs, so that memory goes with the rows, and few pairs are there for nothing. The gradient is summed
-up beside the loss, as in the op: no block is kept for it. Under XLA, where no shape may depend on the groups, one matrix
-of all rows with all rows stands in. As in the op it is all in float64: what a row's gradient sums up may cancel out, and
-in float32 the rest would be noise.
+gains and discounts row by row; then the pairs of each row with the next one of its group, with the one after that, and so
+on up to the largest group's size, so that memory goes with the rows. The gradient is summed up beside the loss, as in the
+op. As in the op it is all in float64: what a row's gradient sums up may cancel out, and in float32 the rest would be noise.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import tensorflow as tf
 
@@ -66,8 +63,8 @@ def pairwise_loss(
         weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
         k: "lambdarank": only the first k ranks count. None: all.
         reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
-        native: True: only by the op in C++; False: only without it, which has a second derivative too, and whose memory
-            under XLA goes with rows ** 2. None: by the op where it is built and runs.
+        native: True: only by the op in C++; False: only without it, which has a second derivative too. None: by the op
+            where it is built and runs.
 
     Raises:
         ValueError: an argument that is none of these, or shapes that cannot fit.
@@ -173,10 +170,6 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
     return tf.identity(gradient), none
 
 
-BLOCK = 1 << 16
-"""Pairs of a matrix: half a mebibyte in float64, which stays in a processor's cache."""
-
-
 def pairwise_sums(
     scores: tf.Tensor,
     labels: tf.Tensor,
@@ -224,10 +217,7 @@ def pairwise_sums(
         )
         finite &= held
         columns |= {"gain": gain, "discount": discount}
-    if compiling():
-        loss, pairs = _matrix_sums(columns, group, groups)
-    else:
-        loss, pairs = _Pairs.of(safe_labels, row_splits, group).sums(columns)
+    loss, pairs = _pair_sums(columns, group, groups, tf.reduce_max(row_splits[1:] - row_splits[:-1]))
     # not a number: the loss of such a group, and its gradient for each row that is there
     spoilt = tf.where(finite, tf.zeros([], tf.float64), math.nan)
     loss, pairs = loss + spoilt * summed(tf.where(there, scores, 0)), pairs + spoilt
@@ -285,111 +275,65 @@ def _ndcg(
     return tf.where(tf.gather(held, group), gain / best, 0), discounts(scores), held
 
 
-def _matrix_sums(columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(loss, pairs) of each group, from columns float64 [rows] whose weight is 0 where a row is not there; all shapes follow
-    from those of the arguments."""
-    first = {name: column[:, None] for name, column in columns.items()}
-    second = {name: column[None] for name, column in columns.items()}
-    counts = (first["label"] > second["label"]) & (group[:, None] == group)
-    count = tf.where(counts, first["weight"] * second["weight"], 0)
-    factor = count
-    if "gain" in columns:
-        factor *= tf.abs(first["gain"] - second["gain"]) * tf.abs(first["discount"] - second["discount"])
-    loss = tf.reduce_sum(factor * tf.nn.softplus(second["score"] - first["score"]), 1)
-    sums = tf.math.unsorted_segment_sum(tf.stack([loss, tf.reduce_sum(count, 1)], -1), group, groups)
-    return sums[:, 0], sums[:, 1]
+def _pair_sums(
+    columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor, largest: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """(loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "label", "weight", for LambdaRank
+    "gain" and "discount". Only "score" is differentiated.
+
+    Args:
+        group: of each row; it never falls.
+        largest: rows of the largest group.
+    """
+    given = {name: tf.stop_gradient(column) for name, column in columns.items() if name != "score"}
+
+    @tf.custom_gradient
+    def summed(score: tf.Tensor) -> Any:
+        # so that no tape keeps what the loop computes
+        loss, slope, pairs = _over_distances(given | {"score": tf.stop_gradient(score)}, group, largest)
+
+        def gradient(loss: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return tf.gather(loss, group) * sloped(score, slope)
+
+        by_group = tf.math.unsorted_segment_sum(tf.stack([loss, pairs], 1), group, groups)
+        return (by_group[:, 0], by_group[:, 1]), gradient
+
+    @tf.custom_gradient
+    def sloped(score: tf.Tensor, slope: tf.Tensor) -> Any:
+        """`slope` as the function of `score` that it is."""
+
+        def gradient(along: tf.Tensor) -> Any:
+            return _over_distances(given | {"score": score, "along": along}, group, largest)[1], None
+
+        return tf.identity(slope), gradient
+
+    return summed(columns["score"])
 
 
-class _Pairs(NamedTuple):
-    """Which rows are partners; int32 or int64 [rows] each, by place in `order`."""
+def _over_distances(
+    columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """(loss, slope, pairs) of each row; with "along" the slope's change in that direction instead of the slope. A pair
+    counts at its first row, its slope at both."""
+    places = tf.range(tf.shape(group)[0])
 
-    order: tf.Tensor
-    """Rows by group, then by falling label."""
-    group: tf.Tensor
-    groups: tf.Tensor
-    first: tf.Tensor
-    """The place of a row's first partner, a row of its group with a smaller label."""
-    count: tf.Tensor
-    """How many partners it has."""
-    by_count: tf.Tensor
-    """Places by falling count."""
+    def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        other = {name: tf.roll(column, -distance, 0) for name, column in columns.items()}
+        higher = tf.sign(columns["label"] - other["label"])  # 1: the first row ranks higher, -1: the other one
+        paired = (places + distance < tf.size(places)) & (group == tf.roll(group, -distance, 0)) & (higher != 0)
+        factor = count = tf.where(paired, columns["weight"] * other["weight"], 0)
+        if "gain" in columns:
+            factor *= tf.abs(columns["gain"] - other["gain"]) * tf.abs(columns["discount"] - other["discount"])
+        behind = higher * (other["score"] - columns["score"])
+        push = factor * tf.sigmoid(behind)
+        push *= tf.sigmoid(-behind) * (other["along"] - columns["along"]) if "along" in columns else higher
+        slope += tf.roll(push, distance, 0) - push
+        return distance + 1, loss + factor * tf.nn.softplus(behind), slope, pairs + count
 
-    @staticmethod
-    def of(label: tf.Tensor, row_splits: tf.Tensor, group: tf.Tensor) -> _Pairs:
-        """Args: label float [rows], finite; group [rows], which never falls; row_splits [groups + 1] of the same rows."""
-        order = tf.argsort(label, direction="DESCENDING", stable=True)
-        order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
-        label = tf.gather(label, order)
-        begins = (label[1:] != label[:-1]) | (group[1:] != group[:-1])
-        run = tf.cumsum(tf.cast(tf.pad(begins, [[1, 0]]), tf.int32))[: tf.shape(label)[0]]
-        rows = tf.shape(label)[0]
-        sizes = tf.math.unsorted_segment_sum(tf.ones_like(run), run, rows)
-        first = tf.gather(tf.cumsum(sizes), run)
-        count = tf.gather(tf.cast(row_splits[1:], tf.int32), group) - first
-        by_count = tf.argsort(count, direction="DESCENDING", stable=True)
-        return _Pairs(order, group, tf.shape(row_splits)[0] - 1, first, count, by_count)
-
-    def sums(self, columns: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """(loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "weight", for LambdaRank "gain" and
-        "discount". Only "score" is differentiated."""
-        columns = {name: tf.gather(column, self.order) for name, column in columns.items() if name != "label"}
-        score = columns.pop("score")
-        constant = {name: tf.stop_gradient(column) for name, column in columns.items()}
-
-        @tf.custom_gradient
-        def summed(score: tf.Tensor) -> Any:
-            # so that no tape keeps the blocks
-            loss, slope, pairs = self._over_all(constant | {"score": tf.stop_gradient(score)})
-
-            def gradient(loss: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-                return tf.gather(loss, self.group) * sloped(score, slope)
-
-            by_group = tf.math.unsorted_segment_sum(tf.stack([loss, pairs], 1), self.group, self.groups)
-            return (by_group[:, 0], by_group[:, 1]), gradient
-
-        @tf.custom_gradient
-        def sloped(score: tf.Tensor, slope: tf.Tensor) -> Any:
-            """`slope` as the function of `score` that it is."""
-
-            def gradient(along: tf.Tensor) -> Any:
-                return self._over_all(constant | {"score": score, "along": along})[1], None
-
-            return tf.identity(slope), gradient
-
-        return summed(score)
-
-    def _over_all(self, columns: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(loss, slope, pairs) of each row; with "along" the slope's change in that direction instead of the slope."""
-        rows = tf.shape(self.order)[0]
-        padded = {name: tf.pad(column, [[0, 1]]) for name, column in columns.items()}  # the last is of weight 0
-
-        def any_left(at: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-            return (at < rows) & (tf.gather(padded_count, tf.gather(padded_by_count, at)) > 0)
-
-        padded_count, padded_by_count = tf.pad(self.count, [[0, 1]]), tf.concat([self.by_count, [rows]], 0)
-
-        def block(at: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            width = self.count[self.by_count[at]]
-            until = tf.minimum(rows, at + tf.maximum(1, BLOCK // width))
-            mine = self.by_count[at:until]
-            step = tf.range(width)
-            inside = step < tf.gather(self.count, mine)[:, None]
-            theirs = tf.where(inside, tf.gather(self.first, mine)[:, None] + step, rows)
-            one = {name: tf.gather(column, mine)[:, None] for name, column in columns.items()}
-            other = {name: tf.gather(column, theirs) for name, column in padded.items()}
-            factor = count = one["weight"] * other["weight"]
-            if "gain" in columns:
-                factor *= (one["gain"] - other["gain"]) * tf.abs(one["discount"] - other["discount"])
-            behind = other["score"] - one["score"]
-            push = tf.sigmoid(behind)
-            if "along" in columns:
-                push *= tf.sigmoid(-behind) * (other["along"] - one["along"])
-            push *= factor
-            slope = tf.tensor_scatter_nd_sub(slope, mine[:, None], tf.reduce_sum(push, 1))
-            slope += tf.math.unsorted_segment_sum(push, theirs, rows + 1)
-            loss = tf.tensor_scatter_nd_add(loss, mine[:, None], tf.reduce_sum(factor * tf.nn.softplus(behind), 1))
-            return until, loss, slope, tf.tensor_scatter_nd_add(pairs, mine[:, None], tf.reduce_sum(count, 1))
-
-        zeros = tf.zeros(rows + 1, tf.float64)
-        _, loss, slope, pairs = tf.while_loop(any_left, block, (0, zeros, zeros, zeros), parallel_iterations=1)
-        return loss[:rows], slope[:rows], pairs[:rows]
+    zeros = tf.zeros_like(columns["label"])
+    return tf.while_loop(
+        lambda distance, *_: distance < tf.cast(largest, tf.int32),
+        add,
+        (tf.constant(1), zeros, zeros, zeros),
+        parallel_iterations=1,
+    )[1:]

@@ -355,7 +355,7 @@ def test_a_second_derivative_is_refused_by_the_op_and_given_by_the_twin(op):
 
 
 @pytest.mark.parametrize("kind", ["logistic", "lambdarank"])
-def test_the_twins_blocks_are_no_part_of_what_it_gives(kind, monkeypatch):
+def test_the_derivatives_of_the_twin_are_those_of_differences_eagerly_in_a_graph_and_compiled(kind):
     rng = np.random.default_rng(6)
     lengths = [7, 0, 1, 10, 2]
     scores = tf.constant(rng.permutation(20) / 7)
@@ -372,8 +372,8 @@ def test_the_twins_blocks_are_no_part_of_what_it_gives(kind, monkeypatch):
     step = 1e-5 * along
     bend = (derivatives(scores + step)[1] - derivatives(scores - step)[1]) / 2e-5
     np.testing.assert_allclose(whole[2], bend, rtol=1e-6, atol=1e-9)
-    for block, run in ((1, derivatives), (9, tf.function(derivatives, autograph=False))):
-        monkeypatch.setattr("tfcore.train.ranking.BLOCK", block)
+    for jit in BOTH:
+        run = tf.function(derivatives, autograph=False, jit_compile=jit)
         for one, other in zip(whole, run(scores), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
 
@@ -490,7 +490,7 @@ def test_results_do_not_depend_on_the_number_of_threads(in_other_processes):
 def test_memory_goes_with_the_rows_and_not_with_the_pairs(in_other_processes):
     # 1 KB a row; a matrix of these pairs would take 400 MB in one byte each, 50 MB in one bit
     assert in_other_processes[3][1] < 20
-    # the twin's block is 0.5 MB, of which there are several; a matrix of these pairs would take 100 MB
+    # a matrix of these pairs would take 100 MB
     assert in_other_processes[7][1] < 60
 
 
