@@ -31,10 +31,6 @@ from tfcore.transform.raw_column import RawColumn
 _KEYS = 0x67726F7570  # "group"
 
 
-_GROUPS_AT_ONCE = 1 << 20
-"""Groups that are looked at together, which bounds the memory."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Epoch:
     bounds: NDArray[np.int64]
@@ -156,32 +152,21 @@ class GroupOrder:
     def _epoch(self, epoch: int) -> _Epoch:
         units = self.plan.sequence(epoch)
         all_sizes = self._sizes(epoch) if self._fixed_sizes is None else self._fixed_sizes
-        ends, windows = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
-        waiting = np.zeros(0, np.int64)  # of a window that is not whole yet
-        row = group = base = used = 0  # of the last batch: where it begins, and how many rows it has
-        chunks = np.cumsum(self._runs[units]) // _GROUPS_AT_ONCE
-        for some in np.split(units, np.flatnonzero(np.diff(chunks)) + 1):
-            sizes, counts = self._of_units(some, all_sizes)
-            ends.append(group + len(waiting) + np.cumsum(counts))
-            sizes = np.append(waiting, sizes)
-            begins = row + np.cumsum(sizes) - sizes
-            window = begins // self.plan.window
-            last = sum(map(len, ends)) == len(units)
-            whole = len(sizes) if last or not len(sizes) else int(np.searchsorted(window, window[-1]))
-            waiting = sizes[whole:]
-            sizes, begins, window = sizes[:whole], begins[:whole], window[:whole]
-            if not whole:
-                continue
-            order = np.lexsort((self._keys(group, whole, epoch), window))
-            places = self._filled(sizes[order], used)
-            starts = np.flatnonzero(np.diff(window, prepend=-1))
-            windows.append(np.stack([begins[starts], base + places[starts], group + starts]))
-            row, group = row + int(sizes.sum()), group + whole
-            passed = int(places[-1]) // self._batch * self._batch
-            base, used = base + passed, int(places[-1] + sizes[order[-1]]) - passed
-        end = [[row], [base + self._batch * (used > 0)], [group]]
-        bounds, outs, groups = np.concatenate([*windows, np.asarray(end)], 1)
-        return _Epoch(bounds, outs, groups, units, np.concatenate(ends), all_sizes)
+        sizes, counts = self._of_units(units, all_sizes)
+        begins = np.cumsum(sizes) - sizes
+        window = begins // self.plan.window
+        order = np.lexsort((self._keys(0, len(sizes), epoch), window))
+        places = self._filled(sizes[order], 0)
+        starts = np.flatnonzero(np.diff(window, prepend=-1))
+        rows = int(places[-1] + sizes[order[-1]]) if len(places) else 0
+        return _Epoch(
+            bounds=np.append(begins[starts], sizes.sum()),
+            outs=np.append(places[starts], -(-rows // self._batch) * self._batch),
+            groups=np.append(starts, len(sizes)),
+            units=units,
+            ends=np.cumsum(counts),
+            sizes=all_sizes,
+        )
 
     def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(the rows of each group of some units that has any, how many such groups each has)"""

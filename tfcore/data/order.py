@@ -22,7 +22,6 @@ from headway.tabular.hashing import permutation
 WINDOW_ROWS = 65_536
 CYCLE = 8
 RowsOfRecords = Sequence[Sequence[int] | NDArray[np.int64]]
-_AT_ONCE = 1 << 20
 _SHARDS = 0x73686172  # "shar": the seed of shard orders, apart from those of windows
 
 
@@ -107,14 +106,9 @@ class Plan:
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
         """(records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
-        skip, records = 0, self.record_rows(epoch) if row else ()
-        while skip < len(records):  # of so many at a time, which bounds the memory
-            ends = np.cumsum(records[skip : skip + _AT_ONCE], dtype=np.int64)
-            passed = int(np.searchsorted(ends, row, side="right"))
-            skip, row = skip + passed, row - (int(ends[passed - 1]) if passed else 0)
-            if passed < len(ends):
-                break
-        return skip, row
+        ends = np.cumsum(self.record_rows(epoch) if row else (), dtype=np.int64)
+        passed = int(np.searchsorted(ends, row, side="right"))
+        return passed, row - (int(ends[passed - 1]) if passed else 0)
 
     def _epoch_of(self, row: int) -> tuple[int, int]:
         epoch = 0

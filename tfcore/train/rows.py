@@ -12,8 +12,7 @@
 The holdout is drawn by what the split keeps together, so that it is as far from the other rows as eval is. In this order:
 of a split by time the latest rows; else whole units by a hash, those of the split's key or of the group column; else
 single rows by a hash of their place. What is drawn depends on the shards and the share alone: a training that goes on
-after a kill draws it again. Only the one column is read for it, again for each look at more than `KEPT_ROWS` rows; a row
-takes a bit.
+after a kill draws it again. Only the one column is read for it, and a row takes a bit of what is kept.
 
 A group's rows agree in the group column and lie together in one record. A group whose rows are scattered over a shard is
 a mistake in the input: most of its pairs would never meet. One that has rows in several shards (of several spans, files
@@ -27,7 +26,7 @@ they are: calibrated, without a correction after training (the offset is that of
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,12 +56,6 @@ MOST_SHUFFLE_BYTES = 192 * 2**20
 """Wide rows, such as images, are shuffled in smaller windows than those."""
 MOST_OPEN_SHARDS = 64
 """As many shards are read at a time, so that a window has rows of the whole epoch."""
-KEPT_ROWS = 1 << 24
-"""What is read of so many rows is kept for the next look; of more it is read again."""
-MOST_VALUES = 1 << 22
-"""Of more distinct values the share that is held out may be off by a thousandth."""
-SLOT_BITS = 26
-"""Of more than `KEPT_ROWS` rows, units with so many equal bits of their hash are as late as the latest of them."""
 _HELD_SALT = 0x686F6C64  # "hold": another draw than the split's
 
 
@@ -170,10 +163,10 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit |
     if latest is None:
         if unit is None:
             return HoldoutDraw(Holdout.by_place(shards, share, inside=True))
-        held = _top(_of_runs(_kept(lambda: _units(shards, unit), shards), shards), shards, share, shuffled=True)
+        held = _top(_of_runs(np.concatenate([*_units(shards, unit)]), shards), share, shuffled=True)
         what = "one unit that the split keeps together"
     elif latest.column in [column.name for column in shards.columns]:
-        held = _top(_of_runs(_times(shards, latest.column, unit), shards), shards, share)
+        held = _top(_of_runs(_lateness(shards, latest.column, unit), shards), share)
         what = f"one value of {latest.column!r}"
     else:
         held, what = _last(shards, share), "one group"
@@ -181,19 +174,7 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit |
         return HoldoutDraw(
             None, f"{what} takes more than half of the {counted(shards.total, 'train row')}, or all of them"
         )
-    return HoldoutDraw(Holdout.of(held, inside=True))
-
-
-ByShard = Callable[[], Iterable[NDArray[Any]]]
-"""Something of each row, by shard; it can be asked for again."""
-
-
-def _kept(read: ByShard, shards: Shards) -> ByShard:
-    """The same, read once where rows are not too many."""
-    if shards.total > KEPT_ROWS:
-        return read
-    kept = list(read())
-    return lambda: kept
+    return HoldoutDraw(Holdout.of(np.split(held, np.cumsum(shards.counts)[:-1]), inside=True))
 
 
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
@@ -207,92 +188,55 @@ def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
         at += len(ids)
 
 
-def _times(shards: Shards, column: str, unit: str | None) -> ByShard:
-    """How late each row is, the greater the later. A unit is as late as its latest row."""
+def _times(shards: Shards, column: str) -> Iterator[NDArray[Any]]:
+    """The values of a column of times, by shard; a row without one is the earliest."""
+    for times in by_shard(shards, column, RawColumn.plain):
+        times = times.astype(np.bytes_) if times.dtype == object else times
+        yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 
-    def plain() -> Iterator[NDArray[Any]]:
-        for times in by_shard(shards, column, RawColumn.plain):
-            times = times.astype(np.bytes_) if times.dtype == object else times
-            yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 
-    times = _kept(plain, shards)
-    values, _ = _tally(times())
-
-    def ranks() -> Iterator[NDArray[np.int32]]:
-        return ((np.searchsorted(values, each, "right") - 1).astype(np.int32) for each in times())
-
+def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32]:
+    """How late each row is, the greater the later; int32 [rows]. A unit is as late as its latest row."""
+    ranks = _ranks(_times(shards, column))
     if unit is None:
         return ranks
-    units = _kept(lambda: _units(shards, unit), shards)
-    known = np.unique(np.concatenate([*units()])) if shards.total <= KEPT_ROWS else None
-
-    def slots() -> Iterator[NDArray[Any]]:
-        for each in units():
-            yield each >> np.uint32(32 - SLOT_BITS) if known is None else np.searchsorted(known, each)
-
-    latest = np.full(1 << SLOT_BITS if known is None else len(known), -1, np.int32)
-    for slot, rank in zip(slots(), ranks(), strict=True):
-        np.maximum.at(latest, slot, rank)
-    return lambda: (latest[slot] for slot in slots())
+    units = _ranks(_units(shards, unit))
+    latest = np.full(int(units.max()) + 1, -1, np.int32)
+    np.maximum.at(latest, units, ranks)
+    return latest[units]
 
 
-def _of_runs(orders: ByShard, shards: Shards) -> ByShard:
+def _ranks(pieces: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
+    """The place of each value among all distinct ones, the least first; int32 [rows]."""
+    found = [*pieces]
+    values = np.unique(np.concatenate(found))
+    return np.concatenate([np.searchsorted(values, each).astype(np.int32) for each in found])
+
+
+def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
     """Give all rows of a run the place of its last one."""
-    if (runs := shards.runs) is None:
-        return orders
-    return lambda: (
-        np.repeat(np.maximum.reduceat(order, np.cumsum(lengths) - lengths), lengths) if len(order) else order
-        for order, lengths in zip(orders(), runs, strict=True)
-    )
+    if shards.runs is None:
+        return order
+    lengths = np.concatenate(shards.runs)
+    return np.repeat(np.maximum.reduceat(order, np.cumsum(lengths) - lengths), lengths)
 
 
-def _tally(pieces: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """(distinct values, the least first; how often each comes). Of more than `MOST_VALUES`, neighbours go together."""
-    values, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    waiting: list[NDArray[Any]] = []
-
-    def merged() -> tuple[NDArray[Any], NDArray[np.int64]]:
-        more, of_more = np.unique(np.concatenate(waiting), return_counts=True)
-        every, at = np.unique(np.concatenate([values, more]) if len(values) else more, return_inverse=True)
-        found = np.zeros(len(every), np.int64)
-        np.add.at(found, at, np.concatenate([counts, of_more]))
-        while len(every) > MOST_VALUES:
-            every, found = every[::2], np.add.reduceat(found, np.arange(0, len(every), 2))
-        return every, found
-
-    for piece in pieces:
-        waiting.append(piece)
-        if sum(map(len, waiting)) >= MOST_VALUES:
-            values, counts = merged()
-            waiting = []
-    return merged() if waiting else (values, counts)
-
-
-def _top(
-    orders: ByShard, shards: Shards, share: float, *, shuffled: bool = False
-) -> Iterator[NDArray[np.bool_]] | None:
-    """The last rows of an order, as near to `share` as whole values allow, by shard; None: there are none, or more than half.
+def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArray[np.bool_] | None:
+    """The last rows of an order, as near to `share` as whole values allow; None: there are none, or more than half.
 
     Args:
         shuffled: the order means nothing, so a value that more than half of the rows have can be the first.
     """
-    values, counts = _tally(orders())
+    values, counts = np.unique(order, return_counts=True)
     most = int(counts.argmax())
-    first_of_all = shuffled and counts[most] * 2 > shards.total
-    ends = [*values[most : most + 2], None][:2]
+    first_of_all = shuffled and counts[most] * 2 > len(order)
     if first_of_all:
         values, counts = (np.append(of[most], np.delete(of, most)) for of in (values, counts))
-    first = _nearest(np.cumsum(counts[::-1])[::-1], share, shards.total)
+    first = _nearest(np.cumsum(counts[::-1])[::-1], share, len(order))
     if first is None:
         return None
-
-    def held(order: NDArray[Any]) -> NDArray[np.bool_]:
-        late: NDArray[np.bool_] = order >= values[first]
-        if first_of_all:
-            late &= (order < ends[0]) | (False if ends[1] is None else order >= ends[1])
-        return late
-
-    return map(held, orders())
+    late: NDArray[np.bool_] = order >= values[first]
+    return late & (order != values[0]) if first_of_all else late
 
 
 def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
@@ -301,8 +245,8 @@ def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
     return int(off.argmin()) if np.isfinite(off).any() else None
 
 
-def _last(shards: Shards, share: float) -> Iterator[NDArray[np.bool_]] | None:
-    """The rows that come last in the window, by shard: whole spans where these are about `share`."""
+def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
+    """The rows that come last in the window: whole spans where these are about `share`."""
     total, runs = shards.total, shards.runs
     starts = np.cumsum(shards.counts) - shards.counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
@@ -312,16 +256,10 @@ def _last(shards: Shards, share: float) -> Iterator[NDArray[np.bool_]] | None:
         within = np.arange(shards.counts[shard]) if runs is None else np.cumsum(runs[shard]) - runs[shard]
         begins = np.append(starts[shard] + within, starts[shard + 1 : shard + 2])
         first = _nearest(total - begins, share, total)
-    if first is None:
-        return None
-    begin = begins[first]
-    return (start + np.arange(rows) >= begin for start, rows in zip(starts, shards.counts, strict=True))
+    return None if first is None else np.arange(total) >= begins[first]
 
 
 _RANKING = "training.ranking"
-MOST_IDS = 1 << 24
-"""Of more rows, groups that several shards have a part of are counted in a random sample."""
-_PARTS_SALT = 0x7061727473  # "parts"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -359,7 +297,6 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
     Raises:
         DataError: the rows of a group do not lie together, or a shard is damaged.
     """
-    halved = max(0, math.ceil(math.log2(max(1, shards.total) / MOST_IDS)))  # of many rows a sample of groups is counted
     runs, parts, scattered, where, at = list[NDArray[Any]](), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], -1, 0
     for records, ids in zip(shards.rows, by_shard(shards, column, group_ids), strict=True):
         starts = run_starts(ids) | (ids == NO_GROUP)
@@ -375,12 +312,10 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
         if (twice := counts > 1).any():
             scattered.append(groups[twice])
             where = at + int(begins[whole[first[twice].min()]]) if where < 0 else where
-        there = there[there != NO_GROUP]
-        sampled = mix64(there.view(U64), _PARTS_SALT) >> U64(64 - halved) == 0 if halved else slice(None)
-        parts.append(there[sampled])
+        parts.append(there[there != NO_GROUP])
         at += len(ids)
     found, counts = np.unique(np.concatenate(parts), return_counts=True)
-    of = f"of {len(found) << halved:,} in {column!r}"
+    of = f"of {len(found):,} in {column!r}"
     if many := len(np.unique(np.concatenate(scattered))):  # one may be scattered in several shards
         raise DataError(
             f"the rows of {counted(many, 'group')} {of} do not lie together, as those of {_value(shards, column, where)}",
@@ -388,7 +323,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
             fix=f"sort the input by {column}, so that the rows of a group follow each other",
         )
     notes: tuple[str, ...] = ()
-    if cut := int((counts > 1).sum()) << halved:
+    if cut := int((counts > 1).sum()):
         one = _value(shards, column, _place(shards, column, int(found[np.argmax(counts > 1)])))
         notes = (
             f"{counted(cut, 'group')} {of}, such as {one}, {agree(cut, 'lies', 'lie')} in several spans, files or ranges "

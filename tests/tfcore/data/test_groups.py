@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data import groups
 from tfcore.data.groups import NO_GROUP, GroupOrder
 from tfcore.data.shards import Holdout, Shards, kept_rows
 from tfcore.data.source import rows_in_memory
-from tfcore.train import rows as discovery
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.rows import group_runs
@@ -83,14 +81,8 @@ def test_an_epoch_is_every_row_once_in_whole_batches_that_can_begin_anywhere(sha
         keeps = [holdout.keeps(i, int(runs.sum())) for i, runs in enumerate(shards.runs)]
         kept = np.concatenate(keeps)
     of_row = of_row[kept]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "_GROUPS_AT_ONCE", data.draw(st.sampled_from([1, 5])))
-        pieces = GroupOrder("query", plan, shards, batch=batch, holdout=holdout)
-        assert pieces.bounds(1).tolist() == order.bounds(1).tolist(), "however many groups are looked at together"
     orders = []
     for epoch in (0, 1):
-        if epoch:
-            order = pieces
         bounds, places = order.bounds(epoch), plan.places(epoch)
         stream = []
         for number in range(len(bounds) - 1):
@@ -218,16 +210,6 @@ def test_groups_that_are_cut_are_counted_and_named(tmp_path):
         "1 group of 4 in 'query', such as 'q2', lies in several spans, files or ranges of a file: each part is ranked by itself",
     )
     assert not group_runs(Shards.of([(parts[0].folder, parts[0].result, "train")]), "query").notes
-
-
-def test_groups_in_several_parts_are_counted_exactly_if_few_and_about_if_many(monkeypatch):
-    half = table([2] * 200)  # the same 200 queries in two shards
-    whole = pa.concat_tables([half, half])
-    shards = rows_in_memory(whole, COLUMNS, shards=2)
-    assert group_runs(shards, "query").notes[0].startswith("200 groups of 200 in")
-    monkeypatch.setattr(discovery, "MOST_IDS", 400)  # one group in two is looked at
-    words = group_runs(shards, "query").notes[0].split()
-    assert words[0] == words[3] and int(words[0]) % 2 == 0 and abs(int(words[0]) - 200) <= 60
 
 
 def test_records_that_cut_groups_are_taken_as_they_are():

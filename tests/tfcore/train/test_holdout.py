@@ -13,7 +13,6 @@ from headway.errors import DataError
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
 from tfcore.data.shards import Shards, kept_rows
-from tfcore.train import rows as drawing
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TimeSplit, TrainRequest, TrialConfig
 from tfcore.train.rows import draw
@@ -148,41 +147,6 @@ def test_by_a_column_its_latest_values_are_held_out_whole(tmp_path, column):
     part = written(tmp_path, texts if column is TEXT else days, column)
     mask = held(shards_of(part), 0.1, latest=TimeSplit(column="day"))
     assert days[mask].min() > days[~mask].max() and 150 < mask.sum() < 250
-
-
-@pytest.mark.parametrize("case", ["units", "a giant unit", "dates", "texts", "dates of units"])
-def test_of_many_rows_the_same_are_held_out_and_nothing_is_kept_in_memory(tmp_path, monkeypatch, case):
-    rng = np.random.default_rng(0)
-    days, units = rng.integers(0, 400, 3000), rng.integers(0, 200, 3000)
-    units[: 1700 if case == "a giant unit" else 0] = 7
-    texts = [(datetime.date(2020, 1, 1) + datetime.timedelta(int(day))).isoformat().encode() for day in days]
-    day = TEXT if case == "texts" else DAY
-    columns = (X, LABEL) + ((day,) if case in ("dates", "texts") else (UNIT_COLUMN,)) + ((DAY,) if "of" in case else ())
-    table = pa.table(
-        {"x": pa.array(np.arange(3000), pa.float32()), "label": np.arange(3000) % 2, UNIT: units}
-        | {"day": pa.array(texts, pa.binary()) if case == "texts" else days}
-    ).select([column.name for column in columns])
-    part = write_examples(tmp_path, {"train": table}, columns, shards=3)
-    latest = None if "unit" in case and "of" not in case else TimeSplit(column="day")
-    exact = held(shards_of(part), 0.2, latest=latest)
-    monkeypatch.setattr(drawing, "KEPT_ROWS", 100)
-    np.testing.assert_array_equal(held(shards_of(part), 0.2, latest=latest), exact)
-    monkeypatch.setattr(drawing, "MOST_VALUES", 50)
-    coarse = held(shards_of(part), 0.2, latest=latest)
-    assert abs(coarse.mean() - 0.2) < (0.04 if latest is None or "of" not in case else 0.19)
-    of = units if "unit" in case else days
-    assert not set(of[coarse]) & set(of[~coarse])
-
-
-@given(st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=40), min_size=1, max_size=8), st.integers(2, 30))
-def test_a_tally_counts_every_row_and_is_exact_of_few_values(pieces, most):
-    every = np.sort(np.concatenate(pieces))
-    values, counts = drawing._tally(map(np.asarray, pieces))
-    assert (values.tolist(), counts.tolist()) == tuple(each.tolist() for each in np.unique(every, return_counts=True))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "MOST_VALUES", most)
-        values, counts = drawing._tally(map(np.asarray, pieces))
-    assert len(values) <= most and counts.sum() == len(every) and (np.diff(values) > 0).all() and values[0] == every[0]
 
 
 def test_a_column_that_is_not_stored_leaves_the_last_rows(tmp_path):
