@@ -27,6 +27,9 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
     """
     version = _named(context)
     if version is None:
+        if context.pipeline.training.warm_start is not None and context.trial is None:  # of trials headway tune tells
+            text = "the training begins with initial weights, since this model has no champion yet"
+            context.notes.append(Note(text=text))
         return request
     train = str(version.facts.get("train"))
     trained = context.store.find(TrainRequest.name, train)
@@ -34,21 +37,21 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
         {**request.key(), "version": trained.key["version"], "warm_start": None}
     ):
         before = (trained.key.get("warm_start") or {}).get("train")
-        earlier = context.registry.find("train", before) if before else None
-        if before is None or earlier is None:
+        if before is None or (earlier := context.registry.find("train", before)) is None:
             return request
         version, train, trained = earlier, before, context.store.find(TrainRequest.name, before)
     _refuse(context, version)
     fitted = trained and context.store.find(TransformRequest.name, trained.key["inputs"]["transform"])
     if trained is None or fitted is None:
-        problem = f"the weights of version {version.number} are gone from the store's stages"
-        raise _error(context, problem, "leave it out once: the next champion's weights are there")
-    context.parent = version
+        raise ConfigError(
+            f"the weights of version {version.number} are gone from the store's stages",
+            where=_where(context),
+            fix="leave it out once: the next champion's weights are there",
+        )
+    context.parent, path = version, context.store.output(TrainRequest.name, train)
     start = WarmStart(
         version=version.number,
-        trained=Ref[Trained](
-            stage=TrainRequest.name, fingerprint=train, path=context.store.output(TrainRequest.name, train)
-        ),
+        trained=Ref[Trained](stage=TrainRequest.name, fingerprint=train, path=path),
         transform=TransformParameters.model_validate(fitted.result["parameters"]),
         model=ModelConfig.model_validate(trained.key["config"]["model"]),
     )
@@ -57,31 +60,28 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
 
 def check_parent(context: Context) -> None:
     """Raises ConfigError or StoreError as `begun` would, for a training that is not known yet."""
-    version = _named(context, note=False)
+    version = _named(context)
     # else it may be this very training
     if version is not None and tuple(map(tuple, version.facts.get("train_parts") or ())) != context.parts["train"]:
         _refuse(context, version)
 
 
-def _named(context: Context, *, note: bool = True) -> Version | None:
+def _named(context: Context) -> Version | None:
     """Returns the version that the config names; None where the training begins with initial weights."""
-    name, text = context.pipeline.training.warm_start, None
-    if name is not None and context.trial is not None:
-        text = "trials of a study begin with initial weights: the champion's know the holdout's rows"
-    elif name == CHAMPION and context.registry.champion() is None:
-        text = "the training begins with initial weights, since this model has no champion yet"
-    elif name is not None:
-        return context.registry.named(name)
-    if text is not None and note:
-        context.notes.append(Note(text=text))
-    return None
+    name = context.pipeline.training.warm_start
+    if name is None or context.trial is not None or (name == CHAMPION and context.registry.champion() is None):
+        return None
+    return context.registry.named(name)
 
 
 def _refuse(context: Context, version: Version) -> None:
     if knows_rows(context, version):
-        problem = f"version {version.number} was trained on rows that this candidate will be judged on"
-        raise _error(context, problem, "leave it out for this window: the verdict would be worth nothing")
+        raise ConfigError(
+            f"version {version.number} was trained on rows that this candidate will be judged on",
+            where=_where(context),
+            fix="leave it out for this window: the verdict would be worth nothing",
+        )
 
 
-def _error(context: Context, problem: str, fix: str) -> ConfigError:
-    return ConfigError(problem, where=f"{context.loaded.file}: training.warm_start", fix=fix)
+def _where(context: Context) -> str:
+    return f"{context.loaded.file}: training.warm_start"

@@ -1,6 +1,6 @@
 """Warm start: a model begins with the weights of an earlier one, and a category's vector stays with its category.
 
-    warm_start(model, request, WarmStart(version=3, trained=..., transform=..., model=...), assign=True, log=print)
+    warm_start(model, request, WarmStart(version=3, trained=..., transform=..., model=...))["says"]
     # warm start from version 3: 8 of 9 variables as they were; row by row: embeddings/table
 
 A table of embeddings is taken row by row: the vector of a value moves to the value's place in the new vocabulary, and a new
@@ -10,7 +10,7 @@ nobody knows which weights are a category's, so that its vocabularies have to be
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,19 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, some
 from tfcore.models.build import VARIABLE, WEIGHTS
-from tfcore.models.config import ModelConfig
 from tfcore.models.inputs import Layout, seen_columns
 from tfcore.models.linear_part import linear_speed
 from tfcore.models.towers.two_towers import ITEM, USER, sides
 from tfcore.train.request import TrainRequest, WarmStart
 
 Array = NDArray[Any]
-UNKNOWN, NULL = "<unknown>", "<null>"
+UNKNOWN, NULL = ("vocabulary", 1, 0), "<null>"
+"""What an id stands for that is no value's: the one bucket of unknown values, and a missing one."""
 WHERE = "training.warm_start"
 
 
-def warm_start(
-    model: keras.Model, request: TrainRequest, parent: WarmStart, *, assign: bool, log: Callable[[str], None]
-) -> dict[str, Any]:
-    """Give `model` the parent's weights, see the module; with `assign` false only report, as for a training that was resumed.
+def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> dict[str, Any]:
+    """Give `model` the parent's weights, see the module.
 
     Returns:
         version; kept, partly (rows moved) and new: paths of variables; says: a sentence of all that.
@@ -45,45 +43,36 @@ def warm_start(
         ConfigError: it was trained for another task, or none of its weights fits.
         StoreError: its weights cannot be read.
     """
-    layout, before = request.transform, parent.transform
-    if (task := layout.label.task) != before.label.task:
-        problem = f"version {parent.version} was trained for a {before.label.task} label, and this one is {task}"
+    task, before = request.transform.label.task, parent.transform.label.task
+    if task != before:
+        problem = f"version {parent.version} was trained for a {before} label, and this one is {task}"
         raise ConfigError(problem, where=WHERE, fix="leave warm_start out, or name a version of this task")
     stored, variables = _stored(parent.trained.file), [v for v in model.variables if v.value.dtype.is_floating]
     own, same = request.model.user_defined or parent.model.user_defined, _seen(request) == _seen(parent)
     if own:  # Keras counts the layers that a model does not name: of one model the order is the same in every process
         found = [value for value in stored.values() if value.dtype.kind == "f"]
-        same = same and _categories(layout) == _categories(before)
+        same = same and _categories(request.transform) == _categories(parent.transform)
         same = same and [value.shape for value in found] == [tuple(v.shape) for v in variables]
         stored = dict(zip([v.path for v in variables], found, strict=False))
-    values: dict[str, Array] = {}
     kept, partly, new = list[str](), list[str](), list[str]()
     for variable in variables:
-        path, start = variable.path, np.asarray(variable.value)
-        value = stored.get(path)
-        rows = None if own else _rows(path, request.model, layout)
-        if value is None or value.ndim != start.ndim or value.shape[1:] != start.shape[1:]:
-            new.append(path)
-        elif rows is not None and (same or not path.startswith("wide_")):
-            before_rows = _rows(path, parent.model, before) or []
-            values[path] = _moved(start, rows, value, before_rows)
-            (kept if rows == before_rows else partly).append(path)
-        elif rows is None and same and value.shape == start.shape:
-            values[path] = value
+        path, start, value = variable.path, np.asarray(variable.value), stored.get(variable.path)
+        rows, rows_before = (None, None) if own else (_rows(path, request), _rows(path, parent))
+        if value is not None and rows is None and same and value.shape == start.shape:
+            variable.assign(value)
             kept.append(path)
+        elif value is not None and rows and value.shape[1:] == start.shape[1:] and (same or path[:5] != "wide_"):
+            variable.assign(_moved(start, rows, value, rows_before or []))
+            (kept if rows == rows_before else partly).append(path)
         else:
             new.append(path)
-    if not values:
-        fix = "leave warm_start out, or keep model.name, model.hidden and model.embedding as they were; of a model of your own "
-        fix += "it is not known which weights are whose: columns, vocabularies and classes have to be the same too"
+    if not kept and not partly:
+        fix = "leave warm_start out, or keep model.name, model.hidden and model.embedding; of a model of your own it is not "
+        fix += "known which weights are whose: columns, vocabularies and classes have to be the same too"
         raise ConfigError(f"none of the weights of version {parent.version} fits this model", where=WHERE, fix=fix)
-    for variable in variables if assign else ():
-        if variable.path in values:
-            variable.assign(values[variable.path])
     count, parts = counted(len(variables), "variable"), {"row by row": partly, "begin anew": new}
     says = [f"warm start from version {parent.version}: {len(kept)} of {count} as they were"]
     says += [f"{what}: {some(paths, 4)}" for what, paths in parts.items() if paths]
-    log("; ".join(says))
     return {"version": parent.version, "kept": kept, "partly": partly, "new": new, "says": "; ".join(says)}
 
 
@@ -107,35 +96,30 @@ def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
-    """What each id of each categorical column stands for: ("value", "UA"), UNKNOWN, NULL, the place of a bucket."""
-    return {fitted.column.name: _values_of(fitted) for fitted in layout.fitted if fitted.size is not None}
+    """What each id of each categorical column stands for: ("value", "UA"), one of the op's buckets, NULL."""
+    found = {}
+    for fitted in layout.fitted:
+        if fitted.size is not None:
+            op, null = fitted.ops[-1], [NULL] * fitted.column.nullable
+            values = [("value", value) for value in op.values] if op.op == "vocabulary" else []
+            buckets = fitted.size - len(values) - len(null)
+            found[fitted.column.name] = [*values, *((op.op, buckets, place) for place in range(buckets)), *null]
+    return found
 
 
-def _values_of(fitted: Any) -> list[Any]:
-    last, nullable = fitted.ops[-1], fitted.column.nullable
-    if last.op == "vocabulary":
-        known: list[Any] = [
-            ("value", value) for value in (last.words if last.words is not None else last.integers or ())
-        ]
-        buckets = last.oov_buckets or 0
-        known += [UNKNOWN] if buckets == 1 else [(UNKNOWN, buckets, place) for place in range(buckets)]
-    else:
-        known = [(last.op, fitted.size - nullable, place) for place in range(fitted.size - nullable)]
-    return [*known, NULL] if nullable else known
-
-
-def _rows(path: str, config: ModelConfig, layout: Layout) -> list[tuple[str, Any]] | None:
+def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | None:
     """(column, value) of each row of a built-in model's table; None: the variable is none."""
     layer, _, name = path.partition("/")
     if name != "table":
         return None
-    entries = layout.lists if "list" in layer else layout.categorical
+    layout, lists = of.transform, "list" in layer
+    entries = layout.lists if lists else layout.categorical
     places: Sequence[int] = range(len(entries))
-    if config.name == "two_towers":
-        side = sides(config, layout)[USER if layer.startswith(USER) else ITEM]
-        places = side.lists if "list" in layer else side.categorical
+    if of.model.name == "two_towers":
+        side = sides(of.model, layout)[USER if layer.startswith(USER) else ITEM]
+        places = side.lists if lists else side.categorical
     elif layer == "embeddings":
-        places = seen_columns(config, layout)
+        places = seen_columns(of.model, layout)
     categories = _categories(layout)
     return [(entries[place].name, value) for place in places for value in categories[entries[place].name]]
 

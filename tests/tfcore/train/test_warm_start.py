@@ -75,17 +75,17 @@ def trained(tf, tmp_path):
     return make
 
 
-def warm_started(config, parent, layout, log=lambda line: None):
+def warm_started(config, parent, layout):
     """The model, and the report."""
     from tfcore.models.build import build
     from tfcore.train.warm_start import warm_start
 
     model = build(config, layout, seed=2)
-    return model, warm_start(model, TrainRequest(transform=layout, model=config), parent, assign=True, log=log)
+    return model, warm_start(model, TrainRequest(transform=layout, model=config), parent)
 
 
-def _begun(config, parent, layout=AFTER, log=lambda line: None):
-    model, report = warm_started(config, parent, layout, log)
+def _begun(config, parent, layout=AFTER):
+    model, report = warm_started(config, parent, layout)
     return np.asarray(model(_inputs(layout), training=False)), report
 
 
@@ -100,13 +100,13 @@ def _begun(config, parent, layout=AFTER, log=lambda line: None):
     ],
 )
 def test_the_first_predictions_are_those_of_the_earlier_model_whatever_became_of_vocabularies(trained, config):
-    config, said = ModelConfig(**config), []
+    config = ModelConfig(**config)
     before, parent = trained(config)
-    after, report = _begun(config, parent, AFTER, said.append)
+    after, report = _begun(config, parent)
     # ZZ and LGA stood for unknown values, and do
     assert np.allclose(after, before, atol=1e-5), (before, after)
     assert not report["new"] and all(path.endswith("/table") for path in report["partly"])
-    assert said == [report["says"]] and "warm start from version 3" in said[0] and "row by row: " in said[0]
+    assert "warm start from version 3" in report["says"] and "row by row: " in report["says"]
 
 
 def test_a_vector_follows_its_value(trained):
@@ -184,7 +184,7 @@ def test_a_model_of_ones_own_is_taken_whole_or_not_at_all(tf, tmp_path):
     parent = WarmStart(version=3, trained=tmp_path, transform=BEFORE, model=config)
 
     def begin(model, layout):
-        return warm_start(model, TrainRequest(transform=layout, model=config), parent, assign=True, log=print)
+        return warm_start(model, TrainRequest(transform=layout, model=config), parent)
 
     new = _own(tf, 2)
     assert len(begin(new, BEFORE)["kept"]) == 6
