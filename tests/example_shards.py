@@ -85,11 +85,11 @@ def write_examples(
     return Written(folder, result, tuple(stored), statistics)
 
 
-def dataset_of(shards, transform, labeler, *, seed, batch, stack, keep_bytes=0, own=None, start_step=0, **more):
+def dataset_of(shards, transform, labeler, *, seed, batch, stack, keep_bytes=0, start_step=0, **more):
     """The stacks of a training on the rows of shards, read or kept; `more` is of the row plan, or of `training_dataset`."""
     from tfcore.data.dataset import Inputs, RowCache, RowPlan, training_dataset
 
     rest = {name: more.pop(name) for name in ("augment", "jit", "count") if name in more}
-    plan, inputs = RowPlan.of(shards, seed=seed, **more), Inputs(shards, transform, labeler, own=own)
+    plan, inputs = RowPlan.of(shards, seed=seed, **more), Inputs(shards, transform, labeler)
     cache = RowCache.of(plan, inputs, keep_bytes) if keep_bytes else None
     return training_dataset(plan, inputs, batch=batch, stack=stack, start_step=start_step, cache=cache, **rest)

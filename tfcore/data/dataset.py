@@ -7,15 +7,16 @@
 Each link is a function `(dataset, ...) -> dataset`, and `training_dataset` puts them one behind the other. Of each epoch:
 
     Reader.in_epoch   its records in its order, from files or from memory; nothing is parsed yet
-    decode            model inputs, label and weight of each record
-    select            without the rows that are held out; or with rows left out and repeated by their class
+    prepare           decode: model inputs, label and weight of each record
+                      select: without the rows that are held out; or with rows left out and repeated by their class
     cut_windows       the rows that are shuffled together
     shuffle           their order, a pure function of (seed, epoch, window)
     vary              augmentation, each row by its epoch and its place in it
 
 and behind the last row of an epoch comes the first of the next: `rebatch`, and `stack`. Rows that stay in memory
-(`RowCache`) begin at their windows. A link of one's own goes between two of these. Rows never pass one by one: a record
-is parsed, transformed and permuted as a whole. The order is `tfcore.data.order`'s, that of groups `tfcore.data.groups`'.
+(`RowCache`) are prepared once, and begin at their windows. A link of one's own goes between two of these. Rows never pass
+one by one: a record is parsed, transformed and permuted as a whole. The order is `tfcore.data.order`'s, that of groups
+`tfcore.data.groups`'.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headway.process import cores
 from headway.schema.columns import Column
 from tfcore.data.groups import GROUP, GroupOrder, group_ids, placed
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan, Start
-from tfcore.data.reader import AUTOTUNE, Labeler, OwnedRows, Reader, look_through, safe
+from tfcore.data.reader import AUTOTUNE, Labeler, Reader, look_through, safe
 from tfcore.data.shards import Batch, Holdout, HoldoutRows, Resample, Resampling, Shards, kept_rows
 from tfcore.graph.python_errors import PYTHON_NODES, all_nodes
 from tfcore.graph.python_op import numpy_op
@@ -128,8 +129,6 @@ class Inputs:
 
     Args:
         ids: the column of the group ids, which rows then have as "group".
-        own: bool [shards], of row groups: only these are read. The rows of others stand in their places as zeros, and "own"
-            says which rows are not such holes. Neither with resampling nor with mixup, which need all.
     """
 
     def __init__(
@@ -139,17 +138,12 @@ class Inputs:
         labeler: Labeler,
         *,
         ids: str | None = None,
-        own: NDArray[np.bool_] | None = None,
     ):
         stored = [column.name for column in shards.columns]
-        self.reader = Reader(shards, stored if ids is None or ids in stored else [*stored, ids], own)
+        self.reader = Reader(shards, stored if ids is None or ids in stored else [*stored, ids])
         self._transform, self._labeler, self._ids = transform, labeler, ids
-        self._holes = None if own is None else OwnedRows(shards, own)
-        self.rows = tf.function(self._placed_rows, autograph=False)
+        self.rows = tf.function(self._read, autograph=False)
         """From a piece to (rows, shard, number)."""
-
-    def _placed_rows(self, *piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
-        return self._read(*piece) if self._holes is None else self._holes(self._read, piece)
 
     def _read(self, *piece: tf.Tensor) -> tuple[Batch, tf.Tensor, tf.Tensor]:
         columns, shard, number = self.reader(*piece)
@@ -208,8 +202,7 @@ def training_dataset(
         at = EpochStart.of(start, epoch)
         if cache is None:
             rows = inputs.reader.in_epoch(plan.order, epoch, at.skip)
-            rows = decode(rows, inputs)
-            rows = select(rows, selection, epoch)
+            rows = prepare(rows, inputs, selection, epoch)
             rows = cut_windows(rows, plan, epoch, at, drops=start.drop_rows > 0)
         else:
             rows = cache.windows(epoch, at.window, plan.bounds(epoch), places=augment is None)
@@ -227,6 +220,12 @@ def training_dataset(
 
 
 # --- the chain
+
+
+def prepare(pieces: tf.data.Dataset, inputs: Inputs, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
+    """The rows of some pieces as they are shuffled, whether they are read in every epoch or kept in memory."""
+    rows = decode(pieces, inputs)
+    return select(rows, selection, epoch)
 
 
 def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
@@ -364,7 +363,7 @@ class RowCache:
             return None
         plan.shards.ahead()
         with tf.device("/CPU:0"):
-            rows = select(decode(pieces, inputs), selection_of(plan), tf.constant(0, tf.int64))
+            rows = prepare(pieces, inputs, selection_of(plan), tf.constant(0, tf.int64))
             parts = list(safe(rows, plan.shards))
             return cls({name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}, plan.order)
 

@@ -7,10 +7,6 @@
 
 A piece is cheap: serialized records and where they are stored. Records in memory come in the order in which those of
 files would.
-
-Of several workers each reads its own shards (`owned`), and zeros stand for the rows of the others, so that all share one
-row order: where a row stands in the shuffled sequence is a function of the manifests alone, and zeros cost neither
-reading, parsing nor a transform.
 """
 
 import math
@@ -30,7 +26,7 @@ from headway.records.encode import feature_spec
 from headway.records.tfrecord import read_records
 from headway.schema.columns import LABEL, Column
 from tfcore.data.order import Plan
-from tfcore.data.shards import Batch, Shards
+from tfcore.data.shards import Shards
 from tfcore.graph.op_errors import op_of, why
 from tfcore.graph.python_errors import PythonOpError, python_text, reraise
 from tfcore.graph.python_op import numpy_op
@@ -58,12 +54,11 @@ class Reader:
     """Reads the records of shards as raw columns; see the module.
 
     Args:
-        wanted: the columns that are read.
-        own: bool [shards]; the shards that are opened. Records of others come empty; None: all are opened.
+        names: the columns that are read.
     """
 
-    def __init__(self, shards: Shards, names: Sequence[str], own: NDArray[np.bool_] | None = None):
-        self._shards, self._own = shards, own
+    def __init__(self, shards: Shards, names: Sequence[str]):
+        self._shards = shards
         self._decoder = Decoder(shards.record_columns, names)
         self._paths = tf.constant(shards.paths, tf.string)
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
@@ -96,8 +91,7 @@ class Reader:
     def _ahead(self, plan: Plan, epoch: int) -> None:
         """Start to fetch the shards of this epoch and the next, in their orders, if they are not on this disk."""
         if self._staged:
-            orders = (plan.shard_order(epoch), plan.shard_order(epoch + 1))
-            self._shards.ahead(*(order if self._own is None else order[self._own[order]] for order in orders))
+            self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
         """The dataset of (shard, number, record) of one shard."""
@@ -105,16 +99,10 @@ class Reader:
             return self._memory(shard)
         path = tf.gather(self._paths, shard)
         count = tf.gather(tf.constant([len(rows) for rows in self._shards.rows], tf.int64), shard)
-        if self._own is None:
-            records = tf.data.TFRecordDataset(here(path, self._shards.stager), buffer_size=READ_BYTES)
-        else:
-            own = tf.gather(self._own, shard)
-            paths = here(tf.boolean_mask(path[None], own[None]), self._shards.stager)
-            empty = tf.data.Dataset.range(tf.where(own, tf.zeros_like(count), count)).map(lambda _: "")
-            records = tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES).concatenate(empty)
-        records = records.apply(
-            tf.data.experimental.assert_cardinality(count)
-        )  # else a shorter file is read as a whole one
+        stager = self._shards.stager
+        records = tf.data.TFRecordDataset(path if stager is None else here(path, stager), buffer_size=READ_BYTES)
+        # else a shorter file is read as a whole one
+        records = records.apply(tf.data.experimental.assert_cardinality(count))
         return records.enumerate().map(lambda number, record: (shard, number, record))
 
 
@@ -220,58 +208,6 @@ class Labeler:
             usable = usable if column.present is None else usable & column.present
             weight *= tf.where(usable, weights, tf.zeros_like(weights))
         return tf.cast(index, label_head(self._label).label_dtype), weight
-
-
-OWN = "own"
-MOST_UNEVEN = 1.5
-"""A worker may have so many times its even part of the rows; else all of them read everything."""
-
-
-def owned(shards: Shards, *, worker: int, workers: int) -> NDArray[np.bool_] | None:
-    """The shards that a worker reads, so that all workers have about as many rows; bool [shards]. None where whole
-    shards cannot be divided so."""
-    rows = np.asarray(shards.counts, np.int64)
-    load, owner = np.zeros(workers, np.int64), np.zeros(len(rows), np.int64)
-    for shard in np.argsort(-rows, kind="stable"):
-        owner[shard] = np.argmin(load)
-        load[owner[shard]] += rows[shard]
-    return owner == worker if load.max() * workers <= MOST_UNEVEN * rows.sum() else None
-
-
-class OwnedRows:
-    """Reads a worker's own rows, and puts zeros in the place of the others; see the module."""
-
-    def __init__(self, shards: Shards, own: NDArray[np.bool_]):
-        self._own = tf.constant(own)
-        counts = [np.asarray(rows, np.int64) for rows in shards.rows]
-        self._counts = tf.constant(np.concatenate(counts) if counts else np.zeros(0, np.int64), tf.int64)
-        self._begin = tf.constant(np.cumsum([0] + [len(c) for c in counts])[:-1], tf.int64)
-
-    def __call__(
-        self, read: Callable[..., tuple[Batch, tf.Tensor, tf.Tensor]], piece: tuple[tf.Tensor, ...]
-    ) -> tuple[Batch, tf.Tensor, tf.Tensor]:
-        """Return `read(*piece)` for a row group (shard, number, record) of this worker, as many zeros for another's."""
-        shard, number, _ = piece
-        specs: dict[str, Any] = {}
-
-        def rows() -> Batch:
-            batch, *_ = read(*piece)
-            specs.update({name: (value.shape[1:], value.dtype) for name, value in batch.items()})
-            return batch
-
-        def zeros() -> Batch:
-            count = tf.gather(self._counts, tf.gather(self._begin, shard) + number)
-            return {
-                name: tf.zeros(tf.concat([[count], tf.cast(shape, tf.int64)], 0), dtype)
-                for name, (shape, dtype) in specs.items()
-            }
-
-        own = tf.gather(self._own, shard)
-        batch = tf.cond(own, rows, zeros)
-        for name, (shape, _) in specs.items():
-            batch[name] = tf.ensure_shape(batch[name], [None, *shape])
-        batch[OWN] = tf.fill([tf.shape(batch["label"])[0]], own)
-        return batch, shard, number
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:

@@ -36,7 +36,7 @@ _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 @contextmanager
 def rows_from(first: Any, units: Any = None) -> Iterator[None]:
     """Tell layers in the block which rows of the batch they get: those from `first` on, an int or int32 scalar, or all
-    (None). An int32 [rows] is the place in the batch of each row. `units` are those of `UNITS`."""
+    (None). `units` are those of `UNITS`."""
     tokens = _FIRST_ROW.set(first), UNITS.set(units)
     try:
         yield
@@ -171,15 +171,11 @@ class HashDropout(ConfigLayer):
 def hash_uniform(shape: Any, seed: int, step: Any, salt: int, *, first: Any = None) -> tf.Tensor:
     """Returns float32 numbers in [0, 1) of `shape`: a hash of (seed, step, salt, index), the same with and without XLA.
 
-    With `first`, those of the rows from there on in a longer batch, or at those places in it.
+    With `first`, those of the rows from there on in a longer batch.
     """
-    width = tf.reduce_prod(shape[1:])
-    if tf.is_tensor(first) and first.shape.rank == 1:
-        index = tf.reshape(first[:, None] * width + tf.range(width), [-1])
-    else:
-        index = tf.range(tf.reduce_prod(shape))
-        if first is not None:
-            index += first * width
+    index = tf.range(tf.reduce_prod(shape))
+    if first is not None:
+        index += first * tf.reduce_prod(shape[1:])
     bits = _hash_bits(tf.cast(index, tf.uint32), tf.cast(step, tf.int64), _u32(seed & 0xFFFFFFFF), _u32(salt))
     # 24 bits: what a float32 in [0, 1) holds exactly
     return tf.reshape(tf.cast(tf.bitwise.right_shift(bits, _u32(8)), tf.float32) * (1.0 / (1 << 24)), shape)

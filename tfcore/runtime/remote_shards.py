@@ -2,13 +2,12 @@
 
 with staged(remote, monitor) as stager:      # None when all files are here already
     shards = Shards.of(parts, stager)
-    records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function
+    records = tf.data.TFRecordDataset(here(path, stager))     # in a dataset's function, where there is a stager
 """
 
 import contextlib
 from collections.abc import Iterator
 
-import numpy as np
 import tensorflow as tf
 
 from headway.messages import counted
@@ -31,15 +30,7 @@ def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | No
             )
 
 
-def here(paths: tf.Tensor, stager: Stager | None) -> tf.Tensor:
-    """The paths, string [] or [n], once their files are on this disk. `stager.error` keeps what `ensure` raises."""
-    if stager is None:
-        return paths
-
-    def ensure(names: bytes | np.ndarray) -> np.ndarray:
-        local = [stager.ensure(name.decode()).encode() for name in np.atleast_1d(np.asarray(names, object))]
-        return np.asarray(local, object).reshape(np.shape(names))
-
-    local_paths = tf.numpy_function(ensure, [paths], tf.string)
-    local_paths.set_shape(paths.shape)
-    return local_paths
+def here(path: tf.Tensor, stager: Stager) -> tf.Tensor:
+    """The path, a string, once its file is on this disk. `stager.error` keeps what `ensure` raises."""
+    local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
+    return tf.ensure_shape(local, [])

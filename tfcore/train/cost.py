@@ -1,12 +1,11 @@
 """What a training costs on a device, compiled by XLA or not: how `training.strategy: auto` and `training.jit: auto` decide.
 
-    work = work_of(request, rows=1_000_000)      # Work(steps=11_719, flops=20_736_000, ...)
-    device, why = choose_device(work, gpus=1, cores=16)             # "cpu", "11,719 steps of 0.02 GFLOP take ..."
-    repays_compiling(steps=2_000, batch=128)                        # False
+    work = work_of(request, rows=1_000_000)                         # Work(steps=11_719, flops=20_736_000, ...)
+    device, why = choose_device(work, gpus=1)                       # "cpu", "11,719 steps of 0.02 GFLOP are 0.24 TFLOP, ..."
     slow_under_xla(model, specs)                                    # "Conv2D", or None
 
 A GPU that is there costs seconds to start, and each step of a small model costs as much on it as on the CPU, or more. The
-figures are those of one H100 beside 16 cores (docs/training.md); what they decide between differs by much more than they err.
+bounds follow from the times of one H100 beside 16 cores (docs/training.md): the seconds to start it, and what a step takes.
 
 XLA takes seconds to compile the steps (4 to 5 s for a built-in model on two cores) and then spares each of them 0.8 to
 1.2 ms at 128 rows and 2.3 ms at 512 to 2,048; on a GPU, where each op of a plain step is started by itself, 4 ms. What is
@@ -32,19 +31,16 @@ from tfcore.graph.function import Jit
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.xla import intended
 from tfcore.models.config import STACKED
-from tfcore.train.config import LARGE_BATCH
+from tfcore.train.config import LARGE_BATCH, repays_compiling
 from tfcore.train.request import TrainRequest
 
 Device = Literal["cpu", "gpu", "mirrored"]
-COMPILE_SECONDS, GPU_SECONDS = 2.0, 3.0
-"""To compile the steps, and to start a GPU with its libraries."""
-CPU_STEP, CPU_STEP_PLAIN, CPU_CORE_FLOPS = 0.5e-3, 1.5e-3, 50e9
-"""Seconds of a step that computes next to nothing, compiled and not, and what a core computes in a second."""
-GPU_STEP, GPU_STEP_PLAIN, GPU_FLOPS = 0.25e-3, 5e-3, 45e12
-MIRRORED_STEP = 6e-3
-"""Uncompiled but for the gradients, with an all-reduce."""
-PAIR_SECONDS, GPU_RANKING = 30e-9, 3e-3
-"""Of the loss of `ranking`: on the CPU each pair of a batch's rows, on a GPU a step."""
+GPU_FLOPS = 2e12
+"""A training that computes less ends on the CPU before a GPU, which takes seconds to start, has made up for them."""
+MIRRORED_FLOPS = 5e11
+"""A step that computes less takes as long on several GPUs, with its all-reduce, as on one."""
+PAIR_FLOPS = 300
+"""About what the loss of `ranking` computes for each pair of a batch's rows."""
 BACKWARD = 3
 """A training step computes so many times what a prediction does."""
 
@@ -56,28 +52,6 @@ class Work:
     steps: int
     flops: float
     """Of a step, forward and backward."""
-    batch: int
-    ranking: bool = False
-    jit: Literal["auto", "on", "off"] = "auto"
-
-    def compiled(self, *, gpu: bool) -> bool:
-        """Whether XLA is to compile the steps."""
-        if self.jit != "auto":
-            return self.jit == "on"
-        large = self.ranking and self.batch >= LARGE_BATCH
-        return not large and repays_compiling(self.steps, self.batch, gpu=gpu)
-
-    def seconds(self, *, gpus: int, cores: int) -> float:
-        """About how long it takes on so many GPUs; 0: on the CPU."""
-        if gpus > 1:
-            return GPU_SECONDS + self.steps * (MIRRORED_STEP + self.flops / (gpus * GPU_FLOPS))
-        compiled = self.compiled(gpu=gpus > 0)
-        once = COMPILE_SECONDS * compiled
-        if gpus:
-            step = (GPU_STEP if compiled else GPU_STEP_PLAIN) + self.flops / GPU_FLOPS
-            return GPU_SECONDS + once + self.steps * (step + GPU_RANKING * self.ranking)
-        step = (CPU_STEP if compiled else CPU_STEP_PLAIN) + self.flops / (cores * CPU_CORE_FLOPS)
-        return once + self.steps * (step + PAIR_SECONDS * self.batch**2 * self.ranking)
 
 
 def work_of(request: TrainRequest, *, rows: int) -> Work | None:
@@ -93,16 +67,13 @@ def work_of(request: TrainRequest, *, rows: int) -> Work | None:
     products *= STACKED if model.name == "stacked" else 1
     if training.retrieval is not None:  # each row's user with each item of the batch
         products += training.batch_size * (model.embedding + 1)
-    return Work(
-        steps=training.total_steps(rows),
-        flops=2.0 * BACKWARD * products * training.batch_size,
-        batch=training.batch_size,
-        ranking=training.ranking is not None,
-        jit=training.jit,
-    )
+    flops = 2.0 * BACKWARD * products * training.batch_size
+    if training.ranking is not None:
+        flops += PAIR_FLOPS * training.batch_size**2
+    return Work(training.total_steps(rows), flops)
 
 
-def choose_device(work: Work | None, *, gpus: int, cores: int, splits: bool = True) -> tuple[Device, str]:
+def choose_device(work: Work | None, *, gpus: int, splits: bool = True) -> tuple[Device, str]:
     """The device where the training ends first, and the reason in words.
 
     Args:
@@ -112,16 +83,10 @@ def choose_device(work: Work | None, *, gpus: int, cores: int, splits: bool = Tr
     several = splits and gpus > 1
     if work is None:
         return "mirrored" if several else "gpu", "how much a step computes is not known beforehand"
-    times: dict[Device, float] = {
-        "cpu": work.seconds(gpus=0, cores=cores),
-        "gpu": work.seconds(gpus=1, cores=cores),
-    }
-    if several:
-        times["mirrored"] = work.seconds(gpus=gpus, cores=cores)
-    chosen = min(times, key=lambda device: times[device])
-    names = {"cpu": "the CPU", "gpu": "a GPU", "mirrored": f"{gpus} GPUs"}
-    estimates = ", ".join(f"{seconds:,.0f} s on {names[device]}" for device, seconds in times.items())
-    return chosen, f"{work.steps:,} steps of {work.flops / 1e9:.3g} GFLOP take about {estimates}"
+    total = work.steps * work.flops
+    one: Device = "mirrored" if several and work.flops >= MIRRORED_FLOPS else "gpu"
+    why = f"{work.steps:,} steps of {work.flops / 1e9:.3g} GFLOP are {total / 1e12:.3g} TFLOP"
+    return "cpu" if total < GPU_FLOPS else one, f"{why}, and a GPU ends sooner from {GPU_FLOPS / 1e12:g} on"
 
 
 SLOW = frozenset(
@@ -143,12 +108,6 @@ SLOW = frozenset(
 """Ops, by TensorFlow's names, whose gradients are slow when XLA compiles them for a CPU."""
 
 
-LEAST_STEPS = 2_500
-LEAST_ROWS = 2_500_000
-"""The steps, or the rows of all steps together, from which the compiled steps repay their compilation."""
-
-
-LEAST_STEPS_ON_GPU = 700
 SCATTERS = frozenset({"ScatterNd", "SegmentSumV2", "TensorScatterAdd", "UnsortedSegmentSum"})
 """What adds up the gradients of `tf.gather` and its like, by TensorFlow's names."""
 
@@ -187,11 +146,6 @@ def choose_jit(
         return "auto"
     log(f"{said}: training.ranking has a loss that XLA makes slow for so large a batch")
     return "off"
-
-
-def repays_compiling(steps: int, batch: int, *, gpu: bool = False) -> bool:
-    """Whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in."""
-    return steps >= (LEAST_STEPS_ON_GPU if gpu else LEAST_STEPS) or steps * batch >= LEAST_ROWS
 
 
 def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:

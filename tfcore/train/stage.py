@@ -148,7 +148,6 @@ def facts(session: TrainingSession) -> dict[str, Any]:
         "jit": session.learner.mode,
         "threads": session.threads,
         **session.placement.facts(),
-        **session.data.facts(session.model),
         "parameters": int(sum(math.prod(v.shape) for v in session.model.trainable_variables)),
         "resumed_from": session.start or None,
     }

@@ -182,8 +182,7 @@ class TrainStep:
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
             share: of the whole batch's rows that these are; the model's own losses count so much.
-            first_row: where they begin in the whole batch, or int32 [rows] the place of each, so that dropout draws for
-                each row what it would there.
+            first_row: where they begin in the whole batch, so that dropout draws for each row what it would there.
         """
         if self.head.train_step is not None:
             return self._users(batch)
@@ -383,24 +382,22 @@ def accumulated(
     *,
     total: tf.Tensor,
     share: float = 1.0,
-    places: tf.Tensor | None = None,
+    first_row: tf.Tensor | int = 0,
 ) -> Part:
     """The loss and gradients of all rows, from `count` micro-batches.
 
     Args:
         count: int32 scalar; it divides the rows, which the caller sees to.
         total: the summed row weights of the whole batch.
-        share, places: of a replica's rows: their share of the whole batch, and int32 [rows] where they stand in it.
+        share, first_row: of a replica's rows: their share of the whole batch, and where they begin in it.
     """
-    rows = batch["weight"].shape[0]
-    size = (tf.shape(batch["weight"])[0] if rows is None else int(rows)) // count
+    size = tf.shape(batch["weight"])[0] // count
     part_share = share / tf.cast(count, tf.float32)
 
     def body(i: tf.Tensor, loss: tf.Tensor, objective: tf.Tensor, gradients: list[tf.Tensor]) -> Any:
         first = i * size
         micro = {name: _cut(value, first, size) for name, value in batch.items()}
-        where = first if places is None else _cut(places, first, size)
-        part = step.part(micro, total=total, share=part_share, first_row=where)
+        part = step.part(micro, total=total, share=part_share, first_row=first_row + first)
         added = [sum_ + gradient for sum_, gradient in zip(gradients, part.gradients, strict=True)]
         return i + 1, loss + part.loss, objective + part.objective, added
 

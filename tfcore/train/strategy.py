@@ -4,7 +4,7 @@
     placement = place(choice, gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():
         learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.loop.Learner
-    stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...] and "place" int32 [K, 128]
+    stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...]
 
 All devices are in this process: who wants logical CPU devices configures them before TensorFlow first computes something,
 and a worker joins its cluster (TF_CONFIG) before that.
@@ -34,8 +34,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, StoreError
-from headway.process import cores, lifeline
-from tfcore.data.reader import OWN, InMemoryShards
+from headway.process import lifeline
+from tfcore.data.reader import InMemoryShards
 from tfcore.data.shards import Batch, Shards
 from tfcore.graph.function import refusal
 from tfcore.graph.scheduled import now, stepping
@@ -75,7 +75,7 @@ def choose(
         splits = not whole and not config.eager and parts == 1 and not config.batch_size % max(gpus, 1)
         name = "cpu"
         if gpus:
-            name, why = choose_device(work, gpus=gpus, cores=cores(), splits=splits)
+            name, why = choose_device(work, gpus=gpus, splits=splits)
             log(f"training.strategy: auto trains on {_DEVICES[name]}: {why}")
     if name == "gpu" and not gpus:
         raise ConfigError(
@@ -289,44 +289,14 @@ def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
     return addresses, index + (len(cluster.get("chief", [])) if kind == "worker" else 0)
 
 
-PLACE = "place"
-"""Of a worker's stack, int32 [K, rows]: where each row stands in the whole batch."""
-
-
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
     """A function from whole stacks to this worker's contiguous slice of each batch."""
 
     def sliced(stack: Batch) -> Batch:
-        count, batch = stack["weight"].shape
-        size = batch // workers
-        first = worker * size
-        places = tf.broadcast_to(first + tf.range(size), [count, size])
-        return {name: value[:, first : first + size] for name, value in stack.items()} | {PLACE: places}
+        size = stack["weight"].shape[1] // workers
+        return {name: value[:, worker * size : (worker + 1) * size] for name, value in stack.items()}
 
     return sliced
-
-
-def compact(workers: int, multiple: int = 1) -> Callable[[Batch], Batch]:
-    """A function from stacks with zeros for other workers' rows to the rows of each batch that this worker owns.
-
-    Args:
-        multiple: of what the rows are to be, a divisor of a batch: they are cut into so many micro-batches.
-    """
-
-    def compacted(stack: Batch) -> Batch:
-        own = stack[OWN]
-        batch = own.shape[1]
-        unit = multiple * max(1, batch // (4 * workers * multiple))
-        counts = tf.math.count_nonzero(own, axis=1, dtype=tf.int32)
-        room = tf.minimum(batch, -(-tf.maximum(tf.reduce_max(counts), 1) // unit) * unit)
-        order = tf.argsort(tf.cast(~own, tf.int32), axis=1, stable=True)[:, :room]
-        filled = tf.range(room) < counts[:, None]
-        # a row of zeros might be one that the model makes no number of
-        places = tf.where(filled, order, order[:, :1])
-        rows = {name: tf.gather(value, places, batch_dims=1) for name, value in stack.items() if name != OWN}
-        return rows | {"weight": tf.where(filled, rows["weight"], 0.0), PLACE: places}
-
-    return compacted
 
 
 _REFUSALS = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.InternalError)
@@ -335,8 +305,7 @@ SUM = tf.distribute.ReduceOp.SUM
 
 class DistributedLearner(Learner):
     """A learner over several replicas; see the module. A stack holds whole batches, which the replicas of this process
-    split; that of one worker among several holds its rows of each, their places in the batch as "place", and any number
-    of rows of weight 0."""
+    split; that of one worker among several holds its slice of each."""
 
     def __init__(self, *, placement: Placement, **keywords: Any):
         assert placement.strategy is not None
@@ -374,8 +343,7 @@ class DistributedLearner(Learner):
             return super().run(stack, **keywords)
 
     def _rows(self, stack: Stack) -> int:
-        rows = int(stack["weight"].shape[1])
-        return rows if self._placement.several else rows // self._placement.replicas
+        return int(self.batch) if self._placement.several else int(self.batch) // self._placement.replicas
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """Evaluate in this process alone, on its first device."""
@@ -410,7 +378,7 @@ class DistributedLearner(Learner):
             refused = "a layer keeps moving averages, which the replicas share"
         else:
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
-            # as the steps will have it, where rows are not known beforehand: what is compiled here is then theirs
+            # as the steps will have it: what is compiled here is then theirs
             signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
             signature += [tf.TensorSpec([], tf.int32)] if self.config.micro_batches else []
 
@@ -466,8 +434,8 @@ class DistributedLearner(Learner):
         """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
         every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
-        rows, places = self._share(batch, context.replica_id_in_sync_group)
-        parts = (self._compiled or self._part_of_rows)(rows, places, values, total, micro_batches)
+        rows, first = self._share(batch, context.replica_id_in_sync_group)
+        parts = (self._compiled or self._part_of_rows)(rows, first, values, total, micro_batches)
         *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
@@ -477,7 +445,7 @@ class DistributedLearner(Learner):
     def _part_of_rows(
         self,
         rows: Stack,
-        places: tf.Tensor,
+        first_row: tf.Tensor,
         values: dict[str, tf.Tensor],
         total: tf.Tensor,
         micro_batches: tf.Tensor | None,
@@ -486,20 +454,20 @@ class DistributedLearner(Learner):
         share = 1.0 / self._placement.replicas
         with stepping(values) as read:  # a replica runs in a thread of its own
             if micro_batches is None:
-                part = self.train_step.part(rows, total=total, share=share, first_row=places)
+                part = self.train_step.part(rows, total=total, share=share, first_row=first_row)
             else:
-                part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, places=places)
+                part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, first_row=first_row)
         self._read |= read
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Return (a replica's rows of a batch, their places in it)."""
-        if PLACE in batch:
-            return {key: value for key, value in batch.items() if key != PLACE}, batch[PLACE]
+        """Return (a replica's rows of a batch, where they begin in the whole batch)."""
+        if self._placement.several:
+            return dict(batch), tf.constant(self._placement.choice.worker * self.batch)
         share = self.batch // self._placement.replicas
         first = replica * share
         with tf.device("/CPU:0"):  # so that only a replica's rows go to its device
-            return {key: value[first : first + share] for key, value in batch.items()}, first + tf.range(share)
+            return {key: value[first : first + share] for key, value in batch.items()}, first
 
 
 def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:

@@ -139,7 +139,9 @@ class TrainingSession:
         """The checkpoint that this process goes on from."""
         with self.placement.scope():
             self.learner = self._learner()
-            self.warm_start = self._warm_start()
+            self.warm_start = warm_start(self.model, request, request.warm_start) if request.warm_start else None
+        if self.warm_start is not None and self.checkpoint is None:  # else its weights are to come
+            monitor.log(self.warm_start["says"])
         if isinstance(self.learner.train_step.head.task, UserTask) and not self.placement.several:
             self._try_answers()
         self._workers: DistributedLearner | None = None
@@ -211,14 +213,6 @@ class TrainingSession:
         """Trace the losses and predictions of a task of the user's own: a mistake in them shows before the training."""
         specs = {n: tf.TensorSpec(spec.shape[1:], spec.dtype) for n, spec in self.data.specs(self.stack).items()}
         tf.function(self.learner.train_step.answers, autograph=False).get_concrete_function(specs)
-
-    def _warm_start(self) -> dict[str, Any] | None:
-        """Begin with an earlier model's weights, if the request says so; what became of them."""
-        if self.request.warm_start is None:
-            return None
-        log = self.monitor.log if self.checkpoint is None else lambda line: None
-        parent = self.request.warm_start
-        return warm_start(self.model, self.request, parent, assign=self.checkpoint is None, log=log)
 
     # --- what callbacks use
 
@@ -337,7 +331,7 @@ class TrainingSession:
                     self.monitor.log(f"{'tracing' if self.jit == 'off' else 'compiling'} the training step")
             self.step = run(
                 self.learner,
-                self.data.stacks(self.stack, self.model, self.total),
+                self.data.stacks(self.stack, self.total),
                 start=self.start,
                 total=self.total,
                 values=self.values,

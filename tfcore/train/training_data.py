@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -20,17 +19,17 @@ from headway.storage.prefetch import Stager
 from tfcore.data.dataset import Inputs, RowCache, evaluation_dataset, training_dataset
 from tfcore.data.groups import GROUP
 from tfcore.data.order import shard_order
-from tfcore.data.reader import Labeler, labeler, owned, safe
+from tfcore.data.reader import Labeler, labeler, safe
 from tfcore.data.shards import Batch, Shards, shards_of
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.models.towers.item_index import collect
 from tfcore.train.augment import Augment
-from tfcore.train.cost import repays_compiling
+from tfcore.train.config import repays_compiling
 from tfcore.train.request import TrainRequest
 from tfcore.train.rows import TrainingRows, class_counts, class_names, class_weights, plan_rows, row_bytes
-from tfcore.train.strategy import PLACE, Choice, Placement, compact, slice_of
+from tfcore.train.strategy import Choice, Placement, slice_of
 from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform
 from tfcore.transform.preprocess import transform_of
@@ -126,9 +125,10 @@ class TrainingData:
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """Return the specs of a stack."""
-        several = self._placement.several
-        # a worker has some rows of each batch
-        shape = [stack, None if several else self._training.batch_size]
+        shape = [
+            stack,
+            self._training.batch_size // self._placement.choice.workers,
+        ]  # a worker has its slice of each batch
         specs = {name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()}
         if self._ids is not None:
             specs[GROUP] = tf.TensorSpec(shape, tf.int64)
@@ -136,18 +136,15 @@ class TrainingData:
         if self._augment and self._augment.soft:
             specs["label"] = tf.TensorSpec([*shape, self._augment.classes], tf.float32)
         specs["weight"] = tf.TensorSpec(shape, tf.float32)
-        return specs | ({PLACE: tf.TensorSpec(shape, tf.int32)} if several else {})
+        return specs
 
-    def stacks(
-        self, stack: int, model: keras.Model | None = None, total: int | None = None
-    ) -> Callable[[int], Iterator[Batch]]:
-        """Return a function from a step to the stacks that begin with its batch, for `model`; endless or to `total`."""
-        own = self._own(model)
-        inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids, own=own)
+    def stacks(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
+        """Return a function from a step to the stacks that begin with its batch; endless or to `total`."""
+        inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids)
 
         def begin(step: int) -> Iterator[Batch]:
             batch, shards = self._training.batch_size, self._plan.shards
-            if self._cache is None and own is None:
+            if self._cache is None:
                 self._cache = RowCache.of(self._plan, inputs, KEPT_BYTES)
             dataset = training_dataset(
                 self._plan,
@@ -160,7 +157,7 @@ class TrainingData:
                 jit=self._compiled,
                 count=None if total is None else -(-(total - step) // stack),
             )
-            return self._seen(safe(self._placed(dataset, own=own is not None), shards), stack * batch)
+            return self._seen(safe(self._placed(dataset), shards), stack * batch)
 
         return begin
 
@@ -177,33 +174,15 @@ class TrainingData:
             yield each
 
     @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
-    def _placed(self, dataset: tf.data.Dataset, *, own: bool) -> tf.data.Dataset:
+    def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Prepare the stacks for the devices of this process."""
         where = self._placement
-        if where.several:
-            workers = where.choice.workers
-            share = compact(workers, self._training.micro_batches) if own else slice_of(where.choice.worker, workers)
+        if (workers := where.choice.workers) > 1:
+            share = slice_of(where.choice.worker, workers)
             return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
         if where.device and "GPU" in where.device:
             return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))
         return dataset
-
-    def _own(self, model: keras.Model | None) -> NDArray[np.bool_] | None:
-        """Return a mask of the shards that this worker reads, or None for all of them. With own shards, rows of weight
-        0 fill up its batches, which a layer's means over the rows of a batch would count."""
-        where, mixes = self._placement, self._training.augment is not None and self._training.augment.mixup
-        means = model is not None and (
-            model.losses or any(v.value.dtype.is_floating for v in model.non_trainable_variables)
-        )
-        if not where.several or self._plan.resample is not None or mixes or means:
-            return None
-        return owned(self._plan.shards, worker=where.choice.worker, workers=where.choice.workers)
-
-    def facts(self, model: keras.Model) -> dict[str, Any]:
-        """Return facts for the training's result: for several workers, whether each reads its own shards or all."""
-        if not self._placement.several:
-            return {}
-        return {"reads": "all shards" if self._own(model) is None else "own shards"}
 
     def holdout(self) -> Iterable[Batch]:
         """The held-out rows in their order, in batches of one shape."""
@@ -214,7 +193,7 @@ class TrainingData:
             self._holdout = evaluation_dataset(
                 shards, self._transform, self._labeler, batch=batch, holdout=self.rows.held_out
             )
-        names = self.specs(1).keys() - {PLACE, GROUP}
+        names = self.specs(1).keys() - {GROUP}
         read = self._seen(safe(self._holdout, shards), batch)
         batches = ({name: rows[name] for name in names} for rows in read)
         if self.rows.held_out_count * self._row_bytes > HOLDOUT_MEMORY_BYTES:

@@ -18,8 +18,8 @@ from tfcore.models.config import ModelConfig
 from tfcore.models.layers import ColumnLasso, OffsetEmbedding
 from tfcore.train.callbacks import Recorder
 from tfcore.train.checkpoints import Checkpoints
-from tfcore.train.config import OptimizerConfig
-from tfcore.train.cost import repays_compiling, scatters_under_xla, slow_under_xla
+from tfcore.train.config import OptimizerConfig, repays_compiling
+from tfcore.train.cost import scatters_under_xla, slow_under_xla
 from tfcore.train.loop import Learner, PeriodicAction, run
 from tfcore.train.rows import class_weights
 from tfcore.train.schedule import Schedule, StepValues

@@ -1,4 +1,4 @@
-"""Which devices a config comes to, what cannot be had, and which rows a worker reads."""
+"""Which devices a config comes to, what cannot be had, and which rows a worker trains on."""
 
 import json
 
@@ -11,14 +11,14 @@ from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import dataset_of, write_examples
-from tfcore.data.reader import Labeler, owned
+from tfcore.data.reader import Labeler
 from tfcore.data.shards import Holdout, Shards
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
-from tfcore.train.cost import Work, work_of
+from tfcore.train.cost import PAIR_FLOPS, Work, work_of
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
-from tfcore.train.strategy import PLACE, choose, compact, given_cluster, slice_of, workers_of
+from tfcore.train.strategy import choose, given_cluster, slice_of, workers_of
 from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (
@@ -80,9 +80,9 @@ SMALL, MIDDLE, LARGE, HUGE = (13_500, 2_200_000, 50_600_000, 2_000_000_000)
     ],
 )
 def test_auto_takes_the_devices_on_which_the_training_ends_first(steps, batch, products, gpus, ranking, name):
-    lines, work = [], Work(steps=steps, flops=6.0 * products * batch, batch=batch, ranking=ranking)
+    lines, work = [], Work(steps=steps, flops=6.0 * products * batch + PAIR_FLOPS * batch**2 * ranking)
     assert choose(asked(batch_size=batch), gpus=gpus, work=work, log=lines.append).name == name
-    assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "s on the CPU" in lines[0]
+    assert len(lines) == 1 and f": {steps:,} steps of " in lines[0] and "a GPU ends sooner from 2 on" in lines[0]
 
 
 def test_a_machine_without_a_gpu_says_nothing_of_devices():
@@ -98,7 +98,7 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
         training = asked(**{"epochs": 2} | settings).training
         return work_of(TrainRequest(transform=transform, model=model, training=training), rows=ROWS)
 
-    assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4), batch=64)
+    assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4))
     assert work(ModelConfig(name="stacked", hidden=(8, 4), bins=0)).flops == 8 * 6.0 * 64 * 44
     assert work(ModelConfig(name="mine:net")) is None
     towers = ModelConfig(name="two_towers", item=("delay",), embedding=3, hidden=())
@@ -154,8 +154,8 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=128, shards=5)
 
 
-def stacks(examples, own=None, share=None, count=40, start=0):
-    """Those of `training_dataset`, mapped by `share`."""
+def stacks(examples, count):
+    """Those of `training_dataset`."""
     parameters = examples.fit(task="binary")
     part = examples.part("train")
     shards = Shards.of([(part.path, part.result, part.split)])
@@ -166,63 +166,10 @@ def stacks(examples, own=None, share=None, count=40, start=0):
         seed=3,
         batch=BATCH,
         stack=STACK,
-        start_step=start,
         window=700,
         holdout=Holdout.by_place(shards, 0.1),
-        own=None if own is None else own(shards),
     )
-    dataset = dataset if share is None else dataset.map(share)
     return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
-
-
-@pytest.mark.long
-def test_workers_that_read_their_own_shards_have_together_the_rows_of_every_batch(examples):
-    workers, start = 3, 57
-    whole = stacks(examples, start=start)
-    found = [np.zeros(stack["numeric"].shape, np.float32) for stack in whole]
-    seen = [np.zeros(stack["label"].shape, int) for stack in whole]
-    for worker in range(workers):
-        own = lambda shards, worker=worker: owned(shards, worker=worker, workers=workers)  # noqa: E731
-        parts = stacks(examples, own, compact(workers), start=start)
-        assert np.mean([part["weight"].shape[1] for part in parts]) < 0.8 * BATCH, "holes were not left out"
-        for total, marks, stack, part in zip(found, seen, whole, parts, strict=True):
-            for k in range(STACK):
-                there = part["weight"][k] > 0
-                places = part[PLACE][k][there]
-                total[k][places] = part["numeric"][k][there]
-                marks[k][places] += 1
-                assert np.array_equal(part["label"][k][there], stack["label"][k][places])
-                assert np.array_equal(part["weight"][k][there], stack["weight"][k][places])
-    for total, marks, stack in zip(found, seen, whole, strict=True):
-        assert np.array_equal(total, stack["numeric"])
-        assert (marks == 1).all()
-
-
-def test_a_worker_opens_no_shard_but_its_own(tmp_path):
-    rows = pa.table({"delay": np.arange(ROWS).astype(np.float32), "label": np.arange(ROWS) % 2})
-    made = write_examples(tmp_path, {"train": rows}, COLUMNS, rows_per_record=128, shards=4)
-    part = made.part("train")
-    shards = Shards.of([(part.path, part.result, part.split)])
-    mine = owned(shards, worker=1, workers=2)
-    own = lambda _: mine  # noqa: E731
-    before = stacks(made, own, compact(2))
-    for path, keep in zip(shards.paths, mine, strict=True):
-        if not keep:
-            part.path.joinpath(path).unlink()
-    after = stacks(made, own, compact(2))
-    for one, other in zip(before, after, strict=True):
-        assert all(np.array_equal(value, other[name]) for name, value in one.items())
-
-
-def test_shards_are_shared_out_evenly_or_not_at_all():
-    def shards(*rows):
-        return Shards(tuple(map(str, range(len(rows)))), tuple((n,) for n in rows), COLUMNS)
-
-    parts = [owned(shards(100, 90, 80, 50, 40, 10), worker=w, workers=2) for w in (0, 1)]
-    assert (parts[0] ^ parts[1]).all()
-    assert abs(np.dot(parts[0], [100, 90, 80, 50, 40, 10]) - 185) < 20
-    assert owned(shards(100), worker=0, workers=2) is None
-    assert owned(shards(1000, 10, 10), worker=0, workers=2) is None
 
 
 def test_slices_are_whole_batches_together(examples):
@@ -232,8 +179,6 @@ def test_slices_are_whole_batches_together(examples):
     for number, stack in enumerate(whole):
         for name in ("numeric", "label", "weight"):
             assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack[name])
-        places = np.concatenate([part[number][PLACE] for part in parts], axis=1)
-        assert np.array_equal(places, np.broadcast_to(np.arange(BATCH), (STACK, BATCH)))
 
 
 def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):

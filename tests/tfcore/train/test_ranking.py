@@ -237,7 +237,7 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path):
 
 def test_xla_does_not_compile_large_batches_of_pairs(examples, monkeypatch):
     monkeypatch.setattr("tfcore.train.cost.LARGE_BATCH", 96)
-    monkeypatch.setattr("tfcore.train.cost.LEAST_STEPS", 1)
+    monkeypatch.setattr("tfcore.train.config.LEAST_STEPS", 1)
     for jit, batch, left in (("auto", 96, True), ("auto", 95, False), ("on", 96, False)):
         lines = []
         monitor = Monitor()
