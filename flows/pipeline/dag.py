@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.splits_request import SplitsRequest
-from flows.pipeline import steps
+from flows.pipeline import steps, warm_start
 from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
-from flows.pipeline.warm_start import check_parent
 from headway.errors import ConfigError
 from headway.evaluation.gate.gate_request import GateRequest
 from headway.evaluation.results.request import MeasureRequest
@@ -110,7 +109,7 @@ def walk(context: Context, executor: Executor) -> Context:
         called = {output.stage for output in context.outputs}
         context.follows = [name for name in stages_of(context) if name not in called]
         if TrainRequest.name in context.follows:
-            check_parent(context)
+            warm_start.named(context)  # or a refusal
         if context.last is None:
             tested = ["evaluate test", "measure test"] if context.parts.get("test") else []
             context.later = [*tested, ExportRequest.name, ReplayRequest.name, "promote"]

@@ -1,6 +1,7 @@
 """The version whose weights a training begins with, as `training.warm_start` names it, and whether it may.
 
-request = begun(context, request)        # with the weights of that version, if there is one
+named(context)                           # the version, or None
+request = begun(context, request)        # with its weights, if there is one
 """
 
 from flows.pipeline.champion import knows_rows
@@ -25,7 +26,7 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
         ConfigError: no version has that name, it was trained on rows that this candidate will be judged on, or its weights are
             gone.
     """
-    version = _named(context)
+    version = named(context)
     if version is None:
         if context.pipeline.training.warm_start is not None and context.trial is None:  # of trials headway tune tells
             text = "the training begins with initial weights, since this model has no champion yet"
@@ -40,14 +41,10 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
         if before is None or (earlier := context.registry.find("train", before)) is None:
             return request
         version, train, trained = earlier, before, context.store.find(TrainRequest.name, before)
-    _refuse(context, version)
     fitted = trained and context.store.find(TransformRequest.name, trained.key["inputs"]["transform"])
     if trained is None or fitted is None:
-        raise ConfigError(
-            f"the weights of version {version.number} are gone from the store's stages",
-            where=_where(context),
-            fix="leave it out once: the next champion's weights are there",
-        )
+        problem = f"the weights of version {version.number} are gone from the store's stages"
+        raise _error(context, problem, "leave it out once: the next champion's weights are there")
     context.parent, path = version, context.store.output(TrainRequest.name, train)
     start = WarmStart(
         version=version.number,
@@ -58,30 +55,20 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
     return request.model_copy(update={"warm_start": start})
 
 
-def check_parent(context: Context) -> None:
-    """Raises ConfigError or StoreError as `begun` would, for a training that is not known yet."""
-    version = _named(context)
-    # else it may be this very training
-    if version is not None and tuple(map(tuple, version.facts.get("train_parts") or ())) != context.parts["train"]:
-        _refuse(context, version)
-
-
-def _named(context: Context) -> Version | None:
+def named(context: Context) -> Version | None:
     """Returns the version that the config names; None where the training begins with initial weights."""
     name = context.pipeline.training.warm_start
     if name is None or context.trial is not None or (name == CHAMPION and context.registry.champion() is None):
         return None
-    return context.registry.named(name)
-
-
-def _refuse(context: Context, version: Version) -> None:
+    version = context.registry.named(name)
     if knows_rows(context, version):
-        raise ConfigError(
+        raise _error(
+            context,
             f"version {version.number} was trained on rows that this candidate will be judged on",
-            where=_where(context),
-            fix="leave it out for this window: the verdict would be worth nothing",
+            "leave it out for this window: the verdict would be worth nothing",
         )
+    return version
 
 
-def _where(context: Context) -> str:
-    return f"{context.loaded.file}: training.warm_start"
+def _error(context: Context, problem: str, fix: str) -> ConfigError:
+    return ConfigError(problem, where=f"{context.loaded.file}: training.warm_start", fix=fix)

@@ -1,6 +1,6 @@
 """What a training does between its steps: history, early stopping, TensorBoard summaries, trials of a study, checkpoints.
 
-    recorder = Recorder(total=2000, batch=256, monitor=monitor)
+    recorder = Recorder(total=2000, batch=256, monitor=monitor)      # or a session's, by itself: Recorder()
     recorder(32, outcome)
     early_stopping.update(200, 0.51)      # True: the lowest loss so far
 
@@ -32,11 +32,14 @@ POINTS = 200
 """Of a history, about."""
 
 
-class Recorder:
-    """Reports each call's outcome; `point()` closes an interval of the history."""
+class Recorder(Callback):
+    """Reports each call's outcome, and keeps the history: the loss and the scheduled numbers about `POINTS` times, and what
+    other callbacks record. In a session its arguments are those of the training."""
 
-    def __init__(self, *, total: int, batch: int, monitor: Monitor):
-        self._total, self._batch, self._monitor = total, batch, monitor
+    name = "recorder"
+
+    def __init__(self, *, total: int = 0, batch: int = 0, monitor: Monitor | None = None):
+        self._total, self._batch, self._monitor = total, batch, monitor or Monitor()
         self.history: list[dict[str, Any]] = []
         self.skipped = self.retryable = 0  # of those skipped, the ones for a loss scale that was too large
         self._loss = self._weight = 0.0
@@ -45,6 +48,24 @@ class Recorder:
         self._first_at: float | None = None
         self._first_step = self._last_step = self._shown_step = 0
         self._last_at = self._shown_at = 0.0
+
+    def build(self, session: TrainingSession) -> None:
+        self._total, self._batch, self._monitor = session.total, session.request.training.batch_size, session.monitor
+
+    def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
+        # a multiple of the stack, so that calls stay whole
+        steps = session.stack * max(1, math.ceil(session.total / POINTS / session.stack))
+        return [
+            PeriodicAction(
+                steps, lambda step: session.record(loss=self.loss(), **session.values.at(step - 1)), at_end=True
+            )
+        ]
+
+    def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
+        self(session.step, outcome)
+
+    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
+        self.point(session.step, **values)
 
     def __call__(self, step: int, outcome: Outcome) -> None:
         rows = (outcome.losses, outcome.weights, outcome.applied, outcome.retryable)
@@ -106,40 +127,6 @@ class Recorder:
             facts["rows_per_second"] = round(rows / max(now - self._shown_at, 1e-9))
         self._shown_at, self._shown_step = now, step
         self._monitor.progress(step, self._total, "steps", **facts)
-
-
-class History(Callback):
-    """Adds the loss and the scheduled numbers to the history about `POINTS` times, and what other callbacks record."""
-
-    name = "recorder"
-    recorder: Recorder
-
-    def build(self, session: TrainingSession) -> None:
-        config = session.request.training
-        self.recorder = Recorder(total=session.total, batch=config.batch_size, monitor=session.monitor)
-
-    def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        # a multiple of the stack, so that calls stay whole
-        steps = session.stack * max(1, math.ceil(session.total / POINTS / session.stack))
-        return [
-            PeriodicAction(
-                steps,
-                lambda step: session.record(loss=self.recorder.loss(), **session.values.at(step - 1)),
-                at_end=True,
-            )
-        ]
-
-    def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
-        self.recorder(session.step, outcome)
-
-    def recorded(self, session: TrainingSession, values: Mapping[str, float | None]) -> None:
-        self.recorder.point(session.step, **values)
-
-    def state(self) -> dict[str, Any]:
-        return self.recorder.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.recorder.restore(state)
 
 
 class EarlyStopping(Callback):

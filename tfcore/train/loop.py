@@ -166,8 +166,8 @@ class Learner:
         control = {"in_row": self.in_row} | (
             {"micro_batches": np.int32(micro_batches)} if self.config.micro_batches else {}
         )
-        if micro_batches > 1 and (not self.config.micro_batches or self._rows(stack) % micro_batches):
-            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows(stack)} rows")
+        if micro_batches > 1 and (not self.config.micro_batches or self._rows() % micro_batches):
+            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows()} rows")
         numbers = {name: tf.constant(of_steps) for name, of_steps in values.items()}
         facts, ran, in_row = self._run(
             stack=stack, first=np.int32(first), steps=np.int32(steps), values=numbers, control=control
@@ -177,7 +177,7 @@ class Learner:
         found = {name: value.numpy()[part] for name, value in facts.items()}
         return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
 
-    def _rows(self, stack: Stack) -> int:
+    def _rows(self) -> int:
         """Return the number of rows of a batch on one device."""
         return int(self.batch)
 

@@ -25,7 +25,7 @@ from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.models.towers.item_index import FILE as ITEMS
 from tfcore.runtime.remote_shards import staged
-from tfcore.train.callbacks import Checkpointing, EarlyStopping, History, Recorder, Summaries, Trial, optuna_prune
+from tfcore.train.callbacks import Checkpointing, EarlyStopping, Recorder, Summaries, Trial, optuna_prune
 from tfcore.train.eager import eagerly
 from tfcore.train.request import Pruning, TrainRequest
 from tfcore.train.strategy import chosen, place
@@ -79,7 +79,7 @@ def train(
 def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> list[Callback]:
     """Return the callbacks that the request enables: history, early stopping, summaries, trial, checkpoints."""
     config = request.training
-    callbacks: list[Callback] = [History()]
+    callbacks: list[Callback] = [Recorder()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None
     if early:
         callbacks.append(early)
@@ -161,7 +161,7 @@ def facts(session: TrainingSession) -> dict[str, Any]:
 
 
 def _recorder(session: TrainingSession) -> Recorder:
-    return next(callback.recorder for callback in session.callbacks if isinstance(callback, History))
+    return next(callback for callback in session.callbacks if isinstance(callback, Recorder))
 
 
 def _write(path: Path, value: Any) -> None:

@@ -342,7 +342,7 @@ class DistributedLearner(Learner):
                 self._choose_mode(stack)
             return super().run(stack, **keywords)
 
-    def _rows(self, stack: Stack) -> int:
+    def _rows(self) -> int:
         return int(self.batch) if self._placement.several else int(self.batch) // self._placement.replicas
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:

@@ -46,7 +46,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
     task, before = request.transform.label.task, parent.transform.label.task
     if task != before:
         problem = f"version {parent.version} was trained for a {before} label, and this one is {task}"
-        raise ConfigError(problem, where=WHERE, fix="leave warm_start out, or name a version of this task")
+        raise ConfigError(problem, where=WHERE, fix="leave it out, or name a version of this task")
     stored, variables = _stored(parent.trained.file), [v for v in model.variables if v.value.dtype.is_floating]
     own, same = request.model.user_defined or parent.model.user_defined, _seen(request) == _seen(parent)
     if own:  # Keras counts the layers that a model does not name: of one model the order is the same in every process
@@ -67,8 +67,8 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
         else:
             new.append(path)
     if not kept and not partly:
-        fix = "leave warm_start out, or keep model.name, model.hidden and model.embedding; of a model of your own it is not "
-        fix += "known which weights are whose: columns, vocabularies and classes have to be the same too"
+        fix = "leave it out, or keep model.name, model.hidden and model.embedding; of a model of your own it is not known "
+        fix += "which weights are whose: columns, vocabularies and classes have to be the same too"
         raise ConfigError(f"none of the weights of version {parent.version} fits this model", where=WHERE, fix=fix)
     count, parts = counted(len(variables), "variable"), {"row by row": partly, "begin anew": new}
     says = [f"warm start from version {parent.version}: {len(kept)} of {count} as they were"]
@@ -83,16 +83,16 @@ def _stored(trained: Path) -> dict[str, Array]:
         stored = tf.train.load_checkpoint(str(trained / WEIGHTS))
         return {path: stored.get_tensor(VARIABLE.format(number)) for number, path in enumerate(paths)}
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
-        fix = "leave training.warm_start out, or train that version anew"
-        raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", where=str(trained), fix=fix) from None
+        problem, fix = f"cannot be read: {str(error).splitlines()[0]}", f"leave {WHERE} out, or train that version anew"
+        raise StoreError(problem, where=str(trained), fix=fix) from None
 
 
 def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
     """The columns that a model sees and the classes that it gives, in their order; its item and its linear part's factor."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
-    images = [name for name in layout.inputs() if name.startswith("image_")]
-    return ([*layout.numeric], *names, images, layout.label.classes, of.model.item, linear_speed(of.model, layout))
+    seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own
+    return (*seen, layout.label.classes, of.model.item, linear_speed(of.model, layout))
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
