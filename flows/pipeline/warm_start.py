@@ -23,8 +23,7 @@ def begun(context: Context, request: TrainRequest) -> TrainRequest:
     A champion that has the very key of the request is not trained on from itself: the training begins with what it began with.
 
     Raises:
-        ConfigError: no version has that name, it was trained on rows that this candidate will be judged on, or its weights are
-            gone.
+        ConfigError: it was trained on rows that this candidate will be judged on, or its weights are gone.
     """
     version = named(context)
     if version is None:
@@ -62,11 +61,8 @@ def named(context: Context) -> Version | None:
         return None
     version = context.registry.named(name)
     if knows_rows(context, version):
-        raise _error(
-            context,
-            f"version {version.number} was trained on rows that this candidate will be judged on",
-            "leave it out for this window: the verdict would be worth nothing",
-        )
+        problem = f"version {version.number} was trained on rows that this candidate will be judged on"
+        raise _error(context, problem, "leave it out for this window: the verdict would be worth nothing")
     return version
 
 

@@ -27,7 +27,6 @@ from tfcore.models.linear_part import linear_speed
 from tfcore.models.towers.two_towers import ITEM, USER, sides
 from tfcore.train.request import TrainRequest, WarmStart
 
-Array = NDArray[Any]
 UNKNOWN, NULL = ("vocabulary", 1, 0), "<null>"
 """What an id stands for that is no value's: the one bucket of unknown values, and a missing one."""
 WHERE = "training.warm_start"
@@ -76,7 +75,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
     return {"version": parent.version, "kept": kept, "partly": partly, "new": new, "says": "; ".join(says)}
 
 
-def _stored(trained: Path) -> dict[str, Array]:
+def _stored(trained: Path) -> dict[str, NDArray[Any]]:
     """The weights of a training's output by the path of their variable."""
     try:
         paths = json.loads((trained / "model.json").read_text(encoding="utf-8"))["variables"]
@@ -124,7 +123,7 @@ def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | No
     return [(entries[place].name, value) for place in places for value in categories[entries[place].name]]
 
 
-def _moved(start: Array, rows: list[Any], value: Array, before: list[Any]) -> Array:
+def _moved(start: NDArray[Any], rows: list[Any], value: NDArray[Any], before: list[Any]) -> NDArray[Any]:
     """A table with each row at the place of its value; a new value has the row of unknown ones, or else the initial one."""
     places = {row: place for place, row in enumerate(before)}
     sources = np.array([places.get(row, places.get((row[0], UNKNOWN), -1)) for row in rows], np.int64)
