@@ -178,7 +178,7 @@ def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     assert set(artifacts) == {f"flights-{name}" for name in names}
     assert "# Verdict: promoted" in artifacts["flights-verdict"]
     assert "Version 1 is promoted, the first of this model: " in artifacts["flights-verdict"]
-    assert "--open\n" in artifacts["flights-verdict"], "and how to see its report"
+    assert "--open`\n" in artifacts["flights-verdict"], "and how to see its report"
     logs = [line["message"] for line in prefect("/logs/filter", {"logs": of_run})]
     assert any("steps/s" in line for line in logs)
 
