@@ -29,13 +29,13 @@ from flows.cli.options import (
     store_of,
     summary_text,
 )
-from headway.errors import ConfigError, HeadwayError, StoreError
+from headway.errors import ConfigError, StoreError
 from headway.messages import counted, now, when, window_text
 from headway.redaction import redact
 
 if TYPE_CHECKING:
     from flows.config.pipeline import LoadedPipeline
-    from headway.registry.registry import Event, Registry, Version
+    from headway.registry.registry import Registry, Version
     from headway.storage.store import Store
 
 Reason = Annotated[str, Parameter(metavar="TEXT", help="Says why; the registry's history keeps it.")]
@@ -109,8 +109,7 @@ def _version_lines(store: Store, version: Version, marks: str) -> Iterator[str]:
     created, spans = when(version.created), version.facts.get("spans") or ["?"]
     made_by = f"  run {run}" if (run := version.facts.get("run")) else ""
     yield f"  {version.number:>4}  {marks:<11}  {created}  {window_text(spans)}{made_by}"
-    pair = change_since(version)
-    for line in (pair and pair.text, own_levels(version), store.shown(version.saved_model)):
+    for line in (change_since(version), own_levels(version), store.shown(version.saved_model)):
         if line:
             yield f"        {line}"
 
@@ -160,7 +159,7 @@ def promote(
         before = "" if event.previous in (None, event.version) else f", in place of {event.previous}"
         return answer(options, event.model_dump(mode="json"), f"{alias} is version {event.version}{before}")
     text = f"version {event.version} is the champion, served as {registry.store.shown(registry.serving / str(event.serving))}"
-    return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
+    return answer(options, event.model_dump(mode="json"), text)
 
 
 def rollback(
@@ -184,20 +183,7 @@ def rollback(
     event = roll_back(loaded, registry, to, reason=reason, force=force, note=print_note)
     text = f"version {event.version} is the champion again, in place of {event.previous}"
     text += f"; served as {registry.store.shown(registry.serving / str(event.serving))}"
-    return answer(options, event.model_dump(mode="json"), text + _against(registry, event))
-
-
-def _against(registry: Registry, event: Event) -> str:
-    """Returns how the champion compares with the one that it replaced, on the same rows; empty where no run scored both."""
-    from flows.report.versions import change_between
-
-    if event.previous in (None, event.version):
-        return ""
-    try:
-        found = change_between(registry.version(event.version), registry.version(event.previous or 0))
-    except HeadwayError:  # the one before is damaged, and may be why somebody rolls back
-        return ""
-    return f"\n{found.sentence}" if found is not None else ""
+    return answer(options, event.model_dump(mode="json"), text)
 
 
 def compare(
@@ -219,7 +205,7 @@ def compare(
     """
     from flows.records import runs_of
     from flows.report.compare import compare as compared
-    from flows.report.compare_page import describe, write
+    from flows.report.compare import describe, write
     from flows.report.page import place_of
 
     names, pipeline = arranged([name for name in (first, second) if name] or [""], pipeline)

@@ -187,7 +187,7 @@ def show(
 
 def _shown(store: Store, record: RunRecord) -> Iterator[str]:
     """Yields a run as lines for a person."""
-    from flows.report.origin import steps_explained
+    from flows.pipeline.reasons import steps_explained
     from flows.report.text import summary
     from flows.report.verdict import ending_of
 

@@ -9,8 +9,8 @@ import logging
 from typing import Any
 
 from flows.pipeline.listeners import Level, Listener, Progress, Scope
+from flows.pipeline.step_lines import line_of
 from flows.records import RunRecord, State
-from flows.report.text import line_of
 from flows.report.verdict import ending_of
 from headway.redaction import redacted
 from headway.stages.step import Output

@@ -7,8 +7,8 @@ from pydantic import computed_field
 
 from flows.pipeline.context import Context
 from flows.pipeline.engine import look_ahead
+from flows.pipeline.reasons import in_words
 from flows.records import ResolvedSettings
-from flows.report.origin import in_words
 from headway.config import Frozen
 from headway.storage.fingerprint import FOLLOWS, Difference
 

@@ -17,7 +17,7 @@ from typing import Any
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
 from flows.records import Code, Git, RunRecord, record_of
-from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences
+from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences, why_chosen
 from flows.report.checks import explain
 from flows.report.model import cell
 from headway.errors import HeadwayError
@@ -57,10 +57,9 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
             yield lineage["schema"]["file"], None, "changed" if schema else "gone"
     settings = changed_settings(before, record)
     yield from ((each.key, each.a, each.b) for each in settings)
-    if before.training and record.training and (chosen := chosen_otherwise(before, record)):
-        more = "more" if record.training.rows > before.training.rows else "fewer"
+    if chosen := chosen_otherwise(before, record):
         texts = [f"{each.key} {cell(each.a) or 'none'} -> {cell(each.b) or 'none'}" for each in chosen]
-        yield f"auto chose for {more} rows:", None, some(texts, 3)
+        yield f"auto chose{why_chosen(before, record).replace(',', '')}:", None, some(texts, 3)
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else []
     yield from ((each.key, None, "new" if each.a is None else "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:

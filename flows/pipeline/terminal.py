@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flows.pipeline.listeners import Level, Listener, Progress, Reporter, Scope
-from flows.report.text import TITLE_WIDTH, line_of, line_of_spans
+from flows.pipeline.step_lines import TITLE_WIDTH, line_of, line_of_spans
 from headway.redaction import redact
 from headway.stages.step import Output
 

@@ -1,7 +1,8 @@
 """What changed from one run to another: settings that were asked for, what `auto` chose otherwise, code and tools.
 
     [each.key for each in changed_settings(before, after)]     # ["training.steps"]
-    chosen_otherwise(before, after)                            # what auto chose for other rows, with both values
+    chosen_otherwise(before, after)                            # what auto chose then and now
+    why_chosen(before, after)                                  # ", for more rows"
 
 A setting that was asked for is compared with what was asked for before, or with what stood in its place; what `auto` chose is
 compared with what it chose before. So more rows, for which it chooses more steps, are no change of a setting.
@@ -34,25 +35,32 @@ class Change(Frozen):
 
 
 def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
-    """The settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by leaf; and those
-    that `auto` chose otherwise for as many rows, as another Headway may."""
+    """The settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by leaf."""
     if before.config is None or after.config is None:
         return []
     asked = differences({**before.config, "seed": before.seed}, {**after.config, "seed": after.seed})
     known = [(each.key, _in_words(before, each.key, each.a), _in_words(after, each.key, each.b)) for each in asked]
-    if before.training and after.training and before.training.rows == after.training.rows:
-        chosen = _chosen(before, after)
-        known += [(key, _in_words(before, key, None), _in_words(after, key, None)) for key in chosen]
     return [Change(key=key, a=a, b=b) for key, a, b in known if a != b]
 
 
 def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
-    """What `auto` chose otherwise because there were more or fewer train rows."""
-    then, now = before.training, after.training
-    if then is None or now is None or then.rows == now.rows:
+    """What `auto` chose otherwise, where neither run asked for the setting."""
+    runs = (before, after)
+    if not all(run.training and run.training.training and run.training.model for run in runs):
         return []
-    known = [(key, _value(before, key), _value(after, key)) for key in _chosen(before, after)]
+    then, now = ({"training": run.training.training, "model": run.training.model} for run in runs if run.training)
+    keys = [each.key for each in differences(then, now)]
+    keys = [key for key in keys if all(reduce(_at, key.split(".")[:2], run.config) is None for run in runs)]
+    known = [(key, _value(before, key), _value(after, key)) for key in keys]
     return [Change(key=key, a=_written(a), b=_written(b)) for key, a, b in known if a != b]
+
+
+def why_chosen(before: RunRecord, after: RunRecord) -> str:
+    """Why `auto` chose otherwise, after a comma: other rows, else other settings; empty where another Headway chose."""
+    then, now = (run.training.rows if run.training else 0 for run in (before, after))
+    if then != now:
+        return ", for more rows" if now > then else ", for fewer rows"
+    return ", for other settings" if changed_settings(before, after) else ""
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:
@@ -84,16 +92,6 @@ def complete(config: Settings | None) -> Settings | None:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
     except (ValidationError, HeadwayError):
         return config
-
-
-def _chosen(before: RunRecord, after: RunRecord) -> list[str]:
-    """The keys that `auto` chose otherwise, where neither run asked for the setting."""
-    runs = (before, after)
-    if not all(run.training and run.training.training and run.training.model for run in runs):
-        return []
-    then, now = ({"training": run.training.training, "model": run.training.model} for run in runs if run.training)
-    keys = [each.key for each in differences(then, now)]
-    return [key for key in keys if all(reduce(_at, key.split(".")[:2], run.config) is None for run in runs)]
 
 
 def _value(run: RunRecord, key: str) -> Any:

@@ -5,15 +5,14 @@ charts = list(charts_of(tables, champion_tables, ModelNames("candidate", "versio
 shares([ours, theirs]).heights                     # of each side's `ColumnStatistics`, which may be None
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flows.report.model import Chart
-from flows.report.plot import FIRST, MUTED, SECOND, Plot, figure
-from headway.messages import number
+from flows.report.plot import FIRST, FREE, MUTED, SECOND, Plot, figure
 from headway.metrics.base import Rows
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tasks.table import task_of
@@ -21,8 +20,6 @@ from headway.validation.drift import drift_distance
 
 Columns = Mapping[str, Sequence[Any]]
 Tables = Mapping[str, Columns]
-_BINS = 30
-_EVEN: Any = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 3)), "alpha": 0.7}
 
 
 class ModelNames(NamedTuple):
@@ -38,171 +35,119 @@ def charts_of(ours: Tables, theirs: Tables, names: ModelNames) -> Iterator[Chart
     Args:
         theirs: the other model's tables; empty where it has none on these rows.
     """
-    for name, chart in _CHARTS:
-        columns = ours.get(name)
-        if columns:
-            yield chart(columns, theirs.get(name) or {}, names)
-
-
-def _keys(theirs: Columns, names: ModelNames, *more: tuple[str, str]) -> list[tuple[str, str]]:
-    return [(FIRST, names.ours), *([(SECOND, names.theirs)] if theirs else []), *more]
+    for curve in _CURVES:
+        if columns := ours.get(curve.table):
+            yield curve.chart(columns, theirs.get(curve.table) or {}, names)
 
 
 def _values(columns: Columns, name: str) -> NDArray[np.float64]:
     return np.asarray([np.nan if value is None else value for value in columns[name]], np.float64)
 
 
-def _lines(axes: Plot, ours: Columns, theirs: Columns, x: str, y: str, **style: Any) -> None:
-    if theirs:
-        axes.plot(_values(theirs, x), _values(theirs, y), color=SECOND, linestyle="--", **style)
-    axes.plot(_values(ours, x), _values(ours, y), color=FIRST, **style)
+class _Curve(NamedTuple):
+    """A chart of one column of a table over another."""
+
+    table: str
+    title: str
+    x: str
+    y: str
+    x_label: str
+    y_label: str
+    even: bool = False
+    """With the diagonal."""
+    share: bool = False
+    """Both axes go from 0 to 1."""
+    marker: bool = False
+    note: str = ""
+    band: str = ""
+    """The column of the half width of a band, of a curve around 0."""
+
+    def chart(self, ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
+        def draw(axes: Plot) -> None:
+            sides = [(_values(ours, self.x), _values(ours, self.y), FIRST, "-")]
+            sides += [(_values(theirs, self.x), _values(theirs, self.y), SECOND, "--")] if theirs else []
+            if self.even:
+                values = np.concatenate([each for x, y, *_ in sides for each in (x, y)])
+                even = (0.0, 1.0) if self.share else (np.nanmin(values), np.nanmax(values))
+                axes.plot(even, even, color=MUTED, linewidth=0.9, linestyle=":", alpha=0.7)
+            if self.band:
+                x, y, apart = (_values(ours, name) for name in (self.x, self.y, self.band))
+                axes.axhline(0, color=MUTED, linewidth=0.8)
+                axes.fill_between(x, y - apart, y + apart, color=FIRST, alpha=0.15)
+            for x, y, colour, line in reversed(sides):
+                axes.plot(x, y, color=colour, linestyle=line, marker=self.marker)
+            x_ends, y_ends = ((0, 1), (0, 1.01)) if self.share else (FREE, FREE)
+            axes.frame(self.x_label, self.y_label, x_ends=x_ends, y_ends=y_ends)
+
+        keys = [(FIRST, names.ours), *([(SECOND, names.theirs)] if theirs else [])]
+        return Chart(self.title, figure(draw, label=f"{self.title}: {self.y_label} by {self.x_label}"), keys, self.note)
 
 
-def _roc(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        axes.plot([0, 1], [0, 1], **_EVEN)
-        _lines(axes, ours, theirs, "false_positive_rate", "true_positive_rate")
-        _shares(axes, "false positives, share of all negatives", "found, share of all positives")
-
-    return Chart("ROC curve", figure(draw, label="ROC curve"), _keys(theirs, names))
-
-
-def _precision_recall(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        _lines(axes, ours, theirs, "recall", "precision")
-        _shares(axes, "recall", "precision")
-
-    title = "Precision and recall"
-    return Chart(title, figure(draw, label=f"{title} by threshold"), _keys(theirs, names))
-
-
-def _lift(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        axes.plot([0, 1], [0, 1], **_EVEN)
-        for side, colour, line in ((theirs, SECOND, "--"), (ours, FIRST, "-")):
-            if side:
-                x, y = (np.append(0.0, _values(side, name)) for name in ("share_of_rows", "share_of_positives"))
-                axes.plot(x, y, color=colour, linestyle=line, marker="o", markersize=3)
-        _shares(axes, "share of the rows, the highest predictions first", "share of all positives")
-
-    return Chart(
-        "Gain",
-        figure(draw, label="Share of positives among the highest predictions"),
-        _keys(theirs, names),
-    )
-
-
-def _reliability(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        low, high = _range(ours, theirs, "prediction_mean", "label_mean")
-        axes.plot([low, high], [low, high], **_EVEN)
-        _lines(axes, ours, theirs, "prediction_mean", "label_mean", marker="o", markersize=3)
-        axes.set_xlabel("predicted, mean")
-        axes.set_ylabel("observed, mean")
-
-    note = "A point is a tenth of the rows, by prediction. On the line, what is predicted is what is observed."
-    svg = figure(draw, label="Predicted and observed means, by tenths of the rows")
-    return Chart("Calibration", svg, _keys(theirs, names), note)
-
-
-def _residuals(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        x, mean, apart = (_values(ours, name) for name in ("prediction_mean", "residual_mean", "residual_deviation"))
-        axes.axhline(0, color=MUTED, linewidth=0.8)
-        axes.fill_between(x, mean - apart, mean + apart, color=FIRST, alpha=0.15)
-        _lines(axes, ours, theirs, "prediction_mean", "residual_mean", marker="o", markersize=3)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("label − prediction")
-
-    note = "The mean by tenths of the predictions; "
-    whose = "the candidate" if names.ours == "candidate" else names.ours
-    note += f"the band is one standard deviation of the residuals of {whose}."
-    svg = figure(draw, label="Residuals by prediction")
-    return Chart("Residuals", svg, _keys(theirs, names), note)
-
-
-def _levels(ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
-    def draw(axes: Plot) -> None:
-        axes.plot([0, 1], [0, 1], **_EVEN)
-        _lines(axes, ours, theirs, "level", "labels_below", marker="o", markersize=3)
-        _shares(axes, "predicted quantile", "labels at or below it")
-
-    svg = figure(draw, label="Share of labels at or below each predicted quantile")
-    return Chart("Coverage of the quantiles", svg, _keys(theirs, names))
-
-
-_CHARTS: Sequence[tuple[str, Callable[[Columns, Columns, ModelNames], Chart]]] = (
-    ("roc", _roc),
-    ("precision_recall", _precision_recall),
-    ("reliability", _reliability),
-    ("lift", _lift),
-    ("residuals", _residuals),
-    ("residuals", _reliability),
-    ("levels", _levels),
+_CALIBRATION = _Curve(
+    "reliability",
+    "Calibration",
+    "prediction_mean",
+    "label_mean",
+    "predicted, mean",
+    "observed, mean",
+    even=True,
+    marker=True,
+    note="A point is a tenth of the rows, by prediction. On the line, what is predicted is what is observed.",
 )
-_DRAWN = frozenset(name for name, _ in _CHARTS)
+_CURVES = (
+    _Curve(
+        "roc",
+        "ROC curve",
+        "false_positive_rate",
+        "true_positive_rate",
+        "false positives, share of all negatives",
+        "found, share of all positives",
+        even=True,
+        share=True,
+    ),
+    _Curve("precision_recall", "Precision and recall", "recall", "precision", "recall", "precision", share=True),
+    _CALIBRATION,
+    _Curve(
+        "lift",
+        "Gain",
+        "share_of_rows",
+        "share_of_positives",
+        "share of the rows, the highest predictions first",
+        "share of all positives",
+        even=True,
+        share=True,
+        marker=True,
+    ),
+    _Curve(
+        "residuals",
+        "Residuals",
+        "prediction_mean",
+        "residual_mean",
+        "predicted",
+        "label − prediction",
+        marker=True,
+        note="The mean by tenths of the predictions; the band is one standard deviation of the first model's residuals.",
+        band="residual_deviation",
+    ),
+    _CALIBRATION._replace(table="residuals"),
+    _Curve(
+        "levels",
+        "Coverage of the quantiles",
+        "level",
+        "labels_below",
+        "predicted quantile",
+        "labels at or below it",
+        even=True,
+        share=True,
+        marker=True,
+    ),
+)
+_DRAWN = frozenset(curve.table for curve in _CURVES)
 
 
 def tables_of(task: str, rows: Rows) -> dict[str, Columns]:
     """The tables of a task that are drawn, of the rows that a model scored."""
     return {table.name: table.on(rows) for table in task_of(task).tables if table.name in _DRAWN}
-
-
-def has_plain_predictions(rows: Rows | None) -> bool:
-    """Whether each row has one prediction and a label, so that its error can be drawn."""
-    return rows is not None and rows.prediction.ndim == 1 and bool(rows.known) and rows.total > 0
-
-
-def score_histogram(rows: Rows) -> Chart:
-    """The predicted probabilities of a binary model, by label."""
-    edges = np.linspace(0, 1, _BINS + 1)
-    positive = rows.label > 0
-    sides = [np.histogram(rows.prediction[at], edges, weights=rows.weight[at])[0] for at in (~positive, positive)]
-    shares = [side / max(side.sum(), 1e-12) for side in sides]
-
-    def draw(axes: Plot) -> None:
-        axes.stairs(shares[0], edges, color=MUTED, linewidth=1.4)
-        axes.stairs(shares[1], edges, color=FIRST, fill=True, alpha=0.55)
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("predicted probability")
-        axes.set_ylabel("share of the rows")
-
-    keys = [(FIRST, "label 1"), (MUTED, "label 0")]
-    svg = figure(draw, label="Predicted probabilities of rows with label 1 and with label 0")
-    return Chart("Predictions by label", svg, keys)
-
-
-def error_histogram(rows: Rows, theirs: Rows | None, names: ModelNames) -> Chart:
-    """The distribution of label - prediction, without the outermost hundredth on both sides."""
-    ours = rows.label - rows.prediction
-    low, high = (float(value) for value in np.quantile(ours, (0.01, 0.99)))
-    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
-
-    def shares(each: Rows) -> NDArray[np.float64]:
-        return np.histogram(each.label - each.prediction, edges, weights=each.weight)[0] / max(each.total, 1e-12)
-
-    def draw(axes: Plot) -> None:
-        axes.stairs(shares(rows), edges, color=FIRST, fill=True, alpha=0.55)
-        if theirs is not None:
-            axes.stairs(shares(theirs), edges, color=SECOND, linewidth=1.4, linestyle="--")
-        axes.set_xlabel("label − prediction")
-        axes.set_ylabel("share of the rows")
-
-    keys = [(FIRST, names.ours), *([(SECOND, names.theirs)] if theirs is not None else [])]
-    label = f"Distribution of label - prediction; 98% of the rows are within {number(low)} and {number(high)}"
-    return Chart("How far predictions are off", figure(draw, label=label), keys)
-
-
-def _shares(axes: Plot, x: str, y: str) -> None:
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.01)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-
-
-def _range(ours: Columns, theirs: Columns, *names: str) -> tuple[float, float]:
-    values = np.concatenate([_values(side, name) for side in (ours, theirs) if side for name in names])
-    return float(np.nanmin(values)), float(np.nanmax(values))
 
 
 BINS, FEW, _OUTER = 20, 20, (0.01, 0.99)

@@ -1,33 +1,51 @@
-"""Two versions of a model, or two runs, compared: what each is, their difference on the rows that both scored, what differs.
+"""Two versions of a model, or two runs, compared: their difference on the rows that both scored, and what differs between them.
 
-found = compare(registry, "4", "champion")
-found.ending.headline, found.same.metrics["auc"].difference
-found.value                              # what `headway compare --json` prints
-found.path                               # where its page is kept: <store>/runs/compare-flights-4-5.html
+    found = compare(registry, "4", "champion")
+    found.ending.headline, found.same.checks, found.differences
+    found.value                              # what `headway compare --json` prints
+    print(describe(found))                   # at most thirty lines; complete=True: every table
+    path = write(found)                      # <store>/runs/compare-<pipeline>-<A>-<B>.html, whole or not at all
+
+JSON, text and page render the same value; its differences are rows of one kind, whatever they are of.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, JsonValue, computed_field
+from pydantic import ConfigDict, Field, JsonValue
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
-from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences
-from flows.report.checks import explain
+from flows.report.changes import (
+    Change,
+    changed_settings,
+    chosen_otherwise,
+    code_in,
+    complete,
+    differences,
+    why_chosen,
+)
+from flows.report.charts import ModelNames, charts_of, tables_of
+from flows.report.evaluation import metric_table
+from flows.report.html import document
+from flows.report.model import Row, Section, Table
+from flows.report.plot import one_line
 from flows.report.results import RunResults
-from flows.report.verdict import RunSummary, Tone
-from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of
+from flows.report.text import fitted, text, window
+from flows.report.verdict import RunSummary, Tone, ending_of
+from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of, paired_table, rows_in_words
 from headway.config import Frozen
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import ConfigError
 from headway.evaluation.bootstrap import paired
 from headway.evaluation.gate_checks import check_same_rows, read_predictions
 from headway.evaluation.metrics import metrics_of, rows_of
+from headway.evaluation.results.measured import Metrics
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.verdict import Check
-from headway.messages import capital, counted
-from headway.metrics.base import Better, Metric, Rows
+from headway.messages import capital, counted, metrics_line, number, of_window, sentence, size, some, when
+from headway.metrics.base import Metric, Rows
 from headway.registry.gc import COMPARED
 from headway.registry.registry import Registry, Version
 from headway.registry.versions import numbers
@@ -43,63 +61,40 @@ RUN = re.compile(r"\d{8}-?[\da-f-]*")
 """How the name of a run begins; no model has so many versions."""
 _MADE = (State.PROMOTED, State.NAMED, State.ALREADY)
 """States of runs whose version is their own."""
+_MOST_METRICS, _MOST_IN_SHORT = 4, 12
+"""In at most thirty lines."""
+_MOST_DIFFERENCES, _MOST_SLICES = 200, 40
+_EACH_ITS_OWN = frozenset({"stands as", "made", "run", "size"})
+"""Facts that differ between any two."""
 _TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
-Interval = tuple[float, float]
-Settings = Mapping[str, JsonValue]
-
-
-class Figure(Frozen):
-    """A metric of one model."""
-
-    value: float | None
-    interval: Interval | None = None
-
-
-class Spans(Frozen):
-    train: tuple[str, ...] = ()
-    eval: tuple[str, ...] = ()
-
-
-class GateDecision(Frozen):
-    """What the gate decided of a model."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    status: str | None = None
-    reasons: tuple[str, ...] = ()
-    champion: int | None = None
-    """The version that it was compared with."""
 
 
 class ComparedModel(Frozen):
-    """A version, or a run of which no version came. What `--json` has of it comes first."""
+    """A version, or a run of which no version came."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
-    title: str = Field(serialization_alias="is")
+    title: str
     """ "version 4", or "run 20261123-000714-4081"."""
     version: int | None = None
-    names: tuple[str, ...] = ()
-    """What it stands as: champion, an alias; of a run its state."""
-    created: str
     run: str | None
-    spans: Spans
-    bytes: int | None = None
-    verdict: GateDecision
-    evaluated: dict[str, str]
-    """Evaluations by title."""
-    measured: str | None
     task: str | None
-    rows: Mapping[str, int] = {}
-    """By split."""
-    metrics: Mapping[str, Figure] = {}
+    metrics: Metrics
+    """On the eval rows of its own run."""
+    facts: Mapping[str, str]
+    """What it is, in words."""
 
     results: RunResults = Field(exclude=True)
-    config: Settings | None = Field(exclude=True)
-    code: Code | None = Field(exclude=True)
-    inputs: Mapping[str, Settings] | None = Field(default=None, exclude=True)
-    """The columns that a version's model takes; what is known of each, its type first."""
+    train: tuple[str, ...] = Field(exclude=True)
+    eval: tuple[str, ...] = Field(exclude=True)
+    """Spans."""
+    evaluated: Mapping[str, str] = Field(exclude=True)
+    """Evaluations by title."""
+    config: Mapping[str, JsonValue] | None = Field(default=None, exclude=True)
+    code: Code | None = Field(default=None, exclude=True)
+    columns: Mapping[str, str] | None = Field(default=None, exclude=True)
+    """The types of the columns of its train rows, without the label; None where their statistics are gone."""
     files: Mapping[str, str] = Field(default={}, exclude=True)
     """The digest of each span's raw files, where it was kept."""
     letter: str = Field(default="", exclude=True)
@@ -111,32 +106,8 @@ class ComparedModel(Frozen):
         return self.title if self.version is not None else f"run {self.letter}"
 
     @property
-    def columns(self) -> Mapping[str, Settings] | None:
-        """Those of its train rows, without the label; None where their statistics are gone."""
-        summaries = self.results.statistics.of("train")
-        return {name: {"type": of.type} for name, of in summaries.items() if name != LABEL} if summaries else None
-
-
-class MetricChange(Frozen):
-    """A metric of both on the same rows: all of them, or those of a slice."""
-
-    metric: str
-    slice: str | None = None
-    value: str | None = None
-    rows: int | None = None
-    a: float | None
-    b: float | None
-    difference: float | None
-    """B - A"""
-    interval: Interval | None
-
-    def check(self, better: Better | None) -> Check:
-        """The same as a check, whose change is B - A."""
-        known = {"before": self.a, "value": self.b, "change": self.difference, "interval": self.interval}
-        where = {"slice": self.slice, "slice_value": self.value, "rows": self.rows}
-        return Check.model_validate(
-            {"name": "same rows", "metric": self.metric, "better": better, "outcome": "", **known, **where}
-        )
+    def rows(self) -> str:
+        return rows_in_words(self.eval)
 
 
 class SameRows(Frozen):
@@ -149,73 +120,26 @@ class SameRows(Frozen):
     """That the rows come from."""
     run: str | None
     """That scored them with both; None: each one's own run did."""
-    metrics: dict[str, MetricChange]
-    slices: tuple[MetricChange, ...]
+    checks: tuple[Check, ...]
+    """B (`value`) against A (`before`): by each metric on all rows, that which decides first, then on slices."""
     scored: tuple[Rows, Rows] = Field(exclude=True)
     """Both sides' rows, in one order."""
 
 
-class ColumnsApart(Frozen):
-    only_a: tuple[str, ...]
-    only_b: tuple[str, ...]
-    changes: tuple[tuple[str, str], ...] = Field(exclude=True)
-    """(column of both, what of it differs)"""
-
-    @computed_field
-    def changed(self) -> list[str]:
-        return [f"{name}: {change}" for name, change in self.changes]
-
-
-class DataApart(Frozen):
-    """The training spans that only one side has, and those whose raw files changed in between."""
-
-    only_a: tuple[str, ...]
-    only_b: tuple[str, ...]
-    files_changed: tuple[str, ...]
-
-
 class Comparison(Frozen):
-    """What differs between A and B, and what they are worth."""
+    """What A and B are worth, and what differs."""
 
     a: ComparedModel
     b: ComparedModel
-    same: SameRows | None = Field(serialization_alias="difference")
+    same: SameRows | None
     """None: no rows that both scored."""
     no_difference: str | None
-    config: tuple[Change, ...]
-    """The settings that one of them asked for."""
-    chosen: tuple[Change, ...]
-    """What `auto` chose otherwise because there were more or fewer rows."""
-    code: tuple[Change, ...] | None
-    """None: it was not kept of both."""
-    columns: ColumnsApart | None
-    data: DataApart
+    primary: str | None
+    """The metric that decides; None where no metric is known of both."""
+    differences: tuple[Change, ...]
+    """What differs: facts, raw files, settings, columns, code; what `auto` chose otherwise comes last."""
 
     pipeline: str = Field(exclude=True)
-
-    @property
-    def primary(self) -> tuple[str | None, Better | None]:
-        """The metric that decides and which values of it are better, as the gate of a side has them, else the task; (None, None)
-        where no metric is known of both."""
-        both = [name for name in self.a.metrics if name in self.b.metrics]
-        for side in (self.b, self.a):
-            verdict = side.results.verdict
-            if verdict is not None and verdict.primary in both:
-                return verdict.primary, verdict.better
-        task = self.a.task
-        if task is not None and ":" not in task and task_of(task).primary in both:
-            return task_of(task).primary, None
-        return (both[0], None) if both else (None, None)
-
-    @property
-    def apart(self) -> list[Check]:
-        """B against A by every metric on the same rows; that which decides comes first."""
-        primary, better = self.primary
-        found = self.same.metrics if self.same is not None else {}
-        return [
-            each.check(better if name == primary else None)
-            for name, each in sorted(found.items(), key=lambda item: item[0] != primary)
-        ]
 
     @property
     def ending(self) -> RunSummary:
@@ -226,7 +150,7 @@ class Comparison(Frozen):
     def _headline(self) -> tuple[str, Tone, str]:
         """(word, tone, headline)"""
         a, b, same = self.a, self.b, self.same
-        if without := [side.title for side in (a, b) if not side.metrics]:
+        if without := [side.title for side in (a, b) if not side.metrics.metrics]:
             has = "has" if len(without) == 1 else "have"
             return "not evaluated", "plain", f"{' and '.join(without)} {has} no metrics: nothing was evaluated."
         cannot = "It cannot be told which one is better"
@@ -235,14 +159,13 @@ class Comparison(Frozen):
                 return "not compared", "amber", f"{cannot}: {self.no_difference}."
             known = [f"{side.title} has the task {side.task}" for side in (a, b)]
             return "different tasks", "plain", f"{known[0]}, {known[1]}: their metrics do not compare."
-        metric, _ = self.primary
-        if metric is None:
+        if self.primary is None:
             return "different metrics", "plain", f"{a.title} and {b.title} have no metric in common."
-        found = next((each for each in self.apart if each.metric == metric), None)
+        found = next((check for check in self.checks() if check.metric == self.primary), None)
         if same is None or found is None:
             why = "the interval of their difference is not known" if same else self.no_difference
-            return "not compared", "amber", f"{cannot} by {metric}: {why}."
-        by = f"{metric} {change_text(found)} on the {counted(same.rows, 'row')} that both scored"
+            return "not compared", "amber", f"{cannot} by {self.primary}: {why}."
+        by = f"{self.primary} {change_text(found)} on the {counted(same.rows, 'row')} that both scored"
         if (outcome := outcome_of(found)) in _TONES:
             return f"{b.label} is {outcome}", _TONES[outcome], f"{b.title} is {outcome} than {a.title}: {by}."
         between = "No clear difference between"
@@ -250,10 +173,14 @@ class Comparison(Frozen):
             between = "The difference has no interval, so nothing is clear between"
         return UNCLEAR, "plain", f"{between} {a.title} and {b.title}: {by}."
 
+    def checks(self, *, slices: bool = False) -> list[Check]:
+        """Those on all rows, or those on slices."""
+        return [each for each in (self.same.checks if self.same else ()) if (each.slice is not None) == slices]
+
     @property
     def value(self) -> dict[str, JsonValue]:
         """What --json has of it."""
-        return {"summary": self.ending.headline, **self.model_dump(mode="json", by_alias=True)}
+        return {"summary": self.ending.headline, **self.model_dump(mode="json")}
 
     @property
     def store(self) -> Store:
@@ -277,20 +204,25 @@ def compare(registry: Registry, first: str, second: str) -> Comparison:
         same = f"version, {a.name}" if a.version else f"run, {a.name}"
         problem = f"{first} and {second} are the same {same}"
         raise ConfigError(problem, fix="headway models lists the versions, and headway runs the runs")
-    found, (mine, theirs) = _on_the_same_rows(registry.store, a, b), (side.results.record for side in (a, b))
-    asked = mine.config is not None and theirs.config is not None
+    primary = _primary(a, b)
+    found = _on_the_same_rows(registry.store, a, b, primary)
     return Comparison(
         a=a,
         b=b,
         same=found,
         no_difference=None if found else _why_none(a, b),
-        config=tuple(changed_settings(mine, theirs) if asked else differences(a.config, b.config)),
-        chosen=tuple(chosen_otherwise(mine, theirs)),
-        code=tuple(differences(code_in(a.code), code_in(b.code))) if a.code and b.code else None,
-        columns=_columns_apart(a, b),
-        data=_data_apart(a, b),
+        primary=primary,
+        differences=tuple(_differences(a, b)),
         pipeline=registry.name,
     )
+
+
+def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
+    """The metric that decides, as the gate of a side has it, else the task."""
+    both = [name for name in a.metrics.metrics if name in b.metrics.metrics]
+    wanted = [side.results.verdict.primary for side in (b, a) if side.results.verdict is not None]
+    wanted += [task_of(a.task).primary] if a.task is not None and ":" not in a.task else []
+    return next((name for name in [*wanted, *both] if name in both), None)
 
 
 def _why_none(a: ComparedModel, b: ComparedModel) -> str:
@@ -305,40 +237,27 @@ def _why_none(a: ComparedModel, b: ComparedModel) -> str:
     return "metrics are of different rows: no run scored the same rows with both"
 
 
-def _columns_apart(a: ComparedModel, b: ComparedModel) -> ColumnsApart | None:
-    """Those of the models of two versions, else those that were stored; None where they are not known."""
-    both = a.inputs is not None and b.inputs is not None
-    mine, theirs = (side.inputs if both else side.columns for side in (a, b))
-    if mine is None or theirs is None:
-        return None
-    changed = [name for name in mine if name in theirs and mine[name] != theirs[name]]
-    return ColumnsApart(
-        only_a=tuple(sorted(mine.keys() - theirs.keys())),
-        only_b=tuple(sorted(theirs.keys() - mine.keys())),
-        changes=tuple((name, change_of(mine[name], theirs[name])) for name in changed),
-    )
+# --- what differs
 
 
-def change_of(mine: Settings, theirs: Settings) -> str:
-    """The types of a column, else what of it differs."""
-    if mine["type"] != theirs["type"]:
-        return f"{mine['type']} -> {theirs['type']}"
-    pairs = [(key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs}]
-    return ", ".join(
-        f"{key} changed" if isinstance(a, Mapping) or isinstance(b, Mapping) else f"{key} {a} -> {b}"
-        for key, a, b in pairs
-        if a != b
-    )
-
-
-def _data_apart(a: ComparedModel, b: ComparedModel) -> DataApart:
-    mine, theirs = a.spans.train, b.spans.train
-    both = [span for span in mine if span in theirs] if a.files and b.files else []
-    return DataApart(
-        only_a=tuple(span for span in mine if span not in theirs),
-        only_b=tuple(span for span in theirs if span not in mine),
-        files_changed=tuple(span for span in both if a.files.get(span) != b.files.get(span)),
-    )
+def _differences(a: ComparedModel, b: ComparedModel) -> Iterator[Change]:
+    mine, theirs = a.results.record, b.results.record
+    for what in dict.fromkeys([*a.facts, *b.facts]):
+        if (was := a.facts.get(what)) != (now := b.facts.get(what)):
+            yield Change(key=what, a=was, b=now)
+    both = [span for span in a.train if span in b.train] if a.files and b.files else []
+    if changed := [span for span in both if a.files.get(span) != b.files.get(span)]:
+        yield Change(key="raw files", a=None, b=f"changed: {some(changed, 3)}")
+    asked = mine.config is not None and theirs.config is not None
+    yield from changed_settings(mine, theirs) if asked else differences(a.config, b.config)
+    if a.columns is not None and b.columns is not None:
+        names = sorted({*a.columns, *b.columns})
+        pairs = [(name, a.columns.get(name), b.columns.get(name)) for name in names]
+        yield from (Change(key=f"column {name}", a=was, b=now) for name, was, now in pairs if was != now)
+    if a.code and b.code:
+        yield from differences(code_in(a.code), code_in(b.code))
+    why = why_chosen(mine, theirs)
+    yield from (each.model_copy(update={"key": f"auto{why}: {each.key}"}) for each in chosen_otherwise(mine, theirs))
 
 
 # --- one of the two
@@ -365,92 +284,100 @@ def named_model(registry: Registry, name: str, letter: str = "") -> ComparedMode
 
 
 def _of_version(registry: Registry, version: Version, letter: str) -> ComparedModel:
-    from tfcore.export.metadata import FILE, describe_model
-
     lineage, store, facts = registry.lineage(version), registry.store, version.facts
     manifest = store.manifest(version.path)
-    try:
-        store.localize([version.saved_model / FILE, version.saved_model / "saved_model.pb"])
-        inputs = {c.name: c.model_dump(mode="json") for c in describe_model(version.saved_model).columns}
-    except HeadwayError:
-        inputs = None
     run = lineage["run"]["run"]
     # of a version whose run is no longer recorded
     known = RunRecord(run=run or "", pipeline=registry.name, state=State.PROMOTED, started="", version=version.number)
     stages = tuple(StepRecord.model_validate(stage) for stage in lineage["stages"])
-    record = record_of(store, run) or known
-    results = RunResults(store, record.model_copy(update={"stages": stages}))
-    evaluated = {stage.title: stage.fingerprint for stage in stages if stage.stage == "evaluate"}
-    return ComparedModel(
-        name=str(version.number),
-        title=f"version {version.number}",
-        version=version.number,
-        names=names_of(registry, version.number),
-        created=version.created,
-        run=run,
-        spans=_spans(lineage["parts"]),
-        bytes=sum(entry.bytes for entry in manifest.files) if manifest else None,
-        verdict=GateDecision.model_validate(lineage["verdict"] | {"champion": lineage["champion"]}),
-        evaluated=evaluated | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {}),
-        measured=next((stage.fingerprint for stage in stages if stage.title == "measure"), None),
-        task=facts.get("task"),
-        rows=results.statistics.rows,
-        metrics=_figures(results, facts.get("metrics") or {}),
-        results=results,
-        config=lineage["config"],
-        code=Code.model_validate(lineage["code"]) if lineage["code"] else None,
-        inputs=inputs,
-        files=facts.get("data") or {},
-        letter=letter,
+    results = RunResults(store, (record_of(store, run) or known).model_copy(update={"stages": stages}))
+    judged = lineage["verdict"]["status"], lineage["champion"]
+    told = {
+        "stands as": ", ".join(names_of(registry, version.number)),
+        "made": f"{when(version.created)} UTC",
+        "size": size(sum(entry.bytes for entry in manifest.files)) if manifest else "",
+    }
+    found = _model(
+        results, version.number, letter, facts.get("task"), facts.get("metrics"), lineage["parts"], judged, told
     )
+    evaluated = dict(found.evaluated) | ({"evaluate": facts["evaluation"]} if facts.get("evaluation") else {})
+    code = Code.model_validate(lineage["code"]) if lineage["code"] else None
+    own = {"config": lineage["config"], "code": code, "evaluated": evaluated, "files": facts.get("data") or {}}
+    return found.model_copy(update=own)
 
 
 def _of_run(registry: Registry, record: RunRecord, letter: str) -> ComparedModel:
-    results, verdict = RunResults(registry.store, record), record.verdict
-    stages = {step.title: step.fingerprint for step in record.stages}
-    decided = {"status": verdict.status, "reasons": tuple(explain(verdict).sentences)} if verdict else {}
+    results = RunResults(registry.store, record)
+    task = results.measured.task if results.measured is not None else None
+    parts = (results.key("splits").get("inputs") or {}).get("parts") or {}
+    champion = record.champion.version if record.champion else None
+    judged = (record.verdict.status if record.verdict else None, champion)
+    told = {"stands as": ending_of(record).word, "made": f"{when(record.started)} UTC"}
     files = {span: results.key(output.title).get("files") for span, output in results.ingested().items()}
+    digests = {  # as versions keep it
+        span: fingerprint({"files": [[file["bytes"], file["crc32c"]] for file in of]})
+        for span, of in files.items()
+        if of
+    }
+    found = _model(results, None, letter, task, record.metrics, parts, judged, told)
+    return found.model_copy(update={"config": complete(record.config), "code": record.code, "files": digests})
+
+
+def _model(
+    results: RunResults,
+    version: int | None,
+    letter: str,
+    task: str | None,
+    metrics: Mapping[str, object] | None,
+    parts: Mapping[str, list[list[str]]],
+    judged: tuple[str | None, int | None],
+    told: Mapping[str, str],
+) -> ComparedModel:
+    """What a version and a run have in common.
+
+    Args:
+        parts: the spans of its splits, by split.
+        judged: its status at the gate, and the version that it was compared with.
+        told: further facts in words.
+    """
+    record, (status, champion) = results.record, judged
+    train, evaluated = (tuple(part[0] for part in parts.get(split, [])) for split in ("train", "eval"))
+    gate = ending_of(record).word if status else "not judged"
+    facts = {
+        "at the gate": gate + (f" against version {champion}" if champion else ""),
+        **told,
+        "run": record.run,
+        "task": task,
+        "train spans": window(train),
+        "eval spans": window(evaluated),
+        **{f"{split} rows": f"{count:,}" for split, count in results.statistics.rows.items()},
+    }
+    values: dict[str, float | None] = {
+        name: value for name, value in (metrics or {}).items() if isinstance(value, int | float)
+    }
+    intervals = results.measured.intervals if results.measured is not None else {}
+    columns = {name: of.type for name, of in results.statistics.of("train").items() if name != LABEL}
     return ComparedModel(
-        name=record.run,
-        title=f"run {record.run}",
-        names=(str(record.state),),
-        created=record.started,
-        run=record.run,
-        spans=_spans((results.key("splits").get("inputs") or {}).get("parts") or {}),
-        verdict=GateDecision.model_validate({**decided, "champion": record.champion and record.champion.version}),
-        evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
-        measured=stages.get("measure"),
-        task=results.measured.task if results.measured is not None else None,
-        rows=results.statistics.rows,
-        metrics=_figures(results, record.metrics),
+        name=str(version or record.run),
+        title=f"version {version}" if version else f"run {record.run}",
+        version=version,
+        run=record.run or None,
+        task=task,
+        metrics=Metrics(metrics=values, intervals=intervals),
+        facts={what: text for what, text in facts.items() if text},
         results=results,
-        config=complete(record.config),
-        code=record.code,
-        # as versions keep it
-        files={
-            span: fingerprint({"files": [[file["bytes"], file["crc32c"]] for file in of]})
-            for span, of in files.items()
-            if of
-        },
+        train=train,
+        eval=evaluated,
+        evaluated={step.title: step.fingerprint for step in record.stages if step.stage == "evaluate"},
+        columns=columns or None,
         letter=letter,
     )
 
 
-def _spans(parts: Mapping[str, list[list[str]]]) -> Spans:
-    return Spans.model_validate({split: [part[0] for part in parts.get(split, [])] for split in ("train", "eval")})
+# --- on the same rows
 
 
-def _figures(results: RunResults, metrics: Mapping[str, object]) -> dict[str, Figure]:
-    """Metrics with the intervals that its evaluation has."""
-    known = results.measured.intervals if results.measured is not None else {}
-    values = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return {name: Figure(value=value, interval=known.get(name)) for name, value in values.items()}
-
-
-# --- both on the same rows
-
-
-def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel) -> SameRows | None:
+def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary: str | None) -> SameRows | None:
     """B - A on rows that both scored: from B's run if it scored A beside its candidate, or the reverse, or each from its own run
     on the same eval rows; None without such rows."""
     task = a.task
@@ -462,7 +389,7 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel) -> SameR
         run = host.run if other is not None else None
         if other is None and _examples(store, own) is not None:
             other = guests if _examples(store, own) == _examples(store, guests) else None
-        measured = store.find("measure", host.measured) if host.measured else None
+        measured = host.results.manifests.get("measure")
         rules = _Rules.model_validate({**(measured.key if measured else {}), "task": task})
         mine, theirs = (_predictions(store, each, rules.group) for each in (own, other))
         if mine is None or theirs is None:
@@ -470,15 +397,10 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel) -> SameR
         check_same_rows(mine, theirs, f"{guest.title}'s", other or "")
         tables = {host.name: mine, guest.name: theirs}
         first, second = (rules.rows(tables[side.name]) for side in (a, b))
-        directed = [metric for metric in rules.metrics if metric.higher_is_better is not None]
-        return SameRows(
-            rows=len(mine),
-            spans=host.spans.eval,
-            run=run,
-            metrics={each.metric: each for each in _changes(first, second, directed)},
-            slices=() if measured is None else tuple(_on_slices(measured, rules, mine, first, second)),
-            scored=(first, second),
-        )
+        metrics = [metric for metric in rules.metrics if metric.higher_is_better is not None]
+        checks = sorted(_checks(first, second, metrics), key=lambda check: check.metric != primary)
+        slices = () if measured is None else _on_slices(measured, rules, mine, first, second)
+        return SameRows(rows=len(mine), spans=host.eval, run=run, checks=(*checks, *slices), scored=(first, second))
     return None
 
 
@@ -518,22 +440,147 @@ class _Rules(Frozen):
         return rows_of(table, self.task, self.group, columns=read)
 
 
-def _changes(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[MetricChange]:
+def _checks(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[Check]:
+    better = {metric.name: "higher" if metric.higher_is_better else "lower" for metric in metrics}
     for name, each in paired(b, a.prediction, metrics=metrics).items():
-        yield MetricChange(
-            metric=name,
-            a=each.champion,
-            b=each.candidate,
-            difference=each.difference,
-            interval=each.interval(CONFIDENCE),
-        )
+        values = {"before": each.champion, "value": each.candidate, "change": each.difference}
+        interval = {"interval": each.interval(CONFIDENCE), "confidence": CONFIDENCE, "better": better[name]}
+        check = Check.model_validate({"name": "same rows", "metric": name, "outcome": "", **values, **interval})
+        yield check.model_copy(update={"outcome": outcome_of(check)})
 
 
-def _on_slices(measured: Manifest, rules: _Rules, table: pa.Table, a: Rows, b: Rows) -> Iterator[MetricChange]:
+def _on_slices(measured: Manifest, rules: _Rules, table: pa.Table, a: Rows, b: Rows) -> Iterator[Check]:
     """Both on each slice that the run measured, by the metrics that the gate compares."""
     known = {metric.name: metric for metric in rules.metrics}
     metrics = [known[name] for name in ("ndcg", *task_of(rules.task).tolerances) if name in known]
     for name in measured.key["slices"]:
         for value, at in slice_rows(table, name, measured.key["config"]["slice_min_rows"]):
-            for each in _changes(a.at(at), b.at(at), metrics):
-                yield each.model_copy(update={"slice": name, "value": value, "rows": len(at)})
+            for check in _checks(a.at(at), b.at(at), metrics):
+                yield check.model_copy(update={"slice": name, "slice_value": value, "rows": len(at)})
+
+
+# --- shown
+
+
+def describe(comparison: Comparison, *, complete: bool = False) -> str:
+    """The comparison as text for a terminal: which one is better, the first metrics, and what differs.
+
+    Args:
+        complete: with all that its page has but the figures.
+    """
+    found = sections(comparison) if complete else [*_first_metrics(comparison), _differing(comparison, short=True)]
+    return "\n\n".join([fitted("", comparison.ending.headline), *filter(None, map(text, found))])
+
+
+def write(comparison: Comparison) -> Path:
+    """Draw the page, and put it into the store; the same two have the same page.
+
+    Raises:
+        OSError, StoreError: the store cannot be written.
+    """
+    comparison.store.replace(comparison.path, page(comparison))
+    return comparison.path
+
+
+def page(comparison: Comparison) -> str:
+    """The page of a comparison, without secrets."""
+    a, b = comparison.a, comparison.b
+    return document(
+        title=f"{comparison.pipeline}: {a.title} and {b.title}",
+        pipeline=comparison.pipeline,
+        about=", ".join(f"{side.letter}: {side.title}" for side in (a, b)),
+        ending=comparison.ending,
+        parts=sections(comparison),
+    )
+
+
+def sections(comparison: Comparison) -> list[Section]:
+    """The sections of a comparison."""
+    found = [_metrics(comparison), _differing(comparison), _slices(comparison), _at_the_gate(comparison)]
+    return [section for section in found if section is not None]
+
+
+def _first_metrics(comparison: Comparison) -> Iterator[Section]:
+    a, b, same = comparison.a, comparison.b, comparison.same
+    if same is None:
+        for side in (a, b):
+            if values := metrics_line(side.metrics.metrics):
+                yield Section("", [sentence(f"{capital(side.label)} on {side.rows}: {values}")])
+        return
+    title = f"On the {counted(same.rows, 'row')}{of_window(same.spans)} that both scored, with 95% intervals"
+    checks = comparison.checks()
+    more = _more(len(checks) - _MOST_METRICS)
+    yield Section("", tables=[paired_table(title, checks[:_MOST_METRICS], a.label, b.label, more)])
+
+
+def _metrics(comparison: Comparison) -> Section | None:
+    """The section on metrics; None where neither side has any. Values of the two stand side by side only where they are of the
+    same rows."""
+    a, b, same = comparison.a, comparison.b, comparison.same
+    own = {
+        side.title: metric_table(side.metrics.values, title=f"{capital(side.label)} on {side.rows}", task=side.task)
+        for side in (a, b)
+        if side.metrics.metrics
+    }
+    if not own:
+        return None
+    if same is None:
+        return Section("Metrics", [sentence(str(comparison.no_difference))], tables=list(own.values()))
+    who = f"run {same.run} scored with both" if same.run else "each one's own run scored"
+    rows = f"Both on the {counted(same.rows, 'row')}{of_window(same.spans)} that {who}"
+    tables = [paired_table("Metrics", comparison.checks(), a.label, b.label)]
+    tables += [own[side.title] for side in (a, b) if same.run not in (None, side.run) and side.title in own]
+    said = f"{rows}; differences are {b.label} − {a.label}, with 95% intervals."
+    ours, theirs = (tables_of(str(a.task), rows) for rows in same.scored)
+    return Section("Metrics", [said], list(charts_of(ours, theirs, ModelNames(a.label, b.label))), tables)
+
+
+def _slices(comparison: Comparison) -> Section | None:
+    """The slices of the rows that both scored, those first on which the two differ most; None where there are none."""
+    metric, a, b = comparison.primary, comparison.a, comparison.b
+    found = [each for each in comparison.checks(slices=True) if each.metric == metric and each.change is not None]
+    if not found:
+        return None
+    found.sort(key=lambda each: (outcome_of(each) in (UNCLEAR, ""), -abs(each.change or 0.0)))
+    more = f"{len(found) - _MOST_SLICES:,} more: --json has all." if len(found) > _MOST_SLICES else ""
+    why = f"{metric} on the same rows: first where the difference is beyond chance, the largest first. Of many slices some "
+    why += "are beyond chance by chance: one in twenty."
+    return Section("Slices", [why], tables=[paired_table("Slices", found[:_MOST_SLICES], a.label, b.label, more)])
+
+
+def _differing(comparison: Comparison, *, short: bool = False) -> Section:
+    found, most = comparison.differences, _MOST_IN_SHORT if short else _MOST_DIFFERENCES
+    if short:
+        found = tuple(each for each in found if each.key not in _EACH_ITS_OWN)
+    if not found:
+        said = "Nothing differs in data, columns, settings or code, as far as they were kept."
+        return Section("What differs", [said])
+    more = _more(len(found) - most) if short else f"{len(found) - most:,} more: --json has all" * (len(found) > most)
+    a, b = comparison.a.label, comparison.b.label
+    rows: list[Row] = [
+        {"what": one_line(each.key, 60), a: _setting_text(each.a), b: _setting_text(each.b)} for each in found[:most]
+    ]
+    return Section("What differs", tables=[Table("What differs", rows, more)])
+
+
+def _at_the_gate(comparison: Comparison) -> Section | None:
+    """The checks of each side's gate."""
+    tables = [
+        table
+        for side in (comparison.a, comparison.b)
+        for table in ending_of(side.results.record).tables(title=f"Checks of {side.label}")
+    ]
+    return Section("At the gate", tables=tables) if tables else None
+
+
+def _more(count: int) -> str:
+    return f"{count:,} more: --all" if count > 0 else ""
+
+
+def _setting_text(value: object) -> str:
+    """A setting, as a table of differences has it: None is one that is not set, digests are short, and lists are JSON."""
+    if value is None or isinstance(value, float):
+        return "–" if value is None else number(value)
+    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32,}", value):
+        return value[:12]
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 120)

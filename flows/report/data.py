@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from flows.report.charts import distance, shares
 from flows.report.model import Chart, Finding, Panels, Row, Section, Table, cell
-from flows.report.plot import FIRST, MUTED, SECOND, Plot, apart, figure, histogram, one_line
+from flows.report.plot import FIRST, MUTED, SECOND, Plot, apart, figure, one_line
 from flows.report.results import RunResults
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, number, sentence, some, window_text
@@ -73,7 +73,7 @@ def _flow(counts: dict[str, dict[str, int]]) -> str:
     return text + (" (headway quarantine shows them)." if totals["quarantined"] else ".")
 
 
-MOST_DRAWN, _MOST_LISTED = 50, 5000
+MOST_DRAWN = 36
 _LABELLED, _ROOM = 4, 30
 """So few bars have a label each, where the labels have no more characters together."""
 Statistics = Mapping[str, ColumnStatistics]
@@ -118,26 +118,27 @@ class Columns:
         yield from column_panels([self._summaries[name] for name in self.drawn], sides)
 
     def tables(self) -> Iterator[Table]:
-        """The columns that are drawn, and the others."""
+        """The columns that are drawn."""
         if not self._order:
             return
         note = f"In the order of {self._by}."
         if self._theirs:
             note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
+        rest = len(self._order) - MOST_DRAWN
+        note += f" {counted(rest, 'further column')}: headway run --to statistics." if rest > 0 else ""
         yield Table("Columns of the train rows", [self._row(name) for name in self.drawn], note)
-        if rest := self._order[MOST_DRAWN:]:
-            rows = [self._row(name, usual=False) for name in rest[:_MOST_LISTED]]
-            note = f"{len(rest) - _MOST_LISTED:,} more: headway run --to statistics" if len(rest) > _MOST_LISTED else ""
-            yield Table(f"{counted(len(rest), 'further column')}", rows, note, folded=True)
 
-    def _row(self, name: str, *, usual: bool = True) -> Row:
+    def _row(self, name: str) -> Row:
         summary = self._summaries[name]
         (told,) = column_rows([summary])
         strengths = self._results.validated.strengths if self._results.validated is not None else {}
-        row = {"column": column_name(name)} | {key: told[key] for key in ("type", "missing", "distinct")}
-        row |= {"usual values": usual_values(summary)} if usual else {}
-        row |= {"tied to the label": strengths.get(name)}
-        return row | {"drift": distance(self.train.get(name), self._theirs.get(name))} if usual else row
+        return {
+            "column": column_name(name),
+            **{key: told[key] for key in ("type", "missing", "distinct")},
+            "usual values": usual_values(summary),
+            "tied to the label": strengths.get(name),
+            "drift": distance(self.train.get(name), self._theirs.get(name)),
+        }
 
 
 def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
@@ -168,11 +169,9 @@ def _panel(summary: ColumnSummary, sides: Mapping[str, tuple[Statistics, str]]) 
         edges = range(bars + 1)
         for heights, (_, colour) in zip(found.heights, known, strict=True):
             if heights:
-                histogram(axes, heights, edges, colour)
-        axes.set_xticks(list(labels), list(labels.values()))
-        axes.set_xlim(0, edges[-1])
-        axes.set_yticks([0, 1], ["0", f"{tick(100 * found.highest, 2)}%"])
-        axes.set_ylim(0, 1)
+                axes.stairs(heights, edges, color=colour)
+        axes.ticks(labels, {0: "0", 1: f"{100 * found.highest:.2g}%"})
+        axes.frame(x_ends=(0, edges[-1]), y_ends=(0, 1))
 
     return figure(draw, label=f"{column_name(name)}: {usual_values(summary)}", small=True)
 
@@ -188,7 +187,7 @@ def _labels(
     """
     middle = 0.5 if len(bars) == drawn else 0.0
     if isinstance(bars[0], str):
-        said = [axis_value(bar, temporal) if bar in told else "" for bar in bars]
+        said = [one_line(bar, _LONGEST) if bar in told else "" for bar in bars]
         if len(bars) <= _LABELLED and sum(map(len, said)) <= _ROOM:
             return {place + middle: label for place, label in enumerate(said)}
         return {0.0: said[0], float(drawn): f"{len(bars)} values"}
@@ -364,26 +363,14 @@ def usual_values(column: ColumnSummary) -> str:
     return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
 
 
-def tick(value: float, digits: int = 3) -> str:
-    """A number of an axis."""
-    return number(float(f"{value:.{digits}g}"))
-
-
 def ticks(values: Sequence[float], digits: int = 3) -> list[str]:
     """The numbers of one axis, of so many digits, or of as many more as it takes to tell them apart."""
     far = _NEAR * (max(values) - min(values))
     while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
         digits += 1
-    if digits > _DIGITS_OF_LARGE and 1e9 <= max(map(abs, values)) < 1e12:
-        return [f"{float(f'{value:.{digits}g}'):,.0f}" for value in values]
-    return [tick(value, digits) for value in values]
-
-
-def axis_value(value: float | str, kind: Temporal | None) -> str:
-    """A value of a column at an axis; of dates and times a date or a time."""
-    if isinstance(value, str):
-        return one_line(value, _LONGEST)
-    return tick(value, 4) if kind is None else moment(value, kind)
+    exact = digits > _DIGITS_OF_LARGE and 1e9 <= max(map(abs, values)) < 1e12
+    rounded = [float(f"{value:.{digits}g}") for value in values]
+    return [f"{value:,.0f}" if exact else number(value) for value in rounded]
 
 
 def axis_values(values: Sequence[float], kind: Temporal | None) -> list[str]:

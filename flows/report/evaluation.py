@@ -8,24 +8,9 @@ import numpy as np
 from markupsafe import Markup
 
 from flows.records import State
-from flows.report.charts import (
-    ModelNames,
-    charts_of,
-    error_histogram,
-    has_plain_predictions,
-    score_histogram,
-    tables_of,
-)
+from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.model import Chart, Row, Section, Table
-from flows.report.plot import (
-    FIRST,
-    MUTED,
-    Box,
-    apart,
-    interval_strips,
-    one_line,
-    strip,
-)
+from flows.report.plot import apart, one_line
 from flows.report.results import RunResults
 from flows.report.verdict import outcome_text
 from flows.report.versions import judged_spans, rows_in_words, rows_of, spans_in
@@ -97,7 +82,7 @@ def measured_section(
     return Section(
         title,
         sentences,
-        tables=[*tables, *slices(measured, verdict, split), *worst_rows(measured, split), *_others(measured)],
+        tables=[*tables, *slices(measured, verdict), *worst_rows(measured, split), *_others(measured)],
     )
 
 
@@ -108,21 +93,16 @@ def _of_record(results: RunResults) -> Section | None:
         return None
     said = [f"On {rows_in_words(judged_spans(results.store, record))}, as the run's record has it."]
     if record.state == State.ALREADY:
-        facts = _champion(results)
-        rows, made_by, task = rows_in_words(spans_in(facts.get("eval_parts"))), facts.get("run"), facts.get("task")
+        try:
+            facts = Registry(results.store, record.pipeline).version(record.version or 0).facts
+        except HeadwayError:  # it is damaged
+            facts = {}
+        rows, task = rows_in_words(spans_in(facts.get("eval_parts"))), facts.get("task")
         said = [f"This run evaluated nothing: these are the champion's metrics, on {rows}."]
-        if made_by:
-            said.append(f"Its curves, slices, worst rows and figures: headway report {made_by}, the run that made it.")
+        said += [f"The rest is in the report of the run that made it: headway report {facts['run']}."] * bool(
+            facts.get("run")
+        )
     return Section("Evaluation", said, tables=[metric_table(values_of(record.metrics), record.baselines, task=task)])
-
-
-def _champion(results: RunResults) -> Mapping[str, Any]:
-    """What the registry keeps of the champion that a run found."""
-    record = results.record
-    try:
-        return Registry(results.store, record.pipeline).version(record.version or 0).facts
-    except HeadwayError:  # it is damaged
-        return {}
 
 
 def _ranked(results: RunResults, measured: Measured) -> list[str]:
@@ -161,19 +141,10 @@ def _metrics(measured: Measured, verdict: Verdict | None, whose: str) -> Table:
 
 
 def _charts(results: RunResults, measured: Measured, whose: str) -> Iterator[Chart]:
-    tables, task = measured.tables, measured.task
-    key = results.key("measure").get("inputs", {})
-    ours = _scored(results, key.get("predictions"), task)
-    theirs = _scored(results, (key.get("beside") or {}).get("champion"), task)
-    champion = tables_of(task, theirs) if theirs is not None else {}
-    names = ModelNames("candidate", whose)
-    yield from charts_of(tables, champion, names)
-    if ours is None or not has_plain_predictions(ours):
-        return
-    if "roc" in tables:
-        yield score_histogram(ours)
-    elif "residuals" in tables:
-        yield error_histogram(ours, theirs, names)
+    champion = (results.key("measure").get("inputs", {}).get("beside") or {}).get("champion")
+    theirs = _scored(results, champion, measured.task)
+    beside = tables_of(measured.task, theirs) if theirs is not None else {}
+    yield from charts_of(measured.tables, beside, ModelNames("candidate", whose))
 
 
 def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | None:
@@ -273,13 +244,12 @@ def importance_table(found: Importance, where: str = "") -> Table:
     rows = [
         {
             "column": one_line(each.column, 60),
-            "picture": strip([Box(0, max(each.permuted or 0.0, 0.0), FIRST)], (0, highest)),
             "worse by": metric_text(each.permuted),
             "interval": ends(each.interval),
         }
         for each in shown
     ]
-    return Table(title, rows)
+    return Table(title, rows, shades=[{"worse by": max(each.permuted or 0.0, 0.0) / highest} for each in shown])
 
 
 _MOST_CLASSES, _MOST_PAIRS = 12, 20
@@ -333,18 +303,18 @@ def _weights(columns: Columns) -> list[Any]:
 _MOST = 60
 
 
-def slices(measured: Measured, verdict: Verdict | None, split: str = "eval") -> Iterator[Table]:
+def slices(measured: Measured, verdict: Verdict | None) -> Iterator[Table]:
     """The tables on slices; none where no slice was measured."""
     # by the metric that decides, else by the loss
     names = [verdict.primary if verdict is not None else None, "loss", *measured.metrics]
     metric = next((str(name) for name in names if measured.metrics.get(str(name)) is not None), None)
-    if metric is not None and (table := _named(measured, verdict, metric, split)) is not None:
+    if metric is not None and (table := _named(measured, verdict, metric)) is not None:
         yield table
     if measured.worst_slices is not None and measured.worst_slices.slices:
-        yield _worst(measured, measured.worst_slices, split)
+        yield _worst(measured.worst_slices)
 
 
-def _named(measured: Measured, verdict: Verdict | None, metric: str, split: str) -> Table | None:
+def _named(measured: Measured, verdict: Verdict | None, metric: str) -> Table | None:
     better = verdict.better if verdict is not None and metric == verdict.primary else None
     found: list[tuple[float, str, str, SliceMetrics]] = [
         (level, column, value, of)
@@ -358,37 +328,30 @@ def _named(measured: Measured, verdict: Verdict | None, metric: str, split: str)
     checks = verdict.compared(slices=True) if verdict is not None else []
     against = {(check.slice, check.slice_value): check for check in checks if check.metric == metric}
     whole, shown, rows = measured.metrics[metric] or 0.0, found[:_MOST], list[Row]()
-    known = [(level, of.intervals.get(metric) or (level, level)) for level, _, _, of in shown]
-    pictures = interval_strips([(low, level, high, FIRST) for level, (low, high) in known], line=whole)
-    for (level, column, value, of), picture in zip(shown, pictures, strict=True):
+    for level, column, value, of in shown:
         cells: dict[str, Any] = {
             "slice": one_line(named(column, value), 60),
             "rows": of.rows,
             metric: number(level),
             "interval": ends(of.intervals.get(metric)),
-            "picture": picture,
         }
         if (check := against.get((column, value))) is not None:
             cells[f"against {check.against}"] = f"{signed(check.change)}, {outcome_text(check)}"
-        cells["worst rows"] = links(measured, of.worst_rows, split)
         rows.append(cells)
-    note = f"The worst {metric} first; the line is that of all rows, {number(whole)}."
+    note = f"The worst {metric} first; that of all rows is {number(whole)}."
     note += f" {len(found) - _MOST} more: headway run --to evaluate." if len(found) > _MOST else ""
     return Table("Slices", rows, note)
 
 
-def _worst(measured: Measured, found: WorstSlices, split: str) -> Table:
-    limits = 0, max(each.loss for each in found.slices) or 1.0
+def _worst(found: WorstSlices) -> Table:
     rows = [
         {
             "slice": one_line(named(each.slice, each.value), 80),
             "rows": each.rows,
             found.metric: each.loss,
             f"{found.metric} of the other rows": each.loss_of_others,
-            "picture": strip([Box(0, each.loss, FIRST), Box(0, each.loss_of_others, MUTED, 0.38, 0.62)], limits),
             "predicted": each.prediction_mean,
             "observed": each.label_mean,
-            "worst rows": links(measured, each.worst_rows, split),
         }
         for each in found.slices
     ]
@@ -486,21 +449,9 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
     sliced = f", of all {split} rows and of the slices above" if slices else f" of all {split} rows"
     note = f"The rows of the greatest {loss}{sliced}. Row: its number in the split, as "
     note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
-    ids = [_anchor(split, each.row) for each in measured.worst_rows]
-    yield Table("Rows where the model is most wrong", rows[:MOST], note, ids=ids[:MOST])
+    yield Table("Rows where the model is most wrong", rows[:MOST], note)
     if len(rows) > MOST:
-        yield Table("The worst rows of slices", rows[MOST:], folded=True, ids=ids[MOST:])
-
-
-def links(measured: Measured, numbers: Sequence[int], split: str) -> Markup | None:
-    """Links to the rows of a slice, as far as the table has them."""
-    known = {each.row for each in measured.worst_rows}
-    found = [Markup('<a href="#{}">{}</a>').format(_anchor(split, n), n) for n in numbers if n in known]
-    return Markup(", ").join(found) if found else None
-
-
-def _anchor(split: str, row: int) -> str:
-    return f"{split}-row-{row}"
+        yield Table("The worst rows of slices", rows[MOST:], folded=True)
 
 
 def _slices(measured: Measured) -> dict[int, list[str]]:

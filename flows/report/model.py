@@ -59,8 +59,6 @@ class Table(Sequence[Row]):
     """Columns whose cells are never cut."""
     shades: Sequence[Mapping[str, float]] = ()
     """How strongly a cell is shaded, 0 to 1, by row and column."""
-    ids: Sequence[str] = ()
-    """The name of each row within the page, for links to it."""
     tones: Sequence[str] = ()
     """The colour of the last cell of each row: green, amber, red or plain."""
 

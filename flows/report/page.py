@@ -14,7 +14,7 @@ from flows.report.data import column_rows, data, findings_of, splits_table
 from flows.report.evaluation import evaluation, measured_section, metric_table
 from flows.report.html import document
 from flows.report.model import Section, Table
-from flows.report.origin import origin, what_ran
+from flows.report.origin import origin
 from flows.report.results import RunResults
 from flows.report.training import training
 from flows.report.verdict import ending_of
@@ -73,7 +73,6 @@ def page(results: RunResults) -> str:
         evaluation(results),
         data(results),
         training(results),
-        what_ran(record),
         origin(results),
     ]
     if record.notes:

@@ -1,23 +1,22 @@
 """Figures as SVG that stand inside a page: its style sheet gives their colours and their font.
 
     svg = figure(lambda axes: axes.plot(x, y, color=FIRST), label="ROC curve: ...")
-    first, second = interval_strips([(0.1, 0.2, 0.3, GOOD), None])      # small pictures for the rows of a table
 
-What is drawn on has those methods of matplotlib's axes that figures here need. A figure takes a millisecond, and to import
-matplotlib half a second, at the end of every run. A colour is the name of a variable of the style sheet.
+A figure takes a millisecond; to import matplotlib takes half a second, at the end of every run. A colour is the
+name of a variable of the style sheet.
 """
 
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
-MUTED, LINE, FIRST, SECOND, GOOD, BAD = "muted", "line", "first", "second", "good", "bad"
+MUTED, LINE, FIRST, SECOND = "muted", "line", "first", "second"
 _LARGE, _SMALL = (288.0, 187.0), (240.0, 120.0)
 """Points: width and height of a figure, and of one of many side by side."""
 _AROUND = 8.0
@@ -27,18 +26,20 @@ _MARGIN = 0.05
 _LETTER, _MOST_TICKS, _FEW_TICKS = 6.6, 6, 3
 _ACROSS = 5.5
 """Points that a letter takes below the axes; beside them no text may be cut, so that `_LETTER` is more than most take."""
-_DASHES = {"-": (), "--": (5.0, 3.0), "-.": (6.0, 2.0, 1.5, 2.0), ":": (1.5, 2.0)}
+_DOT = 4.2
+"""Points, across."""
+_DASHES = {"-": (), "--": (5.0, 3.0), ":": (1.5, 2.0)}
 Floats = NDArray[np.float64]
-Line = str | tuple[float, tuple[float, ...]]
-"""A name, or an offset and the lengths of dashes and gaps."""
+Ends = tuple[float | None, float | None]
+FREE: Ends = (None, None)
 
 
 class _Axis:
     """One axis: its ends, as far as they are given, its label and its ticks."""
 
     def __init__(self, most: int) -> None:
-        self.label, self.thousands, self._most = "", False, most
-        self.ends: tuple[float | None, float | None] = (None, None)
+        self.label, self._most = "", most
+        self.ends = FREE
         self.ticks: Sequence[tuple[float, str]] = ()
         self._seen: list[Floats] = []
 
@@ -67,8 +68,6 @@ class _Axis:
         return [(at, self._text(at, step, most)) for at in places.tolist()]
 
     def _text(self, value: float, step: float, most: float) -> str:
-        if self.thousands and abs(value) >= 1000:
-            return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
         last = -math.floor(math.log10(step) + 1e-9) + (f"{step:.3e}"[2] != "0")
         digits = last + math.floor(math.log10(most)) + 1  # significant ones, that tell a tick from the next
         if last <= 4 and (most < 1e6 or (digits > 4 and most < 1e12)):
@@ -95,71 +94,47 @@ class Plot:
         *,
         color: str,
         linewidth: float = 1.6,
-        linestyle: Line = "-",
+        linestyle: str = "-",
         alpha: float = 1.0,
-        marker: str = "",
-        markersize: float = 3.0,
+        marker: bool = False,
     ) -> None:
         """Add a line, broken where a value is not a number; with `marker` also its points."""
         xs, ys = self._x.see(x), self._y.see(y)
-        if linestyle:
-            self._add(xs, ys, _stroke(color, linewidth, linestyle, alpha))
+        self._add(xs, ys, _stroke(color, linewidth, linestyle, alpha))
         if marker:  # a line of no length with round ends is a dot
             dots = np.stack([xs, xs, np.full(len(xs), np.nan)], 1).ravel(), np.repeat(ys, 3)
-            self._add(*dots, _stroke(color, 1.4 * markersize, "-", alpha) + "; stroke-linecap: round")
+            self._add(*dots, _stroke(color, _DOT, "-", alpha) + "; stroke-linecap: round")
 
-    def stairs(
-        self,
-        heights: ArrayLike,
-        edges: ArrayLike,
-        *,
-        color: str,
-        fill: bool = False,
-        alpha: float = 1.0,
-        linewidth: float = 1.6,
-        linestyle: Line = "-",
-    ) -> None:
-        """Add a histogram, from its foot to its foot."""
+    def stairs(self, heights: ArrayLike, edges: ArrayLike, *, color: str) -> None:
+        """Add a histogram, from its foot to its foot, of one side of several: the first is filled, the second dashed, so that
+        grey print tells them apart."""
         x, y = np.repeat(self._x.see(edges), 2), np.pad(np.repeat(self._y.see(heights), 2), 1)
         self._y.see(0.0)
-        self._add(x, y, _area(color, alpha) if fill else _stroke(color, linewidth, linestyle, alpha))
+        line = _stroke(color, 1.6, "--" if color == SECOND else "-", 1.0)
+        self._add(x, y, _area(color, 0.4) if color == FIRST else line)
 
     def fill_between(self, x: ArrayLike, low: ArrayLike, high: ArrayLike, *, color: str, alpha: float) -> None:
         """Add the area between two lines."""
         xs, lows, highs = self._x.see(x), self._y.see(low), self._y.see(high)
         self._add(np.append(xs, xs[::-1]), np.append(lows, highs[::-1]), _area(color, alpha))
 
-    def axhline(self, y: float, *, color: str, linewidth: float, linestyle: Line = "-") -> None:
+    def axhline(self, y: float, *, color: str, linewidth: float, linestyle: str = "-") -> None:
         """Add a line across the figure."""
         self._y.see(y)
         self._add(np.array([-np.inf, np.inf]), np.array([y, y]), _stroke(color, linewidth, linestyle, 1.0))
 
-    def axvline(self, x: float, *, color: str, linewidth: float, linestyle: Line = "-") -> None:
+    def axvline(self, x: float, *, color: str, linewidth: float, linestyle: str = "-") -> None:
         """Add a line from the foot to the top."""
         self._x.see(x)
         self._add(np.array([x, x]), np.array([-np.inf, np.inf]), _stroke(color, linewidth, linestyle, 1.0))
 
-    def set_xlim(self, left: float | None = None, right: float | None = None) -> None:
-        self._x.ends = left, right
+    def frame(self, x: str = "", y: str = "", *, x_ends: Ends = FREE, y_ends: Ends = FREE) -> None:
+        """Set the labels of both axes, and the ends that do not follow from what is drawn."""
+        self._x.label, self._y.label, self._x.ends, self._y.ends = x, y, x_ends, y_ends
 
-    def set_ylim(self, bottom: float | None = None, top: float | None = None) -> None:
-        self._y.ends = bottom, top
-
-    def set_xlabel(self, text: str) -> None:
-        self._x.label = text
-
-    def set_ylabel(self, text: str) -> None:
-        self._y.label = text
-
-    def set_xticks(self, places: Sequence[float], labels: Sequence[str]) -> None:
-        self._x.ticks = list(zip(places, labels, strict=True))
-
-    def set_yticks(self, places: Sequence[float], labels: Sequence[str]) -> None:
-        self._y.ticks = list(zip(places, labels, strict=True))
-
-    def thousands_of_x(self) -> None:
-        """20k instead of 20,000."""
-        self._x.thousands = True
+    def ticks(self, x: Mapping[float, str], y: Mapping[float, str] | None = None) -> None:
+        """Set ticks: their labels by their places."""
+        self._x.ticks, self._y.ticks = list(x.items()), list((y or {}).items())
 
     def _add(self, x: Floats, y: Floats, style: str) -> None:
         self._shapes.append((x, y, style))
@@ -219,8 +194,8 @@ def _path(x: Floats, y: Floats) -> str:
     return "".join(drawn)
 
 
-def _stroke(color: str, width: float, line: Line, alpha: float) -> str:
-    dashes = _DASHES[line] if isinstance(line, str) else tuple(width * each for each in line[1])
+def _stroke(color: str, width: float, line: str, alpha: float) -> str:
+    dashes = _DASHES[line]
     style = f"fill: none; stroke: var(--{color}); stroke-width: {width:g}"
     style += f"; stroke-dasharray: {' '.join(f'{each:g}' for each in dashes)}" if dashes else ""
     return style + (f"; opacity: {alpha:g}" if alpha != 1.0 else "")
@@ -245,13 +220,6 @@ def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -
     plot = Plot(small=small)
     draw(plot)
     return plot.svg(label)
-
-
-def histogram(axes: Plot, heights: ArrayLike, edges: ArrayLike, colour: str) -> None:
-    """Add the histogram of one side of several: the first is filled, the second dashed, so that grey print tells them apart."""
-    first = colour == FIRST
-    dashes = "--" if colour == SECOND else "-"
-    axes.stairs(heights, edges, color=colour, fill=first, alpha=0.4 if first else 1.0, linestyle=dashes)
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
@@ -282,62 +250,3 @@ def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
             told, number = f"{name} ({number})", number + 1
         found[text] = told
     return found
-
-
-_WIDTH, _HEIGHT = 120.0, 14.0
-"""Points."""
-Mark = tuple[float, float, float, str]
-"""(low end of an interval, value, high end, colour)"""
-
-
-class Box(NamedTuple):
-    """A box from `left` to `right` in the data's units, and as shares of the height from `low` to `high`."""
-
-    left: float
-    right: float
-    colour: str
-    low: float = 0.2
-    high: float = 0.8
-    opacity: float = 1.0
-
-
-def strip(boxes: Iterable[Box], limits: tuple[float, float] = (0.0, 1.0)) -> Markup:
-    """An <svg> element; the cells of its row say the same, so that screen readers pass over it.
-
-    Args:
-        limits: of what is shown, in the data's units; what lies beyond is cut.
-    """
-    least, most = limits
-    drawn = []
-    for box in boxes:
-        left, right = (
-            (min(max(at, least), most) - least) / ((most - least) or 1.0) * _WIDTH for at in (box.left, box.right)
-        )
-        place = f'x="{left:.4g}" y="{(1 - box.high) * _HEIGHT:.4g}"'
-        size = f'width="{right - left:.4g}" height="{(box.high - box.low) * _HEIGHT:.4g}"'
-        faint = "" if box.opacity == 1.0 else f"; opacity: {box.opacity:g}"
-        drawn.append(f'<rect {place} {size} style="fill: var(--{box.colour}){faint}"/>')
-    head = f'<svg class="strip" aria-hidden="true" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">'
-    return Markup(f"{head}{''.join(drawn)}</svg>")
-
-
-def interval_strips(marks: Sequence[Mark | None], *, line: float = 0.0) -> list[Markup]:
-    """A picture of a value and its interval for each row, all on one axis.
-
-    Args:
-        marks: None: only the line.
-        line: what the values are held against.
-    """
-    places = [line, *(at for mark in marks if mark is not None for at in mark[:3])]
-    room = 0.03 * ((max(places) - min(places)) or 1.0)
-    limits = min(places) - room, max(places) + room
-    width = limits[1] - limits[0]
-
-    def boxes(mark: Mark | None) -> Iterator[Box]:
-        yield Box(line - 0.003 * width, line + 0.003 * width, MUTED, 0.0, 1.0, 0.6)
-        if mark is not None:
-            low, at, high, colour = mark
-            yield Box(low, high, colour, 0.42, 0.58, 0.6)
-            yield Box(at - 0.012 * width, at + 0.012 * width, colour, 0.25, 0.75)
-
-    return [strip(boxes(mark), limits) for mark in marks]

@@ -344,10 +344,10 @@ def _by_place(title: str, what: str, points: Sequence[tuple[str, float]], note: 
     places = range(len(points))
 
     def draw(axes: Plot) -> None:
-        axes.plot(places, [value for _, value in points], color=FIRST, marker="o", markersize=3)
+        axes.plot(places, [value for _, value in points], color=FIRST, marker=True)
         shown = sorted({0, len(points) // 2, len(points) - 1})
-        axes.set_xticks(shown, [points[place][0] for place in shown])
-        axes.set_ylabel(what)
+        axes.ticks({place: points[place][0] for place in shown})
+        axes.frame(y=what)
 
     told = ", ".join(f"{name} {metric_text(value)}" for name, value in thinned(points, 12))
     return Chart(title, figure(draw, label=f"{title}: {told}"), note=note)

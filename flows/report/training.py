@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from flows.report.data import tick
 from flows.report.model import Chart, Section, Table
 from flows.report.plot import FIRST, MUTED, Plot, figure, thinned
 from flows.report.results import RunResults
@@ -41,7 +40,7 @@ def training(results: RunResults) -> Section | None:
     sentences += [trained.warm_start.says] if trained.warm_start is not None else []
     sentences.append(f"The steps took {duration(trained.seconds)}.")
     known = {said: getattr(trained, name) for name, said in _FACTS.items()}
-    facts = {said: tick(of, 4) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
+    facts = {said: number(of) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
     path = results.file(_STEP, "history.json")
     points = [] if path is None else thinned(recorded(path))
     return Section("Training", sentences, list(_charts(points, trained.best_step)), [Table("What came out", [facts])])
@@ -85,23 +84,10 @@ def _chart(
         for place, line in enumerate(lines):
             if line:
                 x, y = zip(*line, strict=True)
-                axes.plot(
-                    x,
-                    y,
-                    color=FIRST,
-                    linewidth=1.4,
-                    linestyle=(0, (3, 2)) if place else "-",
-                    marker="o" if len(line) < 8 else "",
-                    markersize=3,
-                )
+                axes.plot(x, y, color=FIRST, linestyle="--" if place else "-", marker=len(line) < 8)
         if best is not None:
             axes.axvline(best, color=MUTED, linewidth=1, linestyle="--")
-        axes.set_xlabel("step")
-        axes.thousands_of_x()
-        axes.set_xlim(left=0)
-        axes.set_ylabel(what.lower())
-        if what != "Loss":
-            axes.set_ylim(bottom=0)
+        axes.frame("step", what.lower(), x_ends=(0, None), y_ends=(None if what == "Loss" else 0, None))
 
     ends = [f"from {number(line[0][1])} to {number(line[-1][1])} at step {line[-1][0]:,}" for line in lines if line]
     return Chart(f"{what} by step", figure(draw, label=f"{what} by step, {' and '.join(ends)}"), keys, note)

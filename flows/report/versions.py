@@ -1,29 +1,26 @@
 """Two models on the same rows: the table of their metrics, and how a version stands to the champion that it met.
 
-    change_between(version, champion).sentence     # None: no gate compared the two
+    change_since(version)          # "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"
 
 A metric of one version and of another on rows of its own do not compare: wherever such a level stands, `level` names the spans
 of its rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from flows.records import RunRecord
 from flows.report.model import Table
-from flows.report.plot import BAD, FIRST, GOOD, Mark, interval_strips, one_line
+from flows.report.plot import one_line
 from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check
-from headway.messages import between, counted, ends, metric_text, metrics_line, of_window, signed
+from headway.messages import counted, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
 from headway.storage.store import Store
 from headway.tasks.table import direction
 
 UNCLEAR: Literal["no clear difference"] = "no clear difference"
 Outcome = Literal["better", "worse", "no clear difference", ""]
-COLOURS = {"better": GOOD, "worse": BAD}
-"""Of an outcome that is clear."""
 
 
 def outcome_of(check: Check) -> Outcome:
@@ -45,12 +42,6 @@ def change_text(check: Check) -> str:
 
 def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
     """A row per check: the values of both models, which are of the same rows, and their difference."""
-    known = [check.interval or (check.change or 0.0,) * 2 for check in checks]
-    marks: list[Mark | None] = [
-        None if check.change is None else (low, check.change, high, COLOURS.get(outcome_of(check), FIRST))
-        for check, (low, high) in zip(checks, known, strict=True)
-    ]
-    drawn = interval_strips(marks) if any(check.interval for check in checks) else [None] * len(checks)
     rows = [
         {
             "metric": check.metric if check.slice is None else None,
@@ -59,69 +50,25 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
             first: None if check.before is None else metric_text(check.before),
             second: None if check.value is None else metric_text(check.value),
             "difference": change_text(check),
-            "picture": picture,
             f"{second} is": outcome_of(check),
         }
-        for check, picture in zip(checks, drawn, strict=True)
+        for check in checks
     ]
-    return Table(title, rows, note, whole=("difference",))
+    tones = [{"better": "green", "worse": "red"}.get(outcome_of(check), "plain") for check in checks]
+    return Table(title, rows, note, whole=("difference",), tones=tones)
 
 
 # --- versions
 
 
-@dataclass(frozen=True)
-class VersionChange:
-    """A version beside the champion of its time on the same rows: the eval rows of the run that made it, which scored both."""
-
-    version: int
-    against: int
-    spans: tuple[str, ...]
-    check: Check
-    """By the metric that decides; its change is version - against."""
-
-    @property
-    def text(self) -> str:
-        """The text of a cell: "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"."""
-        return f"{self.check.metric} {change_text(self.check)} against v{self.against}{_on(self.spans)}"
-
-    @property
-    def sentence(self) -> str:
-        check, one, other = self.check, f"version {self.version}", f"version {self.against}"
-        outcome = {
-            "better": f"{one} is better than {other}",
-            "worse": f"{one} is worse than {other}",
-            UNCLEAR: f"there is no clear difference between {one} and {other}",
-        }.get(outcome_of(check), f"{one} differs from {other}, by how much beyond chance is not known")
-        interval = f" ({between(check.interval, check.confidence)})" if check.interval else ""
-        rows = rows_in_words(self.spans)
-        return f"On the same rows, {rows}, {outcome}: {check.metric} {signed(check.change)}{interval}."
-
-    @property
-    def turned(self) -> "VersionChange":
-        """The other one against this one."""
-        check = self.check
-        interval = None if check.interval is None else (-check.interval[1], -check.interval[0])
-        change = None if check.change is None else -check.change
-        update = {"value": check.before, "before": check.value, "change": change, "interval": interval}
-        return VersionChange(self.against, self.version, self.spans, check.model_copy(update=update))
-
-
-def change_between(version: Version, against: Version) -> VersionChange | None:
-    """Two versions on rows that the run of one of them scored with both; None where no gate compared them."""
-    for one, other in ((version, against), (against, version)):
-        if (found := change_since(one)) is not None and found.against == other.number:
-            return found if one is version else found.turned
-    return None
-
-
-def change_since(version: Version) -> VersionChange | None:
-    """A version against the champion of its time; None: its gate did not compare the two."""
+def change_since(version: Version) -> str:
+    """A version against the champion of its time, on the eval rows of the run that made it, which scored both: "auc +0.002
+    (+0.001 to +0.003) against v3 on 2013-12"; empty where its gate did not compare the two."""
     compared = version.facts.get("compared")
     if not isinstance(compared, dict):
-        return None
+        return ""
     check = Check.model_validate(compared["check"])
-    return VersionChange(version.number, int(compared["version"]), eval_spans(version), check)
+    return f"{check.metric} {change_text(check)} against v{compared['version']}{_on(eval_spans(version))}"
 
 
 def own_levels(version: Version) -> str:

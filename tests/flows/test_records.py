@@ -10,9 +10,9 @@ import pytest
 
 from flows.cli.app import main
 from flows.pipeline.listeners import Pace, Progress
+from flows.pipeline.reasons import in_words
 from flows.pipeline.run import note_killed, run_name
 from flows.records import find, progress_path, read_record, runs_of, settled
-from flows.report.origin import in_words
 from flows.report.text import summary
 from flows.report.verdict import ending_of
 from headway.errors import StoreError

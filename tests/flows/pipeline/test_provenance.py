@@ -162,18 +162,19 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
     ]
 
 
-def test_what_auto_chooses_otherwise_for_as_many_rows_is_a_change_and_for_other_rows_is_told_as_that(first):
-    """One that has the usual value is no change."""
+def test_what_auto_chooses_otherwise_is_no_changed_setting_and_told_with_its_cause(first):
+    """Other rows, else other settings, else another Headway. One that has the usual value is no change."""
     toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
     toy.chosen = {
         "training": {"steps": 1000, "batch_size": 32, "jit": "auto"},
         "model": {"l2": 0.02, "scaled_penalties": True},
     }
-    l2, scaled = ("model.l2", "auto (0.01)", "auto (0.02)"), ("model.scaled_penalties", "false", "auto (true)")
-    assert sorted(toy.since()) == [CODE, l2, scaled]
-    assert sorted(toy.since(model__l2=0.03)) == [CODE, ("model.l2", "auto (0.01)", 0.03), scaled]
-    toy.rows, same = 200, ("settings and code", None, "as before")
-    chosen = ("auto chose for more rows:", None, "model.l2 0.01 -> 0.02, model.scaled_penalties false -> true")
+    both, same = "model.l2 0.01 -> 0.02, model.scaled_penalties false -> true", ("settings and code", None, "as before")
+    assert toy.since() == [("auto chose:", None, both), same]
+    scaled = ("auto chose for other settings:", None, "model.scaled_penalties false -> true")
+    assert toy.since(model__l2=0.03) == [("model.l2", "auto (0.01)", 0.03), scaled, CODE]
+    toy.rows = 200
+    chosen = ("auto chose for more rows:", None, both)
     assert toy.since() == [("train rows", 100, 200), chosen, same]
     toy.chosen["training"]["early_stopping"] = {"patience": 10}
     assert "training.early_stopping.patience none -> 10" in {what: now for what, _, now in toy.since()}[chosen[0]]

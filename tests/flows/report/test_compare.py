@@ -5,8 +5,7 @@ import re
 import pytest
 
 from flows.records import ResolvedSettings, records
-from flows.report.compare import change_of, compare
-from flows.report.compare_page import describe, page, write
+from flows.report.compare import compare, describe, page, write
 from headway.registry.gc import COMPARED_SECONDS, collect
 from headway.registry.registry import Registry
 from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
@@ -31,14 +30,14 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
     h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
     assert h1.startswith(f"Run {B} is worse than run {A}: ") and "on the 700 rows that both scored" in h1
     parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
-    assert parts == ["Metrics", "What differs", "Slices", "Both sides"]
+    assert parts == ["Metrics", "What differs", "Slices", "At the gate"]
     charts = set(re.findall(r"<figcaption>(.*?)</figcaption>", html))
     named = {
         "binary": {"ROC curve", "Precision and recall", "Calibration"},
         "multiclass": {"Calibration"},
         LEVELS: {"Residuals", "Coverage of the quantiles"},
     }
-    assert named.get(task, {"Residuals", "How far predictions are off"}) <= charts
+    assert named.get(task, {"Residuals", "Calibration"}) <= charts
     assert (
         html.count('<span class="key second"><i></i>run B</span>')
         == html.count('<span class="key first"><i></i>run A</span>')
@@ -66,16 +65,16 @@ def test_what_auto_chose_for_more_rows_is_no_setting_that_differs(tmp_path):
         chosen = ResolvedSettings(rows=rows, says="", training={"steps": 10 * rows}, model={"hidden": [8]})
         run.model_copy(update={"config": {"name": "homes"}, "training": chosen}).save(registry.store)
     found = compare(registry, A, B)
-    assert found.config == () and [(each.key, each.a, each.b) for each in found.chosen] == [
-        ("training.steps", 1000, 2000)
-    ]
-    assert re.search(r"auto, for other rows: training.steps +1000 +2000", describe(found))
-    assert "auto, for other rows: training.steps" in page(found)
+    told = [(each.key, each.a, each.b) for each in found.differences]
+    assert told[-1] == ("auto, for more rows: training.steps", 1000, 2000)
+    assert not any(key.startswith("training") for key, _, _ in told)
+    assert re.search(r"auto, for more rows: training.steps +1000 +2000", describe(found))
+    assert "auto, for more rows: training.steps" in page(found)
 
 
 def test_slices_stand_in_the_order_of_their_difference(tmp_path):
     html = page(compare(two_runs(tmp_path), A, B))
-    table = html[html.index('id="slices"') : html.index('id="both-sides"')]
+    table = html[html.index('id="slices"') : html.index('id="at-the-gate"')]
     apart = [float(text) for text in re.findall(r">(-0\.\d+) \([^)]*\)</td>", table)]
     assert len(apart) > 5 and apart == sorted(apart)
 
@@ -115,15 +114,10 @@ def test_a_task_that_is_no_longer_known_is_not_called_another_task(tmp_path):
     assert value["no_difference"] in value["summary"]
 
 
-def test_a_column_of_the_same_type_says_what_else_of_it_differs():
-    plain = {"type": "int64", "nullable": False, "parse": None}
-    assert change_of(plain, plain | {"nullable": True, "parse": {}}) == "nullable False -> True, parse changed"
-
-
 def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
     found = compare(two_runs(tmp_path, ranked=True), A, B)
     assert ": ndcg -0." in found.value["summary"] and found.value["no_difference"] is None
-    assert {each["metric"] for each in found.value["difference"]["slices"]} >= {"ndcg", "auc"}
+    assert {check.metric for check in found.checks(slices=True)} >= {"ndcg", "auc"}
 
 
 def test_what_the_store_no_longer_has_is_left_out(tmp_path):

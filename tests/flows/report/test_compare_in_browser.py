@@ -2,8 +2,7 @@
 
 import pytest
 
-from flows.report.compare import compare
-from flows.report.compare_page import write
+from flows.report.compare import compare, write
 from tests.flows.report.test_compare import A, B, two_runs
 from tests.flows.report.test_in_browser import whole_and_readable
 

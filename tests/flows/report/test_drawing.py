@@ -16,12 +16,10 @@ def told(draw):
     return [each.text for each in svg.iter("text")], list(svg.iter("path"))[1:]  # the first is the grid
 
 
-def ticks(low, high, *, thousands=False):
+def ticks(low, high):
     def draw(axes: Plot) -> None:
         axes.plot([low, high], [0.0, 1.0], color=FIRST)
-        axes.set_xlim(low, high)
-        if thousands:
-            axes.thousands_of_x()
+        axes.frame(x_ends=(low, high))
 
     texts, _ = told(draw)
     return texts[texts.index("1.0") + 1 :]
@@ -46,15 +44,10 @@ def test_ticks_are_round_numbers_within_the_axis(ends, texts):
     assert ticks(*ends) == texts
 
 
-def test_thousands_of_steps_are_told_briefly():
-    assert ticks(0, 2_400, thousands=True) == ["0", "500", "1k", "1.5k", "2k"]
-    assert ticks(0, 3_000_000, thousands=True) == ["0", "500k", "1M", "1.5M", "2M", "2.5M", "3M"]
-
-
 def test_a_line_is_broken_where_a_value_is_not_a_number_and_stays_inside_the_axes():
     def draw(axes: Plot) -> None:
         axes.plot([0, 1, 2, 3], [0.0, np.nan, 5.0, 0.5], color=SECOND, linestyle="--")
-        axes.set_ylim(0, 1)
+        axes.frame(y_ends=(0, 1))
 
     _, (line,) = told(draw)
     assert re.findall("[ML]", line.get("d")) == ["M", "M", "L"] and "stroke-dasharray: 5 3" in line.get("style")
@@ -64,27 +57,25 @@ def test_a_line_is_broken_where_a_value_is_not_a_number_and_stays_inside_the_axe
 
 def test_a_histogram_stands_on_its_foot_and_points_are_dots():
     def draw(axes: Plot) -> None:
-        axes.stairs([1.0, 3.0], [0.0, 1.0, 2.0], color=FIRST, fill=True, alpha=0.5)
-        axes.plot([0.5], [2.0], color=MUTED, marker="o", linestyle="")
+        axes.stairs([1.0, 3.0], [0.0, 1.0, 2.0], color=FIRST)
+        axes.plot([0.5], [2.0], color=MUTED, marker=True)
 
-    _, (bars, dot) = told(draw)
-    assert len(re.findall("[ML]", bars.get("d"))) == 6 and bars.get("style") == "fill: var(--first); opacity: 0.5"
+    _, (bars, _, dot) = told(draw)
+    assert len(re.findall("[ML]", bars.get("d"))) == 6 and bars.get("style") == "fill: var(--first); opacity: 0.4"
     assert "stroke-linecap: round" in dot.get("style") and re.fullmatch(r"M(\S+ \S+)L\1", dot.get("d"))
 
 
 def test_a_figure_of_one_value_or_none_has_axes():
     texts, paths = told(lambda axes: axes.plot([3], [0.0], color=FIRST))
     assert len(texts) > 4 and len(paths) == 1
-    assert told(lambda axes: axes.set_xlabel("step"))[0][-1] == "step"
+    assert told(lambda axes: axes.frame("step"))[0][-1] == "step"
 
 
 def test_the_labels_of_a_small_figure_stay_inside_it():
     def draw(axes: Plot) -> None:
-        axes.stairs([0.5, 1.0], range(3), color=FIRST, fill=True)
-        axes.set_xticks([0, 1, 2], ["first", "", "last"])
-        axes.set_xlim(0, 2)
-        axes.set_yticks([0, 1], ["0", "100%"])
-        axes.set_ylim(0, 1)
+        axes.stairs([0.5, 1.0], range(3), color=FIRST)
+        axes.ticks({0: "first", 1: "", 2: "last"}, {0: "0", 1: "100%"})
+        axes.frame(x_ends=(0, 2), y_ends=(0, 1))
 
     svg = ElementTree.fromstring(figure(draw, label="small", small=True))
     texts = {each.text: (each.get("text-anchor"), float(each.get("x"))) for each in svg.iter("text")}
@@ -95,8 +86,8 @@ def test_the_labels_of_a_small_figure_stay_inside_it():
 def test_an_axis_of_one_value_has_a_place_for_it():
     def draw(axes: Plot) -> None:
         axes.stairs([1.0], [3.0, 3.0], color=FIRST)
-        axes.set_xlim(3.0, 3.0)
-        axes.set_xticks([3.0], ["three"])
+        axes.frame(x_ends=(3.0, 3.0))
+        axes.ticks({3.0: "three"})
 
     texts, paths = told(draw)
     assert "three" in texts and "nan" not in paths[0].get("d")

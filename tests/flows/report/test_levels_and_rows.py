@@ -10,8 +10,7 @@ import pytest
 
 from flows.config.pipeline import read_pipeline
 from flows.records import records
-from flows.report.compare import compare
-from flows.report.compare_page import describe, page
+from flows.report.compare import compare, describe, page
 from flows.report.markdown import markdown
 from flows.report.results import RunResults
 from flows.report.text import summary
@@ -133,14 +132,6 @@ def test_every_table_of_the_commands(project, registry, spans_of, typed, monkeyp
     levels = {what: check(what, text, "text", spans_of) for what, text in said.items()}
     assert levels["models"] and levels["compare ('1', '2')"] and levels["compare ('1', '3')"]
     assert "auc +" in said["models"] and "against v1 on 2013-12" in said["models"]
-
-
-def test_a_change_by_command_says_how_the_two_differ_on_the_same_rows(tmp_path, typed):
-    months(tmp_path)
-    said = typed("rollback", tmp_path, check=0).stdout
-    assert "On the same rows, the eval rows of 2014-01, version 2 is better than version 3: auc +" in said
-    said = typed("promote", tmp_path, "--to", "1", check=0).stdout
-    assert "On the same rows, the eval rows of 2013-12, version 1 is worse than version 2: auc -" in said
 
 
 def test_comparisons_summaries_and_artifacts(registry, spans_of):

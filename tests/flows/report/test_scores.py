@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from flows.report.charts import tables_of
 from flows.report.evaluation import evaluation
 from flows.report.results import RunResults
 from headway.evaluation import gate_checks
@@ -14,9 +15,11 @@ def test_of_many_rows_of_a_ranking_figures_are_of_the_sample_that_was_measured(t
     monkeypatch.setattr(gate_checks, "MOST_ROWS", 400)  # of 700, in five groups
     monkeypatch.setattr(gate_checks, "_GROUP_SHARE", 1)
     drawn = []
-    monkeypatch.setattr("flows.report.evaluation.score_histogram", lambda rows: drawn.append(rows.prediction))
+    monkeypatch.setattr(
+        "flows.report.evaluation.tables_of", lambda task, rows: drawn.append(rows.prediction) or tables_of(task, rows)
+    )
     evaluation(results)
-    file = results.file("evaluate", "p.parquet")
+    file = results.file("evaluate champion 3", "p.parquet")
     measured, otherwise = (
         read_predictions(file, ("city",), group=group).column("prediction").to_numpy() for group in ("city", None)
     )

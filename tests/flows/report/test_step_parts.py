@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+from flows.pipeline.step_lines import line_of
 from flows.report.data import column_rows
 from flows.report.evaluation import importance_table
 from flows.report.markdown import markdown
 from flows.report.page import key_of, step_section
-from flows.report.text import line_of, text
+from flows.report.text import text
 from headway.stages.step import Output
 from headway.statistics.summary import ColumnSummary
 from tfcore.evaluation.results import Importance
