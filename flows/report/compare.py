@@ -564,13 +564,15 @@ def _differing(comparison: Comparison, *, short: bool = False) -> Section:
 
 
 def _at_the_gate(comparison: Comparison) -> Section | None:
-    """The checks of each side's gate."""
-    tables = [
-        table
+    """What each side's gate decided, and its checks."""
+    endings = [
+        (side.label, ending_of(side.results.record))
         for side in (comparison.a, comparison.b)
-        for table in ending_of(side.results.record).tables(title=f"Checks of {side.label}")
+        if side.results.record.verdict is not None
     ]
-    return Section("At the gate", tables=tables) if tables else None
+    said = [f"{capital(label)}, {ending.judged_on or 'judged'}: {ending.headline}" for label, ending in endings]
+    tables = [table for label, ending in endings for table in ending.tables(brief=True, title=f"Checks of {label}")]
+    return Section("At the gate", said, tables=tables) if said else None
 
 
 def _more(count: int) -> str:
