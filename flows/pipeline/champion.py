@@ -127,7 +127,7 @@ def recognise(context: Context) -> None:
         return
     against = f"version {champion.number}"
     same = Check(name="same model", against=against, outcome="the champion", passed=False, status=KEPT)
-    context.verdict = Verdict(
+    context.same_model = Verdict(
         status=KEPT, basis="same model", anchors=False, checks=(same,), champion=Model(version=champion.number)
     )
     context.facts = {name: champion.facts.get(name) for name in ("metrics", "baselines")}

@@ -23,6 +23,7 @@ from flows.config.window import ChosenWindow, choose_window
 from flows.records import ResolvedSettings, TestMetrics
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
+from headway.evaluation.gate import GateRequest
 from headway.evaluation.metrics import OWN
 from headway.evaluation.results.measured import Measured
 from headway.evaluation.results.request import MeasureRequest
@@ -162,7 +163,8 @@ class Context:
     judges: list[Judge] = field(default_factory=list, init=False)
     """The versions that the candidate is compared with."""
     candidate: Candidate | None = field(default=None, init=False)
-    verdict: Verdict | None = field(default=None, init=False)
+    same_model: Verdict | None = field(default=None, init=False)
+    """Of a candidate that is the champion, which no gate judges."""
     test: TestMetrics | None = field(default=None, init=False)
     """The test split; only of a candidate that passed."""
     facts: dict[str, Any] = field(default_factory=dict, init=False)
@@ -335,6 +337,14 @@ class Context:
     def evaluation(self) -> Measured | None:
         """The candidate's metrics on the eval rows; None where they were not measured."""
         return self.measured.value if self.candidate and self.has(MeasureRequest.name) else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the gate decided, or what is known of a candidate that is the champion; None before that."""
+        if self.same_model is not None or not self.has(GateRequest.name):
+            return self.same_model
+        judged: Output[Verdict] = self.output(GateRequest.name)
+        return judged.value if judged.known else None
 
     @property
     def export(self) -> Output[Exported]:

@@ -371,7 +371,7 @@ def _measure_request(
 
 def gate(context: Context) -> Steps:
     """Judges the candidate; there is nothing to judge where it is the champion."""
-    if context.verdict is not None:
+    if context.same_model is not None:
         return
     pipeline, training, candidate = context.pipeline, context.training, _candidate(context)
     judges, scored = context.judges, candidate.scored
@@ -411,8 +411,8 @@ def gate(context: Context) -> Steps:
 
 def take_verdict(context: Context) -> None:
     """The run ends with a verdict that promotes nothing, unless an export was asked for."""
-    context.verdict = context.verdict or context.output(GateRequest.name).value
-    context.over = not _verdict(context).promote and context.last is None
+    verdict = context.same_model or context.output(GateRequest.name).value
+    context.over = not verdict.promote and context.last is None
 
 
 def evaluate_test(context: Context) -> Steps:
