@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flows.report.model import Chart
-from flows.report.plot import FIRST, FREE, MUTED, SECOND, Plot, figure
+from flows.report.plot import FIRST, FREE, MUTED, SECOND, Floats, Plot, figure
 from headway.metrics.base import Rows
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.tasks.table import task_of
@@ -40,7 +39,7 @@ def charts_of(ours: Tables, theirs: Tables, names: ModelNames) -> Iterator[Chart
             yield curve.chart(columns, theirs.get(curve.table) or {}, names)
 
 
-def _values(columns: Columns, name: str) -> NDArray[np.float64]:
+def _values(columns: Columns, name: str) -> Floats:
     return np.asarray([np.nan if value is None else value for value in columns[name]], np.float64)
 
 
@@ -57,15 +56,19 @@ class _Curve(NamedTuple):
     """With the diagonal."""
     share: bool = False
     """Both axes go from 0 to 1."""
+    from_zero: bool = False
     marker: bool = False
     note: str = ""
     band: str = ""
     """The column of the half width of a band, of a curve around 0."""
 
+    def _points(self, columns: Columns) -> tuple[Floats, Floats]:
+        x, y = (np.append([0.0] * self.from_zero, _values(columns, name)) for name in (self.x, self.y))
+        return x, y
+
     def chart(self, ours: Columns, theirs: Columns, names: ModelNames) -> Chart:
         def draw(axes: Plot) -> None:
-            sides = [(_values(ours, self.x), _values(ours, self.y), FIRST, "-")]
-            sides += [(_values(theirs, self.x), _values(theirs, self.y), SECOND, "--")] if theirs else []
+            sides = [(*self._points(ours), FIRST, "-"), *([(*self._points(theirs), SECOND, "--")] if theirs else [])]
             if self.even:
                 values = np.concatenate([each for x, y, *_ in sides for each in (x, y)])
                 even = (0.0, 1.0) if self.share else (np.nanmin(values), np.nanmax(values))
@@ -115,6 +118,7 @@ _CURVES = (
         "share of the rows, the highest predictions first",
         "share of all positives",
         even=True,
+        from_zero=True,
         share=True,
         marker=True,
     ),
@@ -166,7 +170,7 @@ def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> 
 class Shares(NamedTuple):
     """The share of the values in each bar, of every side that is known; and what the bars stand for."""
 
-    sides: list[NDArray[np.float64] | None]
+    sides: list[Floats | None]
     bars: list[Any]
     """The value of each bar, or the edges between them, one more."""
 
@@ -207,7 +211,7 @@ def _countable(column: ColumnStatistics) -> bool:
 def _of_words(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) -> Shares:
     words = [word for word, _ in ours.top(FEW)]
 
-    def of(side: ColumnStatistics | None) -> NDArray[np.float64] | None:
+    def of(side: ColumnStatistics | None) -> Floats | None:
         if side is None or not _countable(side):
             return None
         counts = dict(side.top(FEW if side is ours else _LOOKED_UP))
@@ -225,7 +229,7 @@ def _of_values(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
     if len(values) > FEW:
         return None
 
-    def of(each: dict[Any, int] | None) -> NDArray[np.float64] | None:
+    def of(each: dict[Any, int] | None) -> Floats | None:
         return None if each is None else np.array([each.get(v, 0) for v in values]) / max(sum(each.values()), 1)
 
     return Shares(list(map(of, counts)), values)

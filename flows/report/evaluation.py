@@ -189,9 +189,6 @@ def _shown(value: str | int | float | None) -> str | int | None:
     return one_line(value, 60) if isinstance(value, str) else metric_text(value) if isinstance(value, float) else value
 
 
-_MOST_ROWS = 60
-
-
 def values_of(metrics: Values) -> list[MetricValue]:
     """Metrics of which no intervals are kept."""
     return Metrics(metrics=metrics).values
