@@ -40,7 +40,7 @@ def test_the_users_modules_and_what_they_import_are_known_by_their_digests(folde
 
 def test_a_module_of_a_loss_a_metric_or_a_task_is_one_of_the_users_modules(folder):
     config = yaml.safe_load(PIPELINE) | {"task": "tasks:mine", "evaluation": {"metrics": {"judge:cost": "lower"}}}
-    config |= {"training": {"loss": "losses:mine"}, "preprocess": {"function": "features:more"}}
+    config |= {"training": {"loss": "losses:mine"}, "preprocess": "features:more"}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
     for name in ("tasks", "judge", "losses", "features"):
         (folder / f"{name}.py").write_text("")

@@ -9,7 +9,7 @@ from tests.flows.report.test_in_browser import whole_and_readable
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module", params=[("binary", 4), ("regression", 3)], ids=lambda case: case[0])
+@pytest.fixture(scope="module", params=[("binary", 4), ("regression", 2)], ids=lambda case: case[0])
 def comparison(request, tmp_path_factory):
     """The page of a comparison, and how many figures it has."""
     task, figures = request.param
