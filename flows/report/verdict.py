@@ -19,6 +19,8 @@ from headway.evaluation.verdict import (
     CANNOT_TELL,
     CHAMPION,
     DECAY,
+    KEPT,
+    NEEDS_PERSON,
     NOT_COMPARED,
     THRESHOLD,
     WITHIN,
@@ -115,7 +117,7 @@ class RunSummary(Frozen):
         rows = [_row(check, brief or narrow, level) for check in checks]
         tones = [_tone(check) for check in checks]
         most = _MOST_CHECKS
-        others, wrong = rows[most:], tones[most:].count("red")
+        others, wrong = rows[most:], sum(not check.passed for check in checks[most:])
         more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
         note = "; ".join(filter(None, [self.judged_on, more if brief else ""]))
         found = [Table(title, rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
@@ -232,14 +234,15 @@ def ending_section(ending: RunSummary) -> Section:
 def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
     """Sorts what speaks against a candidate first, then what a person should look at, then the metric that decides."""
     tone, decay = _tone(check), check.name == DECAY
-    first = (tone != "red", tone != "amber" or decay, check.slice is not None, check.name != CHAMPION, not decay)
+    risk = (check.passed, tone != "red", tone != "amber" or decay)
+    first = (*risk, check.slice is not None, check.name != CHAMPION, not decay)
     return (*first, check.metric != primary, tone != "green")
 
 
 def _tone(check: Check) -> Tone:
     """What an outcome means for the candidate."""
     if not check.passed:
-        return "red"
+        return "plain" if check.status == KEPT else "amber" if check.status == NEEDS_PERSON else "red"
     if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
         return "amber"
     return "plain" if check.outcome in (CANNOT_TELL, WITHIN) else "green"
