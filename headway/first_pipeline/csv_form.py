@@ -32,6 +32,7 @@ _MOST_ABOVE = 30
 _FEW = 10
 """Rows below which recurring words say nothing."""
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)*|[.,]\d+)([eE][-+]?\d+)?\s*%?\s*")
+_MONTH = re.compile(r"(?i)\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*")
 _SEPARATOR_LINE = re.compile(r'"?sep=([\t\x01 -~])"?\s*', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _MISSING = MARKERS | {"nan"}
@@ -256,4 +257,4 @@ def _form_of(cells: Sequence[str]) -> str | None:
 
 
 def _form(cell: str) -> str:
-    return "0" if _NUMBER.fullmatch(cell) else re.sub(r"\d+", "0", cell)
+    return "0" if _NUMBER.fullmatch(cell) else re.sub(r"\d+", "0", _MONTH.sub("May", cell))

@@ -72,7 +72,7 @@ def look_at(source: dict[str, Any]) -> tuple[dict[str, Any], Look]:
         ConfigError, DataError: the files cannot be read.
     """
     look = take(SourceConfig.model_validate(source))
-    rename = {name: new for name in look.names if (new := name.strip().replace("/", "_per_")) != name and new}
+    rename = {name: new for name in look.names if (new := re.sub(r"\s*/\s*", "_per_", name.strip())) != name and new}
     if not rename or len({*look.names} - {*rename} | {*rename.values()}) < len(look.names):
         return source, look
     changed = source | {"rename": rename}
@@ -89,7 +89,7 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
     seen = typed(look, label)
     statistics = statistics_of(seen)
     facts = facts_of(seen.label, statistics.columns[LABEL], where=f"--label {label.column or label.expression}")
-    _refuse_too_few(seen, facts)
+    _refuse_too_few(seen, facts, look.config.path)
     notes = [*seen.doubts]
     if facts.rare and label.column is not None:
         source["where"] = f"not ({as_written(label.column)} in [{', '.join(map(repr, facts.rare))}])"
@@ -172,7 +172,7 @@ def _model(seen: Seen, statistics: SplitStatistics, choices: Sequence[Choice]) -
     return RECURRING if any(c.name in learned and statistics.columns[c.name].recurs for c in numbers) else {}
 
 
-def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
+def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:
     """Raises a DataError where train or eval would lack rows, or rows of one of two classes."""
     rows, fewest = seen.rows.num_rows, seen.rows.num_rows
     if facts.kind == "binary":
@@ -181,7 +181,7 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts) -> None:
         few = counted(fewest, "row of the rarer class", "rows of the rarer class")
         raise DataError(
             f"{few if rows >= _FEWEST_ROWS else counted(rows, 'row')} with a label: too few for train and eval",
-            where="the data",
+            where=path,
             fix=f"bring at least {_FEWEST_ROWS} rows, {_FEWEST_OF_A_CLASS} of each class; hundreds to judge a model",
         )
 

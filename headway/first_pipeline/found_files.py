@@ -210,6 +210,10 @@ def _described(path: str, file: str) -> dict[str, Any]:
         data = _head(file)
         western = not _is_utf8(data)
         encoding = "cp1252" if western else "utf-8"
+        if western and (b"\0" in data or len(data.decode(encoding, "ignore")) < len(data)):
+            raise ConfigError(
+                "the file is neither text nor of a format that is read", where=file, fix="write it as CSV or Parquet"
+            )
         form = csv_form(data.decode(encoding, "replace"))
         if form.get("delimiter", " ") == " " and _is_aligned(data):
             raise ConfigError(

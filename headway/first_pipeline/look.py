@@ -95,6 +95,12 @@ def take(config: SourceConfig) -> Look:
     sample = sample_spans(source, by_span, PREFIX_ROWS)[1]
     if not sample.table.num_rows:
         raise DataError("it holds no row", where=config.path, fix="name a file with rows")
+    if len(names_found := sample.table.column_names) < 2:
+        raise DataError(
+            f"it has one column, {some(names_found, 1, repr)}; a label and something to learn it from are two",
+            where=config.path,
+            fix="bring columns that say something of a row; a separator that was not found is set by source.csv.delimiter",
+        )
     first = source.names(by_span[0][-1]) if len(names) > 1 and config.format in NAMED else sample.table.column_names
     later = tuple(name for name in sample.table.column_names if name not in first)
     return Look(config, tuple(names), tuple(file for of_span in by_span for file in of_span), sample, later)
@@ -142,14 +148,17 @@ def typed(look: Look, label: LabelConfig) -> Seen:
     rows = pa.RecordBatch.from_arrays([*batch.columns, values], names=[*batch.schema.names, LABEL])
     if not rows.num_rows:
         raise ConfigError("the label has no value in any row", where="--label", fix="name another column or expression")
-    doubts = [str(note) for note in notes if note.doubt]
-    for why in dict.fromkeys(note.text for note in notes if note.left_out):  # one line, of however many columns
-        left_out = [repr(note.column) for note in notes if note.left_out and note.text == why]
-        one = len(left_out) == 1
-        doubts.append(f"column{'' if one else 's'} {some(left_out, 3)} {'is' if one else 'are'} left out: {why}")
+    doubts = []
+    for note in dict.fromkeys(note.model_copy(update={"column": None}) for note in notes if note.column != ""):
+        names = [each.column for each in notes if each.text == note.text and each.column]  # one line, of however many
+        if names and (note.doubt or note.left_out):
+            out = f" {agree(len(names), 'is', 'are')} left out" if note.left_out else ""
+            doubts.append(f"{agree(len(names), 'column', 'columns')} {some(names, 3, repr)}{out}: {note.text}")
     doubts += [f"{why}: left out" for why in dict.fromkeys(clashes.values())]
     if look.config.csv.names == tuple(unnamed(place) for place, _ in enumerate(look.names, 1)):
         doubts.append("no line has the names of the columns: --label names one by its place, as column_3")
+    elif look.config.csv.names:
+        doubts.append("its header does not name each column once: the names are those of source.csv.names")
     if (without := len(known) - known.true_count) * 100 > len(known):
         doubts.append(
             f"{without:,} of {counted(len(known), 'row')} {agree(without, 'has', 'have')} no label and are left out"

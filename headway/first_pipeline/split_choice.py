@@ -171,21 +171,8 @@ def _by_unit(seen: Seen, facts: LabelFacts, choices: Sequence[Choice]) -> SplitC
         why = f"may name what several rows belong to: {unit.why}. If new rows will be of others: split: {{key: {name}}}"
         return SplitChoice("", columns={name: replace(choice, why=why, warning=True)})
     text = f"by {name}: {unit.units:,} of them, in {counted(unit.rows, 'row')}: {unit.why}, so none is in two splits"
-    return SplitChoice(text, {"key": name} | _share(len(seen.label)), {name: _keyed(choice, seen)})
-
-
-def _keyed(choice: Choice, seen: Seen) -> Choice:
-    """Returns the choice of a key: a code is the key and nothing else; a measure is learned from besides."""
-    values = seen.values(choice.column)
-    whole = not pa.types.is_floating(values.type) or pc.all(pc.equal(values, pc.floor(values))).as_py()
-    if choice.use == "left out" or whole:
-        return Choice(choice.column, choice.type, "key", "names what several rows belong to, which stay together")
-    config: dict[str, Any] = {"role": ["key", "feature"]}
-    if isinstance(choice.config, dict):
-        config |= choice.config
-    elif choice.config is not None:
-        config["transform"] = choice.config
-    return replace(choice, why="the split's key too", config=config)
+    key = Choice(name, choice.type, "key", "names what several rows belong to, which stay together")
+    return SplitChoice(text, {"key": name} | _share(len(seen.label)), {name: key})
 
 
 def _by_row(look: Look, seen: Seen, label: LabelConfig) -> SplitChoice:

@@ -41,7 +41,7 @@ def list_config(values: pa.Array) -> dict[str, Any] | None:
             return {"shape": "list", "separator": separator}
     if 2 * len(different) <= len(texts):
         return None  # they recur as they are: categories
-    words = [text.split(" ") for text in texts]
+    words = [text.split() for text in texts]
     lengths = np.array([len(split) for split in words])
     if lengths.mean() < _WORDS:
         return None

@@ -68,7 +68,7 @@ def _label(draft: Draft) -> str:
 
 def scalar(value: Any) -> str:
     """Returns a value as YAML on one line that means just this value."""
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and _means(value, value):
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(f"[{value}]") == [value]:
         return value
     style = '"' if isinstance(value, str) else None
     text = yaml.safe_dump(value, default_style=style, allow_unicode=True, width=1 << 30)
@@ -82,13 +82,6 @@ def flow(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return scalar(value)
-
-
-def _means(text: str, value: str) -> bool:
-    try:
-        return yaml.safe_load(f"[{text}]") == [value] and yaml.safe_load(f"k: {text}") == {"k": value}
-    except yaml.YAMLError:
-        return False
 
 
 def _nested(key: str, value: Mapping[str, Any]) -> list[str]:

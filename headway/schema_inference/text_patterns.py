@@ -135,6 +135,10 @@ def recognized(
     given = _texts(values)
     if given is None:
         return Recognized()
+    if plain and given.all('^".*"$'):
+        return Recognized(
+            note="its values are in quotes, which are part of them: remove the blanks before them", doubt=True
+        )
     if (zeros := _leading_zeros(given)) is not None:
         return zeros if plain else Recognized()
     if plain and (codes := _codes(given)) is not None:
@@ -424,6 +428,10 @@ def _nearly_numbers(given: _Texts) -> Recognized:
     unfit = pc.invert(pc.match_substring_regex(numbers, _NUMBER))
     if 2 * given.rows_of(unfit) > given.rows or not given.rows_of(unfit):
         return Recognized()
+    word = json.dumps(given.texts.filter(unfit)[0].as_py(), ensure_ascii=False)
+    if pc.sum(unfit).as_py() == 1:
+        text = f"read as text, as {word} stands among numbers; if it means a missing one, say source.csv.null_values: "
+        return Recognized(None, None, f'{text}["", NA, {word}]', doubt=True)
     text = f"read as text: {given.odd(unfit, 'not a number')}; say 'type: float' to read numbers and reject such rows, or name "
     return Recognized(None, None, f"{text}those texts: {{parse: {{as: number, null: [...]}}}}", doubt=True)
 

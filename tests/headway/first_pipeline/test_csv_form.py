@@ -43,6 +43,7 @@ def test_a_decimal_comma_and_a_date_with_a_comma_separate_nothing():
         (",a\n0,1\n1,2\n", True),
         ("name,kind\nx,y\nz,y\n", True),
         ("2/28/2008,1:00:00,NaN\n2/28/2008,2:00:00,NaN\n2/29/2008,13:00:00,4.5\n", False),
+        ("Sat, 22 Apr 2017 15:11\nFri, 12 May 2017 14:20\nSat, 21 June 2017 14:08\n", False),
         ("day,2013 - 14,2014 - 15\n1/1/2013,1%,2%\n1/2/2013,1%,3%\n", True),
         ("a,1,1,0,x\nb,1,2,0,y\na,2,1,0,x\n", False),  # values that repeat
         ("1,2\n", True),

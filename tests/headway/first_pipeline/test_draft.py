@@ -145,9 +145,9 @@ def test_text_becomes_words_or_lists_where_they_come_again(drafted):
 
 
 def test_names_and_values_that_yaml_or_a_record_cannot_take(drafted):
-    columns = {"price/kg": R.normal(size=ROWS), " kind": ["a", "b"] * (ROWS // 2), "label": R.normal(size=ROWS)}
+    columns = {"price / kg": R.normal(size=ROWS), " kind": ["a", "b"] * (ROWS // 2), "label": R.normal(size=ROWS)}
     draft = drafted(table(**columns), delimiter=";")
-    assert draft.source["rename"] == {"price/kg": "price_per_kg", " kind": "kind", "label": "label_column"}
+    assert draft.source["rename"] == {"price / kg": "price_per_kg", " kind": "kind", "label": "label_column"}
     assert draft.source["csv"] == {"delimiter": ";"}
     assert {"price_per_kg", "kind", "label_column"} <= uses(draft).keys()
 
@@ -433,6 +433,32 @@ def test_too_few_rows_for_train_and_eval_are_refused(drafted, label, few):
 def test_a_label_without_any_value_is_refused(drafted):
     with pytest.raises(DataError, match="column 'y' has no value in the first 30 rows"):
         drafted({"x": [i / 7 for i in range(30)], "y": [""] * 30})
+
+
+def test_a_table_of_one_column_and_bytes_are_refused(drafted, tmp_path):
+    with pytest.raises(DataError, match="it has one column, 'y'"):
+        drafted({"y": [0, 1] * 20})
+    (tmp_path / "a.csv").write_bytes(bytes(range(256)) * 9)
+    with pytest.raises(ConfigError, match="neither text nor of a format that is read"):
+        found_source(str(tmp_path / "a.csv"))
+
+
+def test_one_fact_of_many_columns_is_one_line(drafted):
+    words = {
+        name: ["k.A." if (i + place) % 9 == 0 else i % 40 for i in range(ROWS)] for place, name in enumerate("pqrst")
+    }
+    (doubt,) = drafted(table(**words)).doubts
+    assert doubt.startswith("columns 'p', 'q', 'r' and 2 more: read as text")
+    assert doubt.endswith('say source.csv.null_values: ["", NA, "k.A."]')
+
+
+def test_quotes_behind_blanks_and_names_that_stand_twice_are_said(tmp_path):
+    lines = [f'{i}, "{"ab"[i % 3 % 2]}  b c",{i % 2}' for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["x, x,y", *lines]) + "\n")
+    source, look = look_at(found_source(str(tmp_path / "a.csv")))
+    draft = draft_of(source, look, label_of("y", look.names))
+    assert source["csv"]["names"] == ["x", "x_2", "y"]
+    assert ["in quotes" in draft.doubts[0], "does not name each column once" in draft.doubts[1]] == [True, True]
 
 
 def test_rows_without_a_label_are_told(drafted):

@@ -58,7 +58,8 @@ def test_text_stays_text(values):
 def test_undecided_patterns_are_reported():
     assert "'03/04/2013' leaves open" in _found(["03/04/2013", "05/06/2013"])[2]
     assert "3 of 4 sampled values begin with 0, such as '02139'" in _found(["02139", "01002", "94110", "00501"])[2]
-    assert "1 of 5 sampled values is not a number, such as 'high'" in _found(["1", "2", "3", "4", "high"])[2]
+    assert "2 of 6 sampled values are not a number, such as 'high'" in _found(["1", "2", "3", "4", "high", "low"])[2]
+    assert 'say source.csv.null_values: ["", NA, "high"]' in _found(["1", "2", "3", "4", "high"])[2]
     assert "decimal_comma" in _found(["1,234", "5,678"])[2]
     assert "'12.3%' is 12.3; requests send the number" in _found(["12.3%"])[2]
     assert "stays text" in _found(["2013-01-31"], dates=False)[2]
