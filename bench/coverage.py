@@ -23,9 +23,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.intervals import intervals
-from headway.evaluation.results.threshold import ThresholdRule, decide
+from headway.evaluation.intervals import intervals
+from headway.evaluation.predictions import metrics_of
+from headway.evaluation.threshold import ThresholdRule, decide
 from headway.metrics.base import Rows
 from headway.metrics.ranking import GroupMetric
 from headway.tasks.table import task_of

@@ -33,13 +33,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import Difference
-from headway.evaluation.compare import Compared, Comparison, compare, is_better, tested
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.margins import Margin, parse_tolerance
-from headway.evaluation.metrics import UNIT
-from headway.evaluation.verdict import Check
+from headway.evaluation.compare import Difference
+from headway.evaluation.config import GateConfig, parse_tolerance
+from headway.evaluation.tolerance import Comparison, Margin, ToleranceTest, within_tolerances
+from headway.evaluation.verdict import Check, is_better
 from headway.monitor import Monitor
+from headway.schema.columns import UNIT
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
 
@@ -150,7 +149,7 @@ def judged(task: str, name: str, rows: int, rate: float, seed: int) -> Compariso
     models = [world.predicted(worse, r, NARROW.get(name, 1.0)), world.predicted(world.score(), r)]
     columns = {"label": label, "kind": world.kind, "x0": world.x[:, 0]}
     positive = int(label.sum()) if task == "binary" else 0
-    return compare(
+    return within_tolerances(
         task_of(task),
         *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
         config=GateConfig(),
@@ -201,11 +200,11 @@ def study(
     return cells
 
 
-def _tests(found: Comparison) -> tuple[Compared, ...]:
+def _tests(found: Comparison) -> tuple[ToleranceTest, ...]:
     return (*found.overall, *found.slices)
 
 
-def _name(test: Compared) -> str:
+def _name(test: ToleranceTest) -> str:
     where = f"{test.column}={test.value} " if test.column == "kind" else f"{test.value} " if test.column else ""
     return where + test.metric.name
 
@@ -225,7 +224,7 @@ def _visible(found: Sequence[Comparison], truth: dict[str, float]) -> list[str]:
     for one in found:
         for tests in (one.overall, one.slices):
             # Holm's first step, the worst case: as many tests as there are
-            confidence = 1 - (1 - one.confidence) / (len(tests) if tests is one.slices else 1)
+            confidence = 1 - (1 - GateConfig().confidence) / (len(tests) if tests is one.slices else 1)
             for test in tests:
                 detectable = test.measured.detectable(confidence, test.margin.value, POWER)
                 seen.setdefault(_name(test), []).append(np.inf if detectable is None else detectable)
@@ -300,7 +299,7 @@ def drawn(how: Draws, rows: int, noise: float, seed: int) -> Comparison:
         columns["weight"] = np.exp(0.7 * world.x[:, 3])
     positive = int(label.sum())
     task = task_of("binary")
-    return compare(
+    return within_tolerances(
         task,
         *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
         config=GateConfig(),
@@ -389,18 +388,24 @@ class Noise:
 
     def compared(self, candidate: Floats, other: Floats, name: str) -> list[Check]:
         """A candidate beside another model, by their values on the same rows, as the gate judges them."""
-        config, checks = GateConfig(), []
+        checks = []
         for i, metric in enumerate(METRICS):
             measured = Difference(
                 metric=metric,
-                candidate=float(candidate[i]),
-                champion=float(other[i]),
+                value=float(candidate[i]),
+                other=float(other[i]),
                 difference=float(candidate[i] - other[i]),
-                standard_error=float(self.errors[i]),
+                error=float(self.errors[i]),
             )
             share = parse_tolerance(task_of("binary").tolerances[metric])[0]
             margin = Margin(float(self.gains[i]) * share / 100)
-            checks.append(tested(measured, task_of("binary").metric(metric), margin, config).check(name, "", 0.95))
+            test = ToleranceTest(
+                metric=task_of("binary").metric(metric),
+                measured=measured,
+                margin=margin,
+                confidence=GateConfig().confidence,
+            )
+            checks.append(test.check(name, ""))
         return checks
 
 

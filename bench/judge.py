@@ -23,12 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from common import header, peak_rss_mb
 
-from headway.evaluation.gate.gate_request import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import gate
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import UNIT
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import gate
+from headway.evaluation.measure import measure
+from headway.evaluation.predictions import UNIT
+from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.evaluation.units import SplitUnits
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts

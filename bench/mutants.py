@@ -42,12 +42,16 @@ from common import header
 
 ROOT = Path(__file__).resolve().parent.parent
 SPLITS = ("headway/tabular/splits.py", "headway/tabular/hashing.py", "headway/leakage")
+GATE = tuple(f"headway/evaluation/{name}.py" for name in ("gate", "tolerance", "predictions"))
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "statistics": (("headway/statistics",), ("tests/headway/statistics",)),
     "splits": (SPLITS, ("tests/headway/tabular", "tests/headway/leakage", "tests/beam_jobs/test_leakage_check.py")),
     "store": (("headway/storage",), ("tests/headway/storage",)),
     "registry": (("headway/registry",), ("tests/headway/registry",)),
-    "gate": (("headway/evaluation/gate*",), ("tests/headway/evaluation",)),
+    "gate": (
+        ("headway/evaluation/gate.py", "headway/evaluation/tolerance.py", "headway/evaluation/predictions.py"),
+        ("tests/headway/evaluation",),
+    ),
 }
 """The modules and the tests of each area: files, folders or patterns."""
 MARKS = "not (long or server or chaos or soak or flink or spark or browser)"

@@ -54,7 +54,7 @@ ROW = (
 STEP = ("tfcore/train/loop.py:Learner.run",)
 SCHEDULES = "tfcore.train.schedule"
 """Classes of learning rates."""
-GATE = ("headway/evaluation/gate/stage.py:gate",)
+GATE = ("headway/evaluation/gate.py:gate",)
 VERDICT = {"Verdict", "Check", "Remark", "Explanation", "RunSummary"}
 """Classes of the product: the verdict, what it is made of, and what people are told of it."""
 LINE = (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from flows.config.pipeline import LoadedPipeline
 from headway.errors import ConfigError
-from headway.evaluation.metrics import OWN
+from headway.evaluation.predictions import OWN
 from headway.evaluation.slices import slice_columns
 from headway.messages import agree, counted, some
 from headway.schema.columns import LABEL, Column, Role, Schema, column_yaml, named_for, suggest

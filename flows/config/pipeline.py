@@ -30,8 +30,7 @@ from flows.config.production import (
 from flows.config.tune_config import TuneConfig
 from headway.config import Frozen, expand, load, read_yaml
 from headway.errors import ConfigError
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.results.config import EvaluationConfig
+from headway.evaluation.config import EvaluationConfig, GateConfig
 from headway.metrics.ranking import NDCG_AT
 from headway.metrics.user_metric import MetricSpec
 from headway.redaction import remember

@@ -10,7 +10,7 @@ from typing import Any
 from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
-from headway.evaluation.gate import Champion, Parts, trained_on
+from headway.evaluation.requests import Champion, Parts, trained_on
 from headway.evaluation.verdict import CHAMPION, KEPT, Check, Model, Verdict
 from headway.messages import number
 from headway.registry.registry import Version

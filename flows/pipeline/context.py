@@ -23,11 +23,11 @@ from flows.config.window import ChosenWindow, choose_window
 from flows.records import ResolvedSettings, TestMetrics
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
-from headway.evaluation.gate import GateRequest
-from headway.evaluation.metrics import OWN
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.worst_slices import searched
+from headway.evaluation.requests import GateRequest
+from headway.evaluation.predictions import OWN
+from headway.evaluation.measured import Measured
+from headway.evaluation.requests import MeasureRequest
+from headway.evaluation.worst_slices import searched
 from headway.evaluation.slices import choose, slice_columns
 from headway.evaluation.units import SplitUnits
 from headway.evaluation.verdict import Verdict

@@ -17,8 +17,7 @@ from flows.pipeline import steps, warm_start
 from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
 from headway.errors import ConfigError
-from headway.evaluation.gate.gate_request import GateRequest
-from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.stages.stage_class import Stage
 from headway.stages.step import Output, Step, Unknown
 from headway.statistics.stage import StatisticsRequest

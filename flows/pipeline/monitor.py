@@ -6,7 +6,7 @@
 Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
 held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
 with labels, the champion predicts it and is held against what it was worth at its promotion
-(`headway.evaluation.checks.champion_decay`).
+(`headway.evaluation.champion_decay`).
 """
 
 import math
@@ -27,9 +27,9 @@ from flows.records import MonitorState, RunRecord, SpanCheck, record_of
 from flows.report.checks import explain
 from headway.config import Frozen
 from headway.errors import StoreError
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.verdict import THRESHOLD
 from headway.messages import counted, listed, metrics_line
 from headway.messages import now as now_text

@@ -313,8 +313,8 @@ def _import_later_ones() -> None:
     """Import what judges and draws, while the model trains."""
     with suppress(Exception):  # the import of whoever needs it fails, too
         for name in (
-            "headway.evaluation.results.stage",
-            "headway.evaluation.gate.stage",
+            "headway.evaluation.measure",
+            "headway.evaluation.gate",
             "flows.report.page",
             "flows.report.site",
         ):

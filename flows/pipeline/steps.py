@@ -19,9 +19,8 @@ from flows.pipeline.warm_start import begun
 from flows.records import TestMetrics
 from flows.report.checks import explain
 from headway.errors import DataError
-from headway.evaluation.gate import Candidate as JudgedCandidate
-from headway.evaluation.gate import GateRequest
-from headway.evaluation.results.request import MeasureRequest
+from headway.evaluation.requests import Candidate as JudgedCandidate
+from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES

@@ -38,10 +38,10 @@ from flows.report.verdict import RunSummary, Tone, ending_of
 from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of, paired_table, rows_in_words
 from headway.config import Frozen
 from headway.errors import ConfigError
-from headway.evaluation.bootstrap import paired
-from headway.evaluation.gate_checks import check_same_rows, read_predictions
-from headway.evaluation.metrics import metrics_of, rows_of
-from headway.evaluation.results.measured import Metrics
+from headway.evaluation.compare import compare as compare_models
+from headway.evaluation.predictions import check_same_rows, read_predictions
+from headway.evaluation.predictions import metrics_of, rows_of
+from headway.evaluation.measured import Metrics
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.verdict import Check
 from headway.messages import capital, counted, metrics_line, number, of_window, sentence, size, some, when
@@ -442,8 +442,8 @@ class _Rules(Frozen):
 
 def _checks(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[Check]:
     better = {metric.name: "higher" if metric.higher_is_better else "lower" for metric in metrics}
-    for name, each in paired(b, a.prediction, metrics=metrics).items():
-        values = {"before": each.champion, "value": each.candidate, "change": each.difference}
+    for name, each in compare_models(b, a.prediction, metrics=metrics).items():
+        values = {"before": each.other, "value": each.value, "change": each.difference}
         interval = {"interval": each.interval(CONFIDENCE), "confidence": CONFIDENCE, "better": better[name]}
         check = Check.model_validate({"name": "same rows", "metric": name, "outcome": "", **values, **interval})
         yield check.model_copy(update={"outcome": outcome_of(check)})

@@ -15,9 +15,7 @@ from flows.report.results import RunResults
 from flows.report.verdict import outcome_text
 from flows.report.versions import judged_spans, rows_in_words, rows_of, spans_in
 from headway.errors import HeadwayError
-from headway.evaluation import metrics
-from headway.evaluation.gate_checks import read_predictions
-from headway.evaluation.results.measured import (
+from headway.evaluation.measured import (
     Measured,
     Metrics,
     MetricValue,
@@ -26,10 +24,12 @@ from headway.evaluation.results.measured import (
     Values,
     WorstSlices,
 )
-from headway.evaluation.results.threshold import AS_CONFIGURED
-from headway.evaluation.results.worst_rows import MOST
+from headway.evaluation.predictions import read_predictions
+from headway.evaluation.predictions import rows_of as prediction_rows
 from headway.evaluation.slices import named
+from headway.evaluation.threshold import AS_CONFIGURED
 from headway.evaluation.verdict import Verdict
+from headway.evaluation.worst_rows import MOST
 from headway.messages import capital, counted, ends, listed, metric_text, number, sentence, signed
 from headway.metrics.base import Rows
 from headway.metrics.meanings import meaning
@@ -160,7 +160,7 @@ def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | N
         group = results.key("measure").get("group")  # else a sample of many rows would be another than was measured
         if path is None:
             return None
-        return metrics.rows_of(read_predictions(path, (group,) if group else (), group=group, unit=False), task)
+        return prediction_rows(read_predictions(path, (group,) if group else (), group=group, unit=False), task)
     except HeadwayError:
         return None
 

@@ -19,7 +19,7 @@ from flows.report.results import RunResults
 from flows.report.training import training
 from flows.report.verdict import ending_of
 from flows.report.versions import rows_of
-from headway.evaluation.results.measured import Measured
+from headway.evaluation.measured import Measured
 from headway.messages import counted, duration, when, window_text
 from headway.sources.discovery.spans import ONE_SPAN
 from headway.stages.step import Output

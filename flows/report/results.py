@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from flows.records import RunRecord
 from flows.report.versions import judged_spans
 from headway.errors import HeadwayError
-from headway.evaluation.results.measured import Measured
+from headway.evaluation.measured import Measured
 from headway.evaluation.verdict import Verdict
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics

@@ -13,13 +13,13 @@ count rows by their weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from headway.evaluation.bootstrap import Difference, paired
-from headway.evaluation.sample_size import FIRST_CLASS_ROWS, uncompared, units, upward
+from headway.evaluation.compare import Difference, compare, upward
+from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, uncompared, units
 from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 from headway.tasks.base import LabelFacts, Task
@@ -90,12 +90,12 @@ class MetricTest:
             name=f"{self.baseline} baseline",
             metric=self.metric.name,
             against=self.baseline,
-            value=self.difference.candidate,
-            before=self.difference.champion,
+            value=self.difference.value,
+            before=self.difference.other,
             change=self.difference.difference,
             interval=upward(self.metric, self.interval),  # turned back: the sign is that of the change
             confidence=self.confidence,
-            error=self.difference.standard_error,
+            error=self.difference.error,
             better=self.metric.better,
             outcome=outcome or self.outcome,
             rows=len(rows),
@@ -128,17 +128,14 @@ def compare_with_baseline(
 
     Args:
         others: the predictions of the baseline.
-        first: of a first model: Student's t, with one degree of freedom less than there are units.
+        first: of a first model, which may be held against the constant on fewer rows of a class.
     """
-    difference = paired(rows, others, metrics=(metric,), seed=seed, check=check)[metric.name]
+    options: dict[str, Any] = {"class_rows": FIRST_CLASS_ROWS if first else CLASS_ROWS, "seed": seed, "check": check}
+    difference = compare(rows, others, metrics=(metric,), **options)[metric.name]
     if difference.difference is None:
         return None
-    count = units(metric, rows)
-    if first:
-        difference = replace(difference, freedom=min(difference.freedom, max(count - 1, 1)))
-    few = uncompared(metric, rows, FIRST_CLASS_ROWS) if first else uncompared(metric, rows)
-    interval = None if few else difference.interval(confidence)
-    return MetricTest(metric, name, difference, upward(metric, interval), confidence, count)
+    interval = upward(metric, difference.interval(confidence))
+    return MetricTest(metric, name, difference, interval, confidence, units(metric, rows))
 
 
 def first_model(

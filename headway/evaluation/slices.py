@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.evaluation.metrics import OWN
+from headway.evaluation.predictions import OWN
 from headway.messages import number
 from headway.tabular.list_arrays import decoded, value_numbers, whole
 

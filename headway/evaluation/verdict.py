@@ -274,6 +274,19 @@ class Verdict(Result):
         )
 
 
+def is_better(compared: Sequence[Check], primary: str) -> bool:
+    """Whether a candidate is better than the champion, whatever its data: the primary metric is better beyond chance, or surely
+    within its limit while another one is better; and none is worse beyond chance that is not surely within its limit.
+
+    Args:
+        compared: each metric over all rows.
+    """
+    decisive = next(check for check in compared if check.metric == primary)
+    gained = any(check.outcome == BETTER for check in compared)
+    lost = any(check.worse and not check.surely_within for check in compared)
+    return (decisive.outcome == BETTER or (decisive.surely_within and gained)) and not lost
+
+
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
     """Of thresholds on the values of slices, those nearest to their limits: one of each limit."""
     nearest: dict[tuple[object, ...], Check] = {}

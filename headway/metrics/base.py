@@ -1,15 +1,12 @@
-"""A metric: its value on some rows, and its value under many weightings of them at once.
+"""A metric: its value on some rows, and how much it moves with the weight of each.
 
     auc = Auc()
     auc.value(rows)                              # 0.71, or None where it is undefined
-    replicate = auc.replicated(rows)             # sorted once
-    replicate(Draws(weights))                    # float64 [replicates]: the metric under each row of `weights`
+    auc.influence(rows)                          # float64 [rows]; its standard error follows from them in one pass
 
 A metric that is a function of weighted means needs no class of its own:
 
     MomentMetric("rmse", lambda rows: (rows.prediction - rows.label)[:, None] ** 2, lambda means: np.sqrt(means[..., 0]))
-
-Its standard error on many rows comes from `influence`, how much the metric moves with the weight of each row, in one pass.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ class Rows:
     columns: Mapping[str, NDArray[Any]] | None = None
     """Other columns, for metrics of the user's own; each [rows]."""
     units: NDArray[np.int64] | None = None
-    """[rows]: equal for rows that are resampled together, whole groups among them; None: the groups, if there are any."""
+    """[rows]: equal for rows that are drawn together, whole groups among them; None: the groups, if there are any."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What several metrics of the same rows need, computed once."""
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -62,7 +59,7 @@ class Rows:
 
     @property
     def drawn(self) -> NDArray[np.int64] | None:
-        """What is resampled together, [rows]; None: rows are drawn one by one."""
+        """What is drawn together, [rows]; None: rows are drawn one by one."""
         return self.groups if self.units is None else self.units
 
     @cached_property
@@ -109,30 +106,6 @@ def _once(kept: dict[Any, Any], key: object, make: Callable[[], Made]) -> Made:
     return found
 
 
-class Draws:
-    """How often each row is drawn in each replicate.
-
-    Args:
-        counts: whole numbers [replicates, rows].
-        weight: of the rows, [rows]; None: all weigh the same.
-    """
-
-    def __init__(self, counts: NDArray[Any], weight: Floats | None = None):
-        self.counts = counts
-        self.weights = counts if weight is None else counts * weight
-        """[replicates, rows]"""
-
-    @cached_property
-    def floats(self) -> Floats:
-        return self.weights.astype(np.float64, copy=False)
-
-    @cached_property
-    def totals(self) -> Floats:
-        """The summed weights of each replicate. [replicates, 1]"""
-        return self.floats.sum(1, keepdims=True)
-
-
-Replicate = Callable[[Draws], Floats]
 Better = Literal["higher", "lower", "neither"]
 
 
@@ -203,7 +176,7 @@ class Metric(ABC):
     smooth: bool = True
     """A small change of the rows changes it little; a choice among them, such as the best threshold, is another thing."""
     ratio: bool = False
-    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one; where it has two, v / (1 - v)."""
+    """A quotient, which chance moves by factors; where it has an upper end, 1 - it is one."""
 
     @property
     def better(self) -> Better:
@@ -217,15 +190,6 @@ class Metric(ABC):
     def on(self, rows: Rows) -> float | None:
         """Return `value`, computed once for these rows; None for rows without any weight."""
         return rows.once(self, lambda: self.value(rows) if rows.total > 0 else None)
-
-    def replicated(self, rows: Rows) -> Replicate:
-        """The metric under many weightings of these rows; not a number where it is undefined."""
-
-        def replicate(draws: Draws) -> Floats:
-            values = [self.value(rows.at(np.repeat(np.arange(len(rows)), counts))) for counts in draws.counts]
-            return np.asarray([np.nan if value is None else value for value in values], np.float64)
-
-        return replicate
 
     def influence(self, rows: Rows) -> Floats | None:
         """The derivative of the metric by the weight of each row, [rows]; None where it has no value, or no derivative.
@@ -302,15 +266,6 @@ class MomentMetric(Metric):
         with np.errstate(invalid="ignore", divide="ignore"):
             return finite(float(self._combine(means)))
 
-    def replicated(self, rows: Rows) -> Replicate:
-        moments = self.moments(rows)
-
-        def replicate(draws: Draws) -> Floats:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return self._combine(draws.floats @ moments / draws.totals)
-
-        return replicate
-
     def influence(self, rows: Rows) -> Floats | None:
         """Return the influence by the chain rule."""
         means, slope = self._slope(rows, self._of_means)
@@ -356,23 +311,6 @@ class MomentMetric(Metric):
         found -= np.multiply.outer(weights, means @ slope)
         found /= rows.total
         return found
-
-    def mean(self, rows: Rows) -> float | None:
-        """The mean of what is averaged, where that is one number per row."""
-        moments = self._moments_of(rows)
-        return float(rows.weight @ moments[:, 0] / rows.total) if moments.shape[1] == 1 else None
-
-    def moved_mean(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """How much each unit moves this mean, [units]."""
-        mean = self.mean(rows)
-        moved = None if mean is None else self._moved(rows, codes, units, np.array([mean]), np.ones((1, 1)))
-        return None if moved is None else moved[:, 0]
-
-    def ends(self, interval: tuple[float, float]) -> tuple[float, float]:
-        """The metric at the ends of an interval of that mean, with which it rises."""
-        with np.errstate(invalid="ignore"):
-            low, high = (float(self._combine(np.array([end]))) for end in interval)
-        return (low if np.isfinite(low) else self.within[0]), high
 
     def parts(self, rows: Rows) -> Floats | None:
         if self._parts is None or self.on(rows) is None:

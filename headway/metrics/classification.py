@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.metrics.base import (
-    Draws,
     Floats,
     Metric,
     MomentMetric,
     OfOnePart,
-    Replicate,
     Rows,
     by_unit,
     finite,
@@ -66,7 +64,7 @@ class Auc(Metric):
     """The exact area under the ROC curve: the weighted share of (positive, negative) pairs that the score puts in the
     right order, ties counting half. Undefined where a class is missing."""
 
-    name, higher_is_better, unit, within, ratio = "auc", True, "classes", (0.0, 1.0), True
+    name, higher_is_better, unit, within = "auc", True, "classes", (0.0, 1.0)
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
@@ -77,10 +75,6 @@ class Auc(Metric):
             return None
         below = np.cumsum(negative) - negative
         return float(np.dot(positive, below + 0.5 * negative) / pairs)
-
-    def replicated(self, rows: Rows) -> Replicate:
-        standing = PositivesAmongNegatives(rows.label, rows.prediction)
-        return lambda draws: standing.auc(draws.weights)
 
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:
@@ -161,37 +155,11 @@ def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDAr
     return np.split(grouped, np.cumsum([len(at) for at in parts]))[:-1]
 
 
-class PositivesAmongNegatives:
-    """The rank of each positive among the negatives by score, which is all that AUC needs of the scores."""
-
-    def __init__(self, label: Floats, score: Floats):
-        order = np.argsort(score, kind="stable")
-        positive = label[order] > 0.5
-        self._positives, self._negatives = order[positive], order[~positive]
-        ranked = score[self._negatives]
-        self._below = np.searchsorted(ranked, score[self._positives], side="left")
-        self._up_to = np.searchsorted(ranked, score[self._positives], side="right")
-        self._ties = not np.array_equal(self._below, self._up_to)
-
-    def auc(self, weights: NDArray[Any]) -> Floats:
-        """Return the AUC of each replicate: [replicates, rows] -> [replicates]; NaN where a class has no weight."""
-        whole = weights.dtype == np.uint8  # plain counts: integer sums are exact and six times as fast
-        mass: NDArray[Any] = np.zeros((len(weights), len(self._negatives) + 1), np.int64 if whole else np.float64)
-        np.cumsum(weights.take(self._negatives, axis=1), axis=1, out=mass[:, 1:])
-        positive = weights.take(self._positives, axis=1)
-        below: NDArray[Any] = mass.take(self._below, axis=1)
-        if self._ties:
-            below = 0.5 * (below + mass.take(self._up_to, axis=1))
-        right = np.einsum("ij,ij->i", positive.astype(np.float64, copy=False), below)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return right / (positive.sum(1, dtype=np.float64) * mass[:, -1])
-
-
 class AveragePrecision(Metric):
     """The area under the precision-recall curve as a step function: the precision at each distinct score, weighted by how
     much recall rises there. Undefined where no label is positive."""
 
-    name, higher_is_better, unit, within, ratio = "pr_auc", True, "classes", (0.0, 1.0), True
+    name, higher_is_better, unit, within = "pr_auc", True, "classes", (0.0, 1.0)
 
     def value(self, rows: Rows) -> float | None:
         if not len(rows) or not rows.known:
@@ -202,22 +170,6 @@ class AveragePrecision(Metric):
         caught, flagged = np.cumsum(positive), np.cumsum(positive + negative)
         precision = caught / np.maximum(flagged, _LEAST)  # where nothing is flagged, nothing is caught
         return finite(float(np.dot(positive, precision) / caught[-1]))
-
-    def replicated(self, rows: Rows) -> Replicate:
-        order = np.argsort(-rows.prediction, kind="stable")
-        ends = np.append(np.flatnonzero(run_starts(rows.prediction[order]))[1:], len(order)) - 1
-        positive = rows.label[order] > 0.5
-
-        def replicate(draws: Draws) -> Floats:
-            drawn = draws.floats.take(order, axis=1)
-            flagged = np.cumsum(drawn, axis=1).take(ends, axis=1)
-            caught = np.cumsum(drawn * positive, axis=1).take(ends, axis=1)
-            rise = np.diff(caught, axis=1, prepend=0.0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                precision = np.where(flagged > 0, caught / flagged, 0.0)
-                return np.einsum("ij,ij->i", rise, precision) / caught[:, -1]
-
-        return replicate
 
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:
@@ -246,19 +198,6 @@ class CalibrationError(Metric):
         if not total:
             return None
         return sum(b["weight"] * abs(b["prediction_mean"] - b["label_mean"]) for b in bins) / total
-
-    def replicated(self, rows: Rows) -> Replicate:
-        """Return the replicate function: bins are cut once, from the original rows; a replicate reweights them."""
-        of_row = np.zeros((len(rows), BINS))
-        if rows.known and rows.total:
-            ranked, which = _bins(rows)
-            of_row[ranked.order, which] = ranked.prediction - ranked.label
-
-        def replicate(draws: Draws) -> Floats:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return np.abs(draws.floats @ of_row / draws.totals).sum(1)
-
-        return replicate
 
     def influence(self, rows: Rows) -> Floats | None:
         if (value := self.on(rows)) is None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.metrics.base import Draws, Floats, Metric, Replicate, Rows
+from headway.metrics.base import Floats, Metric, Rows
 from headway.tabular.list_arrays import run_starts, whole
 
 RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
@@ -69,21 +69,6 @@ class GroupMetric(Metric):
     def value(self, rows: Rows) -> float | None:
         return self._ranked(rows).mean()[self.name]
 
-    def replicated(self, rows: Rows) -> Replicate:
-        """Return the replicate function: each group's value is computed once; a replicate reweights the groups."""
-        groups = self._ranked(rows)
-        values, row, factor = groups.values[self.name], groups.row, groups.weight
-        # of a group's rows each is drawn as often, so that one stands for all; by its own weight, or all by the same
-        if len(rows) and not (rows.weight == rows.weight[0]).all():
-            factor = factor / rows.weight[row]
-
-        def replicate(draws: Draws) -> Floats:
-            drawn = draws.weights.take(row, axis=1) * factor
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return drawn @ values / drawn.sum(1)
-
-        return replicate
-
     def influence(self, rows: Rows) -> Floats | None:
         """Return the influence of each group, at one of its rows."""
         if (value := self.on(rows)) is None:
@@ -127,19 +112,6 @@ class ItemCoverage(Metric):
     def value(self, rows: Rows) -> float | None:
         _, items, count = self._shown(rows)
         return len(np.unique(items)) / count if count else None
-
-    def replicated(self, rows: Rows) -> Replicate:
-        shown, items, count = self._shown(rows)
-        order = np.argsort(items, kind="stable")
-        starts = np.flatnonzero(run_starts(items[order]))
-
-        def replicate(draws: Draws) -> Floats:
-            if not count:
-                return np.full(len(draws.weights), np.nan)
-            drawn = np.add.reduceat(draws.weights[:, shown[order]], starts, axis=1) > 0
-            return drawn.sum(1) / count
-
-        return replicate
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@
         return float((columns["weight"] * (prediction - label).clip(0)).sum())
 
 `columns` has the slice columns and the group column as text, and "weight". A metric's interval comes from calling the function
-on resampled rows.
+twenty times more, each time without a twentieth of the rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence

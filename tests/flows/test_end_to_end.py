@@ -40,7 +40,7 @@ UNNEEDED = {
 UNNEEDED |= {
     "asyncio",
     "multiprocessing",
-    "headway.evaluation.gate.stage",
+    "headway.evaluation.gate",
     "headway.leakage.proof",
     "headway.sources.formats.csv",
 }

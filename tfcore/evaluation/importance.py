@@ -21,9 +21,8 @@ import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import quantile
-from headway.evaluation.metrics import rows_of
-from headway.evaluation.results.intervals import spread_of
+from headway.evaluation.intervals import quantile, spread_of_influence
+from headway.evaluation.predictions import rows_of
 from headway.metrics.base import Floats, Metric, Rows
 from headway.tasks.base import Task
 from tfcore.evaluation.scorers import TrainedScorer
@@ -147,7 +146,7 @@ def _worsening(metric: Metric, plain: Rows, permuted: Sequence[Rows]) -> dict[st
     influences = [each for each in map(metric.influence, permuted) if each is not None]
     if (own := metric.influence(plain)) is None or len(influences) < len(permuted):
         return {"permuted": mean, "interval": None}
-    if (error := spread_of(plain, np.mean(influences, axis=0) - own)) is None:
+    if (error := spread_of_influence(plain, np.mean(influences, axis=0) - own)) is None:
         return {"permuted": mean, "interval": [mean, mean]}
     reach = quantile(0.5 + CONFIDENCE / 2, error.freedom) * error.error
     return {"permuted": mean, "interval": [mean - reach, mean + reach]}

@@ -7,7 +7,7 @@ Evaluated.model_validate(result).importance.columns[0].permuted
 from pydantic import Field
 
 from headway.config import Result
-from headway.evaluation.results.measured import Interval, Metrics
+from headway.evaluation.measured import Interval, Metrics
 
 
 class ColumnImportance(Result):

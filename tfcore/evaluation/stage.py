@@ -10,7 +10,7 @@ the linear baseline that it left, the same columns; with `item`, `-popularity` a
 `tfcore.evaluation.item_baselines`. With `ranks` the predictions of two towers have the columns
 of `tfcore.evaluation.whole_index`.
 `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
-these files (`headway.evaluation.results.stage`), so that another metric needs no other pass. Memory holds a few batches, and at
+these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and at
 the end label, weight and prediction, of many rows a sample.
 """
 
@@ -27,8 +27,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.errors import ConfigError, DataError
-from headway.evaluation import metrics
-from headway.evaluation.gate_checks import read_predictions
+from headway.evaluation.predictions import OWN, ROW_LOSS, measured, read_predictions, rows_of
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.monitor import Monitor
@@ -132,7 +131,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
     for name in request.columns:
         if name not in names:
             raise ConfigError(f"{name!r} is not a stored column", where=where, fix=suggest(name, names))
-        if name in metrics.OWN:
+        if name in OWN:
             problem = f"{name!r} cannot be kept: predictions have a column of that name"
             raise ConfigError(problem, where=where)
 
@@ -140,7 +139,7 @@ def _check(request: EvaluateRequest, shards: Shards) -> None:
 def _metrics(task: Task, predictions: Path, group: str | None) -> dict[str, float | None]:
     reads_columns = any(metric.reads_columns for metric in task.metrics)  # a task of the user's own may read any
     table = read_predictions(predictions, None if reads_columns else {group} if group else (), group=group)
-    return metrics.measured(task.metrics, metrics.rows_of(table, task, columns=reads_columns))
+    return measured(task.metrics, rows_of(table, task, columns=reads_columns))
 
 
 def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedModelScorer:
@@ -303,7 +302,7 @@ def _table(
         PREDICTION: _predictions(scores.exact[:count]),
     }
     if scores.losses is not None:
-        columns[metrics.ROW_LOSS] = pa.array(scores.losses[:count])
+        columns[ROW_LOSS] = pa.array(scores.losses[:count])
     for name in kept:
         present = batch[f"raw/{name}/present"].numpy()[:count]
         columns[name] = kept_column(batch[f"raw/{name}"].numpy()[:count], present)

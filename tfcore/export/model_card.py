@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.evaluation.results.threshold import AS_CONFIGURED
+from headway.evaluation.threshold import AS_CONFIGURED
 from headway.evaluation.verdict import Verdict
 from headway.messages import counted, number, signed, some, window_text
 from headway.schema.calendar_days import UNITS

@@ -7,7 +7,7 @@ import pytest
 
 from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
-from headway.evaluation.results.config import EvaluationConfig
+from headway.evaluation.config import EvaluationConfig
 from headway.registry.registry import Version
 from headway.stages.step import Output
 

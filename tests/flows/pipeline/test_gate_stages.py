@@ -14,8 +14,8 @@ from flows.pipeline.dag import walk
 from flows.pipeline.run import promote
 from flows.report.checks import explain
 from headway.errors import Overtaken
-from headway.evaluation.gate.stage import gate
-from headway.evaluation.results.stage import measure
+from headway.evaluation.gate import gate
+from headway.evaluation.measure import measure
 from headway.monitor import Monitor
 
 ROWS = 5_000

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 from flows.pipeline.champion import compared_facts
 from flows.records import read_record
 from flows.report.checks import explain
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import gate
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import gate
+from headway.evaluation.measure import measure
+from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.monitor import Monitor
 from headway.registry.registry import Registry

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.records import read_record
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import gate
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import gate
+from headway.evaluation.measure import measure
+from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.evaluation.verdict import Verdict
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema

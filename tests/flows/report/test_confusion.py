@@ -4,7 +4,7 @@ import pytest
 
 from flows.report.evaluation import confusion_table
 from flows.report.plot import apart
-from headway.evaluation.results.measured import Measured
+from headway.evaluation.measured import Measured
 
 
 def pairs(counts):

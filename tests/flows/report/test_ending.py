@@ -18,9 +18,9 @@ from flows.report.page import page
 from flows.report.results import RunResults
 from flows.report.text import summary
 from flows.report.verdict import ending_of, ending_section
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.verdict import Check, Verdict
 from headway.messages import number, signed
 from headway.storage.store import Store

@@ -1,7 +1,7 @@
 """The tables on slices, from what evaluation measured."""
 
 from flows.report.evaluation import slices
-from headway.evaluation.results.measured import Measured
+from headway.evaluation.measured import Measured
 from headway.evaluation.verdict import Check, Verdict
 
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.report.evaluation import thresholds
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation.measure import measure
+from headway.evaluation.measured import Measured
+from headway.evaluation.requests import MeasureRequest
 from headway.messages import number
 from headway.monitor import Monitor
 

@@ -1,7 +1,7 @@
 """The rows where a model is most wrong, as a table."""
 
 from flows.report.evaluation import worst_rows
-from headway.evaluation.results.measured import Measured
+from headway.evaluation.measured import Measured
 
 
 def table_of(task, **row):

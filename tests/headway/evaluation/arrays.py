@@ -2,20 +2,25 @@
 
 from pathlib import Path
 
-from headway.evaluation.bootstrap import paired
-from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import results
+from headway.evaluation.compare import compare
+from headway.evaluation.measure import results
+from headway.evaluation.predictions import measured, metrics_of
+from headway.evaluation.requests import MeasureRequest
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
 
 
-def paired_arrays(task, label, candidate, champion, weight=None, *, metrics, group=None, ndcg_at=None, **options):
-    """`paired` of a built-in task's metrics by name."""
+def measure(task, label, prediction, weight=None):
+    """Every metric of a task, weighted; None where one is undefined."""
+    return measured(task_of(task).metrics, task_of(task).rows(label, prediction, weight))
+
+
+def compare_arrays(task, label, candidate, champion, weight=None, *, metrics, group=None, ndcg_at=None, **options):
+    """`compare` of a built-in task's metrics by name."""
     by_name = {metric.name: metric for metric in metrics_of(task, ndcg_at)}
     rows = task_of(task).rows(label, candidate, weight, groups=group)
     other = task_of(task).rows(label, champion, weight).prediction
-    return paired(rows, other, metrics=[by_name[name] for name in metrics], **options)
+    return compare(rows, other, metrics=[by_name[name] for name in metrics], **options)
 
 
 def results_of(table, task, **options):

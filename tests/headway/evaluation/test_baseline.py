@@ -7,11 +7,11 @@ import pytest
 
 from flows.report.checks import explain, size_text
 from headway.evaluation import baseline
-from headway.evaluation.gate import Candidate, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.metrics import metrics_of
-from headway.evaluation.sample_size import sample_size
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.predictions import metrics_of
+from headway.evaluation.requests import Candidate, GateRequest
+from headway.evaluation.units import sample_size
 from headway.messages import number
 from headway.metrics.base import Rows
 from headway.tasks.base import LabelFacts
@@ -30,7 +30,7 @@ def constant(task, facts, data, ndcg_at=None):
 def decided_by(found):
     """(the outcome, the metric that decides, its values)"""
     test = found.decisive
-    return found.outcome, test.metric.name, number(test.difference.candidate), number(test.difference.champion)
+    return found.outcome, test.metric.name, number(test.difference.value), number(test.difference.other)
 
 
 def judged(task, facts, data, *, primary, metrics, ndcg_at=None):
@@ -102,7 +102,7 @@ def test_the_majority_class_may_be_all_that_accuracy_can_say():
     facts = LabelFacts(counts=(950, 25, 25))
     found = judged("multiclass", facts, rows(label, prediction), primary="accuracy", metrics=("loss", "accuracy"))
     assert decided_by(found)[:2] == ("better", "loss")
-    assert found.beside.difference.candidate == found.beside.difference.champion == pytest.approx(0.9467, abs=1e-4)
+    assert found.beside.difference.value == found.beside.difference.other == pytest.approx(0.9467, abs=1e-4)
     found = judged("multiclass", facts, rows(label, prediction[::-1]), primary="accuracy", metrics=("loss", "accuracy"))
     assert decided_by(found)[:2] == ("cannot tell", "accuracy")
 

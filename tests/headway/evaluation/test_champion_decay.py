@@ -38,18 +38,17 @@ def kept(seed, *, shift=0.0, signal=1.0, intercept=-1.5, rows=4000, known=True):
 
 
 def alarms(then, today, confidence=0.95):
-    return [d.name for d in decayed(then, today, TOLERANCES, JUDGING, confidence=confidence)]
+    return [d.metric for d in decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=confidence)]
 
 
 def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times():
     then, today = kept(1), kept(2, signal=0.3)
     assert set(alarms(then, today)) >= {"auc", "loss"}
-    every = decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)
-    found = every[0]
+    every = decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)
 
     def fallen(decays, spans, before, mended):
         facts = {"mended": mended, "names": (before,) if before else (), "concern": not mended}
-        checks = tuple(decay.check(3).model_copy(update=facts) for decay in decays)
+        checks = tuple(decay.model_copy(update=facts) for decay in decays)
         spans = (spans,) if spans else ()
         [alarm] = explain(Verdict(status="promoted", checks=checks, spans=spans)).alarms
         return alarm
@@ -68,7 +67,7 @@ def test_a_model_that_lost_its_signal_is_worse_and_the_sentence_has_both_times()
     mended = fallen(every[:1], "2013-10", "2013-10", True)
     said, fix = mended.text.summary, mended.text.fix
     assert said.endswith(" today, and the candidate makes up for it") and "harder" not in said and not fix
-    check = found.check(3)
+    check = every[0]
     assert check.change < 0 and check.interval[0] < check.change < check.interval[1] < 0 and check.passed
     assert alarms(today, then) == []
 
@@ -87,7 +86,7 @@ def test_more_positives_alone_raise_the_loss_and_no_alarm():
 def test_without_a_known_constant_values_are_compared():
     then, today = kept(1, known=False), kept(2, signal=0.3, known=False)
     assert then["auc"]["gain"] is None and "auc" in alarms(then, today)
-    checks = [d.check(3) for d in decayed(then, today, TOLERANCES, JUDGING, confidence=0.95)[:1]]
+    checks = decayed(then, today, TOLERANCES, JUDGING, version=3, confidence=0.95)[:1]
     [alarm] = explain(Verdict(status="kept", checks=checks)).alarms
     assert alarm.text.summary.startswith("the champion, version 3, has become worse since it was promoted: auc was 0.7")
     assert not {"auc", "loss"} & set(alarms(kept(1), today))  # of one the constant is not known

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.bootstrap import Difference, effective_groups, quantile
-from headway.evaluation.sample_size import sample_size, uncompared
-from headway.evaluation.units import SplitUnits, drawn_together
+from headway.evaluation.compare import Difference
+from headway.evaluation.intervals import quantile
+from headway.evaluation.units import SplitUnits, drawn_together, effective_units, sample_size, uncompared
 from headway.evaluation.verdict import SampleSize
 from headway.tasks.table import task_of
-from tests.headway.evaluation.arrays import paired_arrays
+from tests.headway.evaluation.arrays import compare_arrays
 
 BINARY = task_of("binary")
 
@@ -39,19 +39,19 @@ def test_quantiles_of_student_s_t(freedom, two_sided, eighty):
 
 
 def test_the_p_value_and_the_interval_agree_for_few_groups():
-    d = Difference(metric="loss", candidate=0.5, champion=0.4, difference=0.1, standard_error=0.02, freedom=3)
+    d = Difference(metric="loss", value=0.5, other=0.4, difference=0.1, error=0.02, freedom=3)
     low, _ = d.interval(0.95)
     assert d.probability_above(low - 1e-9) < 0.025 < d.probability_above(low + 1e-9)
-    many = Difference(metric="loss", candidate=0.5, champion=0.4, difference=0.1, standard_error=0.02)
+    many = Difference(metric="loss", value=0.5, other=0.4, difference=0.1, error=0.02)
     assert many.interval(0.95)[0] > low and many.detectable(0.95) < d.detectable(0.95)
 
 
 def test_groups_of_unequal_weight_count_as_fewer():
     rows = BINARY.rows(np.zeros(100), np.zeros(100), groups=np.repeat([0, 1, 2, 3], 25))
-    assert effective_groups(rows) == pytest.approx(4)
+    assert effective_units(rows) == pytest.approx(4)
     rows = BINARY.rows(np.zeros(100), np.zeros(100), groups=np.repeat([0, 1], [90, 10]))
-    assert effective_groups(rows) == pytest.approx(1 / 0.82)
-    assert math.isinf(effective_groups(BINARY.rows(np.zeros(5), np.zeros(5))))
+    assert effective_units(rows) == pytest.approx(1 / 0.82)
+    assert math.isinf(effective_units(BINARY.rows(np.zeros(5), np.zeros(5))))
 
 
 @pytest.mark.parametrize("groups", [3, 6, 10])
@@ -60,7 +60,7 @@ def test_intervals_of_few_groups_cover_equal_models(groups):
     covered = blocked = 0
     for seed in range(100):
         label, a, b, group = clustered(groups, 60, seed=seed)
-        loss = paired_arrays("binary", label, a, b, metrics=("loss",), samples=60, seed=seed, group=group)["loss"]
+        loss = compare_arrays("binary", label, a, b, metrics=("loss",), seed=seed, group=group)["loss"]
         low, high = loss.interval(0.95)
         covered += low <= 0 <= high
         blocked += loss.probability_above(0) < 0.025

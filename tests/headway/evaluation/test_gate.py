@@ -1,6 +1,7 @@
 """Every verdict the gate knows, and the sentences it gives as reasons."""
 
 import json
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +11,15 @@ import pytest
 from flows.report.checks import explain
 from headway.config import load
 from headway.errors import ConfigError, DataError
-from headway.evaluation.compare import Compared, _holm
-from headway.evaluation.gate import Candidate, Champion, GateRequest, trained_on
-from headway.evaluation.gate.stage import decide, gate
-from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.compare import Difference
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide, gate
+from headway.evaluation.requests import Candidate, Champion, GateRequest, trained_on
+from headway.evaluation.tolerance import Margin, ToleranceTest, corrected
 from headway.evaluation.verdict import LeftOut, Verdict
 from headway.messages import number, signed
 from headway.monitor import Monitor
+from headway.tasks.table import task_of
 
 N = 12_000
 RNG = np.random.default_rng(0)
@@ -216,18 +219,18 @@ def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
         decide(request({**files, "other": tmp_path / "none"}, "other"))
 
 
-def test_groups_and_seed_reach_the_bootstrap(files, tmp_path):
+def test_groups_and_seed_reach_the_comparison(files, tmp_path):
     days = {}
     for name in ("good", "same"):
         days[name] = tmp_path / f"{name}.parquet"
         pq.write_table(pq.read_table(files[name]).append_column("day", pa.array(np.arange(N) % 200)), days[name])
     by_row = decide(request(files, "same")).compared()[0]
     by_group = decide(request(days, "same", group="day")).compared()[0]
-    other_seed = decide(request(files, "same", seed=1)).compared()[0]
+    bias, other_seed = (decide(request(files, "same", seed=seed)).of("champion", "bias") for seed in (0, 1))
     assert by_row == decide(request(files, "same")).compared()[0]
     assert by_row.change == by_group.change and by_group.interval is not None
     assert by_row.interval != by_group.interval
-    assert by_row.interval != other_seed.interval
+    assert bias.interval != other_seed.interval, "its parts are drawn"
     with pytest.raises(DataError, match="'nothing'"):
         decide(request(files, "same", group="nothing"))
 
@@ -302,21 +305,16 @@ def test_regression_and_multiclass_verdicts(tmp_path):
 
 def test_holm_by_hand():
     def one(p):
-        return Compared(
-            column="c",
-            value="v",
-            rows=1,
-            metric=None,
-            measured=None,
-            margin=None,
-            interval=None,
-            p=p,
-            p_adjusted=p,
-            failed=False,
-        )
+        error = None if p is None else 0.01
+        moved = 0.01 * NormalDist().inv_cdf(p or 0.5)
+        measured = Difference(metric="auc", value=0.7, other=0.7, difference=moved, error=error)
+        auc = task_of("binary").metric("auc")
+        return ToleranceTest(metric=auc, measured=measured, margin=Margin(0.0), confidence=0.9)
 
-    found = _holm([one(0.03), one(0.001), one(None), one(0.02), one(0.9)], GateConfig(confidence=0.9))
-    assert [t.p_adjusted for t in found] == [pytest.approx(0.06), pytest.approx(0.004), None, pytest.approx(0.06), 0.9]
+    found = corrected([one(0.03), one(0.001), one(None), one(0.02), one(0.9)])
+    assert [t.p_adjusted for t in found] == [
+        pytest.approx(each) if each else None for each in (0.06, 0.004, None, 0.06, 0.9)
+    ]
     assert [t.failed for t in found] == [False, True, False, False, False]
 
 

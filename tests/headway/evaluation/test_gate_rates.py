@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from headway.evaluation.sample_size import CLASS_ROWS, LEAST_GROUPS, uncompared
+from headway.evaluation.units import CLASS_ROWS, LEAST_GROUPS, uncompared
 from headway.tasks.table import task_of
-from tests.headway.evaluation.arrays import paired_arrays
+from tests.headway.evaluation.arrays import compare_arrays
 
 pytestmark = pytest.mark.slow
 ALPHA = 0.025
@@ -18,7 +18,7 @@ def blocks(make, *, tolerance=0.0, times=300, metrics=("auc", "loss")):
         label, a, b, group = make(np.random.default_rng(seed))
         rows = task_of("binary").rows(label, a, groups=group)
         assert all(uncompared(task_of("binary").metric(name), rows) is None for name in metrics)
-        found = paired_arrays("binary", label, a, b, metrics=metrics, samples=100, seed=seed, group=group)
+        found = compare_arrays("binary", label, a, b, metrics=metrics, seed=seed, group=group)
         worse = [
             found["auc"].probability_below(-tolerance) < ALPHA,
             found["loss"].probability_above(tolerance) < ALPHA,
@@ -71,7 +71,7 @@ def test_what_could_have_been_seen_is_seen_in_four_of_five_cases():
     make = rare(1500, 300, noise=(1.02, 0.6))
     r = np.random.default_rng(1)
     label, a, b, _ = rare(400_000, 80_000, noise=(1.02, 0.6))(r)
-    truth = paired_arrays("binary", label, a, b, metrics=("auc",), samples=2)["auc"].difference
+    truth = compare_arrays("binary", label, a, b, metrics=("auc",))["auc"].difference
     share, _, _, seen = blocks(make, times=300)
     assert -truth == pytest.approx(seen, rel=0.1)
     assert 0.7 <= share <= 0.9

@@ -9,9 +9,9 @@ import pytest
 
 from flows.report.checks import explain
 from headway.errors import DataError
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.tasks.base import LabelFacts
 
 OLD, NEW = (("2013-01", "all"),), (("2013-02", "all"),)
@@ -141,7 +141,7 @@ def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, t
 
 
 def test_a_span_whose_files_changed_is_newer():
-    from headway.evaluation.gate import newer
+    from headway.evaluation.requests import newer
 
     candidate = Candidate(model="n", predictions="x", train=NEW, data={"2013-02": "b"})
     champion = Champion(version=3, model="o", predictions="y", train=NEW, data={"2013-02": "a"})

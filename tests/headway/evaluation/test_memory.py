@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.metrics import UNIT
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation.measure import measure
+from headway.evaluation.predictions import UNIT
+from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.units import SplitUnits
 from headway.monitor import Monitor
 

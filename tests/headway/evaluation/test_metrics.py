@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.evaluation.metrics import measure, measured, metrics_of, rows_of
+from headway.evaluation.predictions import measured, metrics_of, rows_of
 from headway.evaluation.slices import slice_rows
 from headway.metrics.base import OfOnePart, Rows, by_unit
 from headway.metrics.classification import auc, by_score, orders_of_parts
 from headway.metrics.classification import calibration_bins as bins_of
 from headway.tasks.table import task_of
-from tests.headway.evaluation.arrays import results_of
+from tests.headway.evaluation.arrays import measure, results_of
 from tests.properties import examples
 
 ROWS = st.lists(

@@ -5,9 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from headway.evaluation.metrics import measure, measured
-from headway.metrics.base import Draws
-from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import measure
 
 
 @pytest.fixture(scope="module")
@@ -128,26 +126,3 @@ def test_no_rows_have_no_value():
     assert set(measure("binary", [], []).values()) == {None}
     assert set(measure("regression", [], []).values()) == {None}
     assert measure("regression", [2.0, 2.0], [1.0, 3.0])["r2"] is None
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_replicate_is_the_metric_of_the_reweighted_rows(task, weighted):
-    r = np.random.default_rng(3)
-    label, score, weight = binary(5, rows=120)
-    if task == "multiclass":
-        score = np.stack([1 - score, score], 1)
-    if task == "quantiles":
-        score = np.sort(r.normal(size=(120, 3)), axis=1)
-    rows = task_of(task).rows(label, score, weight if weighted else None)
-    counts = r.poisson(1.0, (6, 120)).astype(np.uint8)
-    draws = Draws(counts, rows.weight if weighted else None)
-    for metric in task_of(task).metrics:
-        found = metric.replicated(rows)(draws)
-        for replicate, times in zip(found, counts, strict=True):
-            again = task_of(task).rows(label, score, times * rows.weight)
-            if metric.name == "ece":  # its bins stay those of the rows as they are
-                assert 0 <= replicate <= 1
-                continue
-            expected = measured([metric], again)[metric.name]
-            assert replicate == pytest.approx(np.nan if expected is None else expected, nan_ok=True), metric.name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.evaluation.metrics import metrics_of
+from headway.evaluation.predictions import metrics_of
 from headway.metrics.meanings import meaning
 from headway.tasks.table import BUILT_IN
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from flows.report.checks import explain
 from headway.errors import ConfigError
-from headway.evaluation.gate import GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
-from headway.metrics.base import Draws
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.requests import GateRequest
 from headway.metrics.ranking import NO_GROUP, RANKED, ItemCoverage, codes_of, ranked
 from headway.tasks.table import task_of
-from tests.headway.evaluation.arrays import paired_arrays, results_of
+from tests.headway.evaluation.arrays import compare_arrays, results_of
 
 
 def by_definition(label, score, k):
@@ -81,9 +80,6 @@ def test_coverage_is_the_share_of_items_that_some_group_is_shown_and_tells_apart
     assert coverage.on(rows) == 0.5 and coverage.on(rows.predicted(-same)) == 0.5
     assert coverage.on(rows.predicted(np.where(codes == 0, same, -same))) == 1.0
     assert coverage.on(rows.at(np.arange(4))) == 0.5
-    counts = np.repeat([[1, 1], [2, 0], [0, 2]], 4, axis=1)
-    apart = rows.predicted(np.where(codes == 0, same, -same))
-    assert coverage.replicated(apart)(Draws(counts)).tolist() == [1.0, 0.5, 0.5]
 
 
 def models(groups=300, seed=0, noise=(0.5, 0.5)):
@@ -95,20 +91,20 @@ def models(groups=300, seed=0, noise=(0.5, 0.5)):
     return label, codes, *(1 / (1 + np.exp(-worth - s * r.normal(size=len(codes)))) for s in noise)
 
 
-def test_a_replicate_draws_groups_and_its_error_is_what_repeated_experiments_show():
+def test_groups_are_drawn_whole_and_the_error_is_what_repeated_experiments_show():
     differences, errors = [], []
     for seed in range(120):
         label, codes, a, b = models(120, seed=seed)
-        found = paired_arrays("binary", label, a, b, metrics=("ndcg", "mrr"), samples=80, group=codes, ndcg_at=10)
+        found = compare_arrays("binary", label, a, b, metrics=("ndcg", "mrr"), group=codes, ndcg_at=10)
         differences.append([found[name].difference for name in ("ndcg", "mrr")])
-        errors.append([found[name].standard_error for name in ("ndcg", "mrr")])
+        errors.append([found[name].error for name in ("ndcg", "mrr")])
     assert np.mean(errors, 0) == pytest.approx(np.std(differences, 0), rel=0.25)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(label))
-    found = paired_arrays("binary", label, a, b, weight, metrics=("ndcg",), samples=80, group=codes, ndcg_at=3)["ndcg"]
-    assert found.candidate == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
-    assert found.standard_error > 0
+    found = compare_arrays("binary", label, a, b, weight, metrics=("ndcg",), group=codes, ndcg_at=3)["ndcg"]
+    assert found.value == pytest.approx(ranked(label, a, weight, codes, k=3).mean()["ndcg"])
+    assert found.error > 0
     with pytest.raises(ValueError, match="the rows have none"):
-        paired_arrays("binary", label, a, b, metrics=("ndcg",), ndcg_at=3)
+        compare_arrays("binary", label, a, b, metrics=("ndcg",), ndcg_at=3)
 
 
 def written(path, label, score, codes):

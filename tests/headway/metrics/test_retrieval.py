@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.metrics import measured, metrics_of, rows_of
-from headway.evaluation.results.intervals import intervals
+from headway.evaluation.intervals import intervals
+from headway.evaluation.predictions import measured, metrics_of, rows_of
 from headway.metrics.retrieval import RETRIEVAL, RETRIEVAL_COLUMNS, retrieval_metrics
 
 

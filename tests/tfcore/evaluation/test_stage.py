@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, DataError, StoreError
-from headway.evaluation import gate_checks, metrics
+from headway.evaluation import predictions
 from headway.metrics.classification import auc
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
@@ -151,12 +151,12 @@ def test_every_row_is_predicted_once_in_order_with_its_slices_and_group(binary, 
 
 
 def test_metrics_of_more_rows_than_are_judged_are_of_the_rows_that_the_gate_judges(binary, tmp_path, monkeypatch):
-    monkeypatch.setattr(gate_checks, "MOST_ROWS", 1500)
+    monkeypatch.setattr(predictions, "MOST_ROWS", 1500)
     result = predict(binary.request(columns=("house",), group="house"), tmp_path, Monitor())
-    judged = gate_checks.read_predictions(tmp_path / result["predictions"], {"house"}, group="house")
-    assert gate_checks.sample_of(judged) == ROWS
+    judged = predictions.read_predictions(tmp_path / result["predictions"], {"house"}, group="house")
+    assert predictions.sample_of(judged) == ROWS
     task = task_of("binary")
-    assert result["metrics"] == metrics.measured(task.metrics, metrics.rows_of(judged, task))
+    assert result["metrics"] == predictions.measured(task.metrics, predictions.rows_of(judged, task))
 
 
 def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):

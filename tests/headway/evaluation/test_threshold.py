@@ -5,7 +5,7 @@ import pytest
 import sklearn.metrics as sk
 from pydantic import TypeAdapter, ValidationError
 
-from headway.evaluation.results.threshold import Costs, ThresholdRule, choose, decide
+from headway.evaluation.threshold import Costs, ThresholdRule, choose, decide
 from headway.tasks.table import task_of
 
 RULE = TypeAdapter(ThresholdRule).validate_python

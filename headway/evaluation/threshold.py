@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from headway.config import Frozen
-from headway.evaluation.bootstrap import drawn_units
-from headway.evaluation.results.intervals import Interval, intervals
+from headway.evaluation.intervals import Interval, intervals
+from headway.evaluation.units import drawn_units
 from headway.messages import number
 from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.metrics.classification import ACCURACY, F1, PRECISION, RECALL, by_score, f1_of, scores

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.bootstrap import tail
-from headway.evaluation.results.worst_slices import searched, worst
+from headway.evaluation.intervals import tail
+from headway.evaluation.worst_slices import searched, worst
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import DataError
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import METRICS, measure
+from headway.evaluation.measure import METRICS, measure
+from headway.evaluation.measured import Measured
+from headway.evaluation.requests import MeasureRequest
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
 

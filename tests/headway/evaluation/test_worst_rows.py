@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
-from headway.evaluation.results.worst_rows import MOST, MOST_TOLD, OF_A_SLICE
+from headway.evaluation.measure import measure
+from headway.evaluation.measured import Measured
+from headway.evaluation.requests import MeasureRequest
+from headway.evaluation.worst_rows import MOST, MOST_TOLD, OF_A_SLICE
 from headway.monitor import Monitor
 
 

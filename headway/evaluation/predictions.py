@@ -1,7 +1,14 @@
-"""The gate's checks of predictions before a comparison: readable, of the same rows, finite."""
+"""Predictions: read from the files that evaluation wrote, checked, as rows, and measured by every metric of a task.
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+    table = read_predictions(path)
+    measured(metrics_of("binary"), rows_of(table, "binary"))        # {"loss": 0.42, "auc": 0.71, "accuracy": 0.8, ...}
+
+Shapes: labels and weights are [rows]; predictions are [rows] (probability of class 1, or the predicted number) or
+[rows, width] (probabilities of the classes, labels being their indices; or quantiles). All arithmetic is float64. A metric
+that has no value (AUC of one class, anything of zero weight, anything of a prediction that is not a finite number) is None.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +18,21 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headway.errors import DataError
-from headway.evaluation.metrics import OWN, UNIT
-from headway.evaluation.slices import parts_of, slice_columns, slice_rows
 from headway.messages import agree, counted
+from headway.metrics.base import Metric, Rows
+from headway.metrics.ranking import NO_GROUP, RANKED, GroupMetric, ItemCoverage, codes_of
+from headway.metrics.retrieval import retrieval_metrics
+from headway.metrics.user_metric import MetricSpec
+from headway.schema.columns import UNIT
 from headway.tabular.hashing import U64, hash_texts, mix64
-from headway.tabular.list_arrays import is_text, whole
+from headway.tabular.list_arrays import is_text, value_numbers, whole
+from headway.tasks.base import Task
+from headway.tasks.table import task_of
 
+ROW_LOSS = "row_loss"
+"""The loss of each row, where it does not follow from the prediction: of a task of the user's own."""
+OWN = ("row", "label", "prediction", "weight", ROW_LOSS, UNIT)
+"""Columns of a predictions table that are not the data's."""
 OF_ROWS = ("row", "label", "weight")
 """Columns that say which rows predictions are of."""
 MOST_ROWS = 1 << 22
@@ -26,8 +42,99 @@ _GROUP_SHARE = 64
 _HASH_BITS = 20
 """Rows of groups are counted by so many bits of a hash."""
 _ALL_ROWS, _NOT_FINITE = b"rows", b"not finite"
-_BATCH = 1 << 17
+BATCH = 1 << 17
 _SALT = 0x6A75646765  # "judge"
+
+
+def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
+    """Each metric on these rows, by name."""
+    return {metric.name: metric.on(rows) for metric in metrics}
+
+
+def metrics_of(
+    task: Task | str,
+    ndcg_at: int | None = None,
+    own: Sequence[MetricSpec] = (),
+    item: str | None = None,
+    retrieval: bool = False,
+) -> tuple[Metric, ...]:
+    """The task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their first so
+    many ranks, and where a column names the item, of the items shown; with `retrieval` those of the whole index.
+
+    Raises:
+        ConfigError: a metric of the user's own cannot be loaded.
+    """
+    ranking: tuple[Metric, ...] = ()
+    if ndcg_at is not None:
+        ranking = tuple(GroupMetric(name, ndcg_at) for name in RANKED)
+        ranking += () if item is None else (ItemCoverage(item, ndcg_at),)
+        ranking += retrieval_metrics(ndcg_at) if retrieval else ()
+    return (*task_of(task).metrics, *ranking, *(spec.load() for spec in own))
+
+
+def rows_of(
+    table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
+) -> Rows:
+    """The rows of a predictions table (a weight is one where there is no such column), with the units that the split kept
+    together.
+
+    Args:
+        group: the column whose equal values are a group.
+        columns: the other columns that metrics of the user's own read, as text; True: all.
+
+    Raises:
+        DataError: the columns do not agree or break the task's rules, or there is no such group column.
+    """
+    prediction = whole(table.column("prediction"))
+    kind = prediction.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        flat = prediction.flatten().to_numpy(zero_copy_only=False)
+        if len(table) and len(flat) % len(table):
+            raise DataError("the predictions of some rows have more classes than those of others")
+        values = flat.reshape(len(table), -1) if len(table) else np.zeros((0, 1))
+    else:
+        values = prediction.to_numpy(zero_copy_only=False)
+    weight = table.column("weight").to_numpy() if "weight" in table.column_names else None
+    if group is not None and group not in table.column_names:
+        raise DataError(f"the predictions have no column {group!r} to draw by")
+    groups = None if group is None else codes_of(table.column(group))
+    names = [name for name in table.column_names if name not in OWN] if columns is True else columns or ()
+    others = {name: table.column(name).cast(pa.string()).to_numpy() for name in names} if columns else None
+    units = _units(table, groups)
+    label = table.column("label").to_numpy()
+    return task_of(task).rows(label, values, weight, groups=groups, columns=others, units=units)
+
+
+def drawn_by(table: pa.Table, group: str | None = None) -> NDArray[np.int64] | None:
+    """What rows are drawn by, [rows]: the units of a table, or its groups; None: they are drawn one by one."""
+    groups = None if group is None else codes_of(table.column(group))
+    units = _units(table, groups)
+    return groups if units is None else units
+
+
+def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """What the split kept together, [rows]; None where that is each row by itself, or where it cuts through groups."""
+    if UNIT not in table.column_names:
+        return None
+    column = table.column(UNIT)
+    units = (column.fill_null(NO_GROUP) if column.null_count else column).to_numpy()
+    shared = units != NO_GROUP
+    codes, count = value_numbers(units[shared])
+    if count == len(codes):
+        return None
+    numbered = codes
+    if len(codes) < len(units):
+        numbered = count + np.arange(len(units))
+        numbered[shared] = codes
+    if groups is None:
+        return numbered
+    grouped = groups[shared] != NO_GROUP
+    both = np.unique(groups[shared][grouped] * count + codes[grouped])  # each group in one unit
+    nested = shared[groups != NO_GROUP].all() and len(both) == len(np.unique(groups[groups != NO_GROUP]))
+    return numbered if nested else None
+
+
+# --- read, and checked
 
 
 def read_predictions(
@@ -66,22 +173,11 @@ def sample_of(table: pa.Table) -> int | None:
     return rows if rows > len(table) else None
 
 
-def rows_by_value(path: Path, table: pa.Table, name: str) -> Counter[str]:
-    """How many rows of all have each value of a slice, where the table is a sample of the file; else, and of quantile bins, which
-    are those of the sample, nothing."""
-    found: Counter[str] = Counter()
-    if sample_of(table) is not None and not any(part.bins for part in parts_of(name)):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH, columns=slice_columns([name])):
-                found.update({value: len(at) for value, at in slice_rows(pa.Table.from_batches([batch]), name)})
-    return found
-
-
 def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: float) -> pa.Table:
     parts: list[pa.RecordBatch] = []
     begin, bad, first, limit = 0, 0, 0, U64(share * 2.0**64)
     large = None if group not in names else _large(file, group)
-    for batch in file.iter_batches(_BATCH, columns=names):
+    for batch in file.iter_batches(BATCH, columns=names):
         keys = np.arange(begin, begin + len(batch), dtype=U64)
         if large is not None:
             hashes = _hashes(batch.column(group))
@@ -97,7 +193,7 @@ def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: fl
 def _large(file: pq.ParquetFile, group: str | None) -> NDArray[np.bool_]:
     """Whether the groups of each hash have too many rows to be drawn as a whole."""
     rows = np.zeros(1 << _HASH_BITS, np.int64)
-    for batch in file.iter_batches(_BATCH, columns=[group]):
+    for batch in file.iter_batches(BATCH, columns=[group]):
         rows += np.bincount(_cell(_hashes(batch.column(0).drop_null())), minlength=len(rows))
     return rows > MOST_ROWS // _GROUP_SHARE
 

@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.report.checks import explain
-from headway.evaluation import gate_checks
-from headway.evaluation.gate import Candidate, Champion, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of, unusable
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.results.measured import Measured
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.stage import measure
+from headway.evaluation import predictions as reading
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.measure import measure
+from headway.evaluation.measured import Measured
+from headway.evaluation.predictions import check_same_rows, read_predictions, sample_of, unusable
+from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
 from headway.monitor import Monitor
 
 ROWS, MOST = 40_000, 10_000
@@ -24,8 +23,8 @@ ROWS, MOST = 40_000, 10_000
 @pytest.fixture
 def few(monkeypatch):
     """More than `MOST` rows are many."""
-    monkeypatch.setattr(gate_checks, "MOST_ROWS", MOST)
-    monkeypatch.setattr(gate_checks, "_BATCH", 3_000)
+    monkeypatch.setattr(reading, "MOST_ROWS", MOST)
+    monkeypatch.setattr(reading, "BATCH", 3_000)
 
 
 def predictions(path, *, seed=0, bad=(), group=None, wide=False):
@@ -107,7 +106,7 @@ def test_metrics_of_a_sample_are_near_those_of_all_rows_and_its_rows_keep_their_
     path = predictions(tmp_path / "p.parquet")
     request = MeasureRequest(task="binary", predictions=path)
     part = Measured.model_validate(measure(request, tmp_path, Monitor()))
-    monkeypatch.setattr(gate_checks, "MOST_ROWS", ROWS)
+    monkeypatch.setattr(reading, "MOST_ROWS", ROWS)
     whole = Measured.model_validate(measure(request, tmp_path, Monitor()))
     assert (part.rows < 1.1 * MOST, part.sample_of, whole.rows, whole.sample_of) == (True, ROWS, ROWS, None)
     for name in ("auc", "loss", "brier"):

@@ -15,13 +15,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headway.metrics.base import Floats, Rows
+from headway.metrics.base import Floats, Metric, MomentMetric, Rows
 from headway.schema.calendar_days import Temporal, moment
 
 MOST, OF_A_SLICE, MOST_TOLD = 12, 3, 60
 """Rows that are looked for among all, in one slice, and that are told of in all."""
 _LONGEST = 200
 """Characters of a value."""
+
+
+def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
+    """The loss of each row, [rows]: those given, or by a metric; None where a row has none."""
+    if losses is not None:
+        return losses if rows.total > 0 and np.isfinite(losses).all() else None
+    if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
+        return None
+    moments = loss.moments(rows)
+    return moments[:, 0] if moments.shape[1] == 1 and np.isfinite(moments).all() else None
 
 
 class RowsByLoss:
@@ -65,7 +75,7 @@ class RowsByLoss:
         shown: Mapping[str, Temporal | None],
         classes: Sequence[str | int],
     ) -> list[dict[str, Any]]:
-        """The facts of a `headway.evaluation.results.measured.WorstRow` of each, the greatest loss first.
+        """The facts of a `headway.evaluation.measured.WorstRow` of each, the greatest loss first.
 
         Args:
             further: left out, the least losses first, where they are too many.

@@ -1,24 +1,23 @@
-"""Confidence intervals of one model's metrics, in one pass over the rows.
+"""How uncertain metrics are: by one method, of one model's values and of the differences of two.
 
-    intervals(rows, metrics)          # {"auc": (0.70, 0.74), "loss": (0.41, 0.44), ...}
+    intervals(rows, metrics)                       # {"auc": (0.70, 0.74), "loss": (0.41, 0.44), ...}
+    spread_of(AUC, [Sample(ours), Sample(theirs)])     # of the difference on the same rows
 
 The standard error comes from how much a metric moves with the weight of each row (`Metric.influence`), added up by unit where
 rows are drawn together: what a bootstrap of the rows converges to, without drawing. Intervals are by Student's t, with as many
 degrees of freedom as the variance of that variance leaves (Satterthwaite, 1946): of a share of 2% these are twice the rows of the
-rarer class. The largest error is taken to be as large as its tail says (`reaching`). What a metric is decides their form:
+rarer class. The largest error is taken to be as large as its tail says (`reaching`). Around a value they are
 
-    a mean               a loss, and its root: corrected for skewness (Hall, "On the removal of skewness by transformation", 1992)
     a share              Wilson's score interval of as many rows as have this error (Franco et al., "Comparative study of
                          confidence intervals for proportions in complex sample surveys", 2019)
     a sum of distances   ece, miscoverage, bias: chance alone makes them positive; see `between_distances`
-    an auc, pr_auc       symmetric in the logarithm of its odds (Qin and Hotilovac, "Comparison of non-parametric confidence
-                         intervals for the area under the ROC curve of a continuous-scale diagnostic test", 2008)
     a ratio, an r2       symmetric in its logarithm, in that of 1 - r2; longer above where this is skewed still
+    any other            corrected for skewness (Hall, "On the removal of skewness by transformation", 1992)
 
-A metric of the user's own has no derivative: it is computed twenty times, each time without a twentieth of the rows (the
-delete-a-group jackknife: Kott, "The delete-a-group jackknife", 2001), of many rows on a sample. A choice that jumps as rows
-change, such as a threshold, is made on twenty random thirds of them (Shao and Wu, "A general theory for jackknife variance
-estimation", 1989).
+and around a difference symmetric. A metric without a derivative, such as one of the user's own, is computed twenty times, each
+time without a twentieth of the rows (the delete-a-group jackknife: Kott, "The delete-a-group jackknife", 2001), of many rows on a
+sample. A choice that jumps as rows change, such as a threshold, is made on twenty random thirds of them (Shao and Wu, "A general
+theory for jackknife variance estimation", 1989).
 """
 
 import math
@@ -31,10 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.evaluation.bootstrap import drawn_units, effective_groups, quantile
-from headway.evaluation.sample_size import uncompared
+from headway.evaluation.units import drawn_units, effective_units, uncompared
 from headway.messages import agree, listed
-from headway.metrics.base import Floats, Metric, MomentMetric, Rows, by_unit
+from headway.metrics.base import Floats, Metric, Rows, by_unit
 
 Interval = tuple[float, float]
 DRAWS = 1000
@@ -48,6 +46,9 @@ BLOCKS = 20
 """Parts of the rows, each of which is left out once."""
 MOST_UNITS = 50_000
 """The standard errors of all follow from those of so many random rows, or groups."""
+MOST_PARTS = 64
+"""A metric that is the sum of more, such as a bias over many classes, is taken to have a derivative: the product of all of them
+would cost more."""
 PRECISE = 0.01
 """So near a standard error from the sample is to that from all rows, in two of three cases."""
 FEW = 5
@@ -71,10 +72,10 @@ def intervals(
 ) -> dict[str, Interval | None]:
     """The two-sided interval of each metric, by name.
 
-    None where a metric has no value or no spread, and on too few rows (`headway.evaluation.sample_size`). Rows of one unit
+    None where a metric has no value or no spread, and on too few rows (`headway.evaluation.units`). Rows of one unit
     are drawn together.
     """
-    sample = _Sample(rows, seed)
+    sample = Sample(rows, seed)
     return {
         metric.name: None if uncompared(metric, rows) else _interval(metric, sample, (1 + confidence) / 2)
         for metric in metrics
@@ -84,7 +85,7 @@ def intervals(
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
     """A sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is hardly known from
     so few of them, and intervals are too narrow."""
-    sample = _Sample(rows, 0)
+    sample = Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
         moved = None if uncompared(metric, rows) else sample.moved(metric, metric.moved)
@@ -103,15 +104,15 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
     return f"{agree(len(found), 'the interval', 'intervals')} of {listed([*found])} may be too narrow: {few}"
 
 
-def spread_of(rows: Rows, influence: Floats) -> Spread | None:
+def spread_of_influence(rows: Rows, influence: Floats) -> Spread | None:
     """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
-    sample = _Sample(rows, 0)
+    sample = Sample(rows, 0)
     moved = by_unit(influence, rows, sample.codes, sample.units)
     return spread_of_sum(widened(moved, sample.effective), sample.effective)
 
 
 @dataclass(eq=False)
-class _Sample:
+class Sample:
     """Rows, and what they are drawn by."""
 
     rows: Rows
@@ -129,7 +130,7 @@ class _Sample:
     @cached_property
     def effective(self) -> float:
         """As how many units of equal weight they count; infinite where each row is one."""
-        return effective_groups(self.rows)
+        return effective_units(self.rows)
 
     def moved(
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
@@ -137,8 +138,7 @@ class _Sample:
         """How much each unit moves something of a metric, `of` some rows; of many units a sample's, which together move it as
         much as all, if these tell its standard error to `PRECISE`. Not of a quotient without an upper end: where what it is
         divided by is near 0, it is another number in each sample, and so is how much a row moves it."""
-        open_ended = metric.ratio and metric.within != (0.0, 1.0)
-        if self.units > 2 * MOST_UNITS and not metric.heavy and not open_ended:
+        if self.units > 2 * MOST_UNITS and not metric.heavy and not metric.ratio:
             some, _ = self._looked_at
             codes, count = drawn_units(some)
             if (found := of(some, codes, count)) is not None:
@@ -203,35 +203,19 @@ def widened(moved: Floats, effective: float) -> Floats:
     return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
 
 
-def _interval(metric: Metric, sample: _Sample, probability: float) -> Interval | None:
-    rows = sample.rows
-    if (value := metric.on(rows)) is None:
+def _interval(metric: Metric, sample: Sample, probability: float) -> Interval | None:
+    if (value := metric.on(sample.rows)) is None:
         return None
-    effective = sample.effective_of(metric)
-    of_parts = None if (parts := metric.parts(rows)) is None else sample.moved(metric, metric.moved_parts)
+    parts = metric.parts(sample.rows)
+    of_parts = None if parts is None else sample.moved(metric, metric.moved_parts)
     if parts is not None and of_parts is not None:
+        effective = sample.effective_of(metric)
         moved = widened(of_parts, effective)
         return _clipped(metric, between_distances(moved, parts, effective, probability, sample.seed))
-    mean, moving = None, metric.moved
-    if isinstance(metric, MomentMetric) and metric.within != (0.0, 1.0) and (mean := metric.mean(rows)) is not None:
-        moving = metric.moved_mean
-    of_units = sample.moved(metric, moving)
-    if of_units is None:
-        error, freedom = _jackknifed(metric, sample), min(BLOCKS, effective) - 1.0
-        spread = None if error is None else Spread(error, freedom, 0.0)
-    else:
-        moved = widened(of_units, effective)
-        spread = spread_of_sum(reaching(moved) if metric.heavy else moved, effective)
-    scale = abs(value if mean is None else mean)
-    if spread is None or not (spread.error > 1e-12 * scale and math.isfinite(spread.error)):
+    spread = spread_of(metric, (sample,))
+    if spread is None or not (spread.error > 1e-12 * abs(value) and math.isfinite(spread.error)):
         return None
     reach = quantile(probability, spread.freedom)
-    if mean is not None:
-        assert isinstance(metric, MomentMetric)
-        return _clipped(metric, metric.ends(skewed(mean, spread, reach)))
-    if metric.within == (0.0, 1.0) and metric.ratio and 0 < value < 1:
-        odds, reach = math.log(value / (1 - value)), reach * spread.error / (value * (1 - value))
-        return 0.5 + 0.5 * math.tanh((odds - reach) / 2), 0.5 + 0.5 * math.tanh((odds + reach) / 2)
     if metric.within == (0.0, 1.0):
         return _clipped(metric, wilson(value, spread.error, reach))
     end = metric.within[1] if math.isfinite(metric.within[1]) else 0.0
@@ -243,7 +227,7 @@ def _interval(metric: Metric, sample: _Sample, probability: float) -> Interval |
         further = max(reach * error, skewed(0.0, left, reach)[1])
         ends = sorted(end + sign * size * math.exp(min(each, 700.0)) for each in (-reach * error, further))
         return ends[0], ends[1]
-    return _clipped(metric, (value - reach * spread.error, value + reach * spread.error))
+    return _clipped(metric, skewed(value, spread, reach))
 
 
 def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
@@ -253,14 +237,61 @@ def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
     return max(interval[0], least), min(interval[1], most)
 
 
-def _jackknifed(metric: Metric, sample: _Sample) -> float | None:
-    values = [metric.on(rows) for rows in (sample.without if metric.smooth else sample.thirds)]
-    known = np.asarray([value for value in values if value is not None], np.float64)
+# --- the spread of a value, or of a difference
+
+
+def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
+    """The spread of a metric of the first model, less that of a second on the same rows where there is one; None where it cannot
+    be told."""
+    first, alone = samples[0], len(samples) == 1
+    effective = first.effective_of(metric)
+    parts = [found for each in samples if (found := metric.parts(each.rows)) is not None]
+    if len(parts) == len(samples) and len(parts[0]) <= MOST_PARTS:
+        return _spread_of_parts(metric, samples, parts, effective)
+    of_units = [
+        each.moved(metric, metric.moved) if alone else metric.moved(each.rows, each.codes, each.units)
+        for each in samples
+    ]
+    known = [each for each in of_units if each is not None]
+    if len(known) < len(samples):
+        return _jackknifed(metric, samples)
+    moved = known[0] if alone else known[0] - known[1]
+    if not alone and not moved.any():  # equal models
+        return Spread(0.0, math.inf, 0.0)
+    moved = widened(moved, effective)
+    return spread_of_sum(reaching(moved) if alone and metric.heavy else moved, effective)
+
+
+def _spread_of_parts(
+    metric: Metric, samples: Sequence[Sample], parts: Sequence[Floats], effective: float
+) -> Spread | None:
+    """Of a sum of |parts|, which has no derivative where a part is 0: the parts are drawn with their covariance."""
+    found = [metric.moved_parts(each.rows, each.codes, each.units) for each in samples]
+    by_model = [each.T for each in found if each is not None]
+    if len(by_model) < len(samples):
+        return None
+    if len(parts) > 1 and not (np.subtract(*parts).any() or np.subtract(*by_model).any()):
+        return Spread(0.0, math.inf, 0.0)
+    moved = widened(np.concatenate(by_model), effective)
+    scores = np.random.Generator(np.random.Philox(key=samples[0].seed)).standard_normal((4 * DRAWS, len(moved)))
+    drawn = np.abs(np.concatenate(parts) + scores @ _root(moved @ moved.T))
+    likely = spread_of_sum(np.sqrt((moved**2).sum(0)), effective)
+    sums = drawn[:, : len(parts[0])].sum(1) - drawn[:, len(parts[0]) :].sum(1)
+    return None if likely is None else Spread(float(sums.std(ddof=1)), likely.freedom, 0.0)
+
+
+def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
+    first, rows = samples[0], zip(*(each.without if metric.smooth else each.thirds for each in samples), strict=True)
+    values = [[metric.on(each) for each in models] for models in rows]
+    known = np.asarray([of for of in values if None not in of], np.float64)
     if len(known) < BLOCKS // 2:
         return None
+    values_or_differences = known[:, 0] - (known[:, 1] if len(samples) > 1 else 0.0)
     # the variance over samples without d of n units is d / (n - d) of the metric's; no unit is in two of the twentieths
-    spread = float(known.var()) * (len(known) - 1) if metric.smooth else float(known.var(ddof=1)) / 2
-    return math.sqrt(spread * min(sample.units, MOST_UNITS) / sample.units)
+    variance = float(values_or_differences.var(ddof=0 if metric.smooth else 1))
+    variance *= len(known) - 1 if metric.smooth else 0.5
+    freedom = min(BLOCKS, first.effective_of(metric)) - 1.0
+    return Spread(math.sqrt(variance * min(first.units, MOST_UNITS) / first.units), freedom, 0.0)
 
 
 # --- the forms: what skewness, heavy tails and distances from 0 make of an estimate and its standard error
@@ -274,9 +305,9 @@ def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
         return None
     # the variance of the sum of the squares, of which the mean is taken away
     noise = float((squares**2).sum()) - total**2 / len(moved)
-    freedom = 2 * total**2 / noise if noise > 0 else math.inf
+    freedom = min(2 * total**2 / noise if noise > 0 else math.inf, len(moved) - 1, effective - 1)
     skewness = float((squares * moved).sum()) / total**1.5
-    return Spread(math.sqrt(total), max(min(freedom, effective - 1), 0.5), skewness)
+    return Spread(math.sqrt(total), max(freedom, 0.5), skewness)
 
 
 def reaching(moved: Floats) -> Floats:
@@ -350,16 +381,11 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     seen = float(np.abs(parts).sum())
     if not (np.isfinite(covariance).all() and error.sum() > 1e-12 * seen):
         return None
-    values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, 0.0)
     # of few units the error is uncertain, that of many parts less so
-    likely = spread_of_sum(
-        np.sqrt((moved**2).sum(1)), (effective - 1) * float(values.sum() ** 2 / (values**2).sum()) + 1
-    )
+    alike = float(np.trace(covariance) ** 2 / (covariance**2).sum())
+    likely = spread_of_sum(np.sqrt((moved**2).sum(1)), (effective - 1) * alike + 1)
     freedom = math.inf if likely is None else likely.freedom
-    # the symmetric root: the vectors' signs, and their rotation where values are equal, hang on the last bit of a sum
-    root = vectors * np.sqrt(values) @ vectors.T
-    drawn = _normal_scores(len(parts), seed) @ root
+    drawn = _normal_scores(len(parts), seed) @ _root(covariance)
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:
@@ -390,6 +416,13 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     return low, max(true(error, 1 - probability), seen + reach(signs))
 
 
+def _root(covariance: Floats) -> Floats:
+    """The symmetric root: the signs of eigenvectors, and their rotation where values are equal, hang on the last bit of a sum."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    return root
+
+
 @lru_cache(8)
 def _normal_scores(parts: int, seed: int) -> Floats:
     """A normal distribution of each part, in a random order, [draws, parts]."""
@@ -404,3 +437,38 @@ def _quantile_of(values: Floats, at: float) -> float:
     low = min(int(place), len(values) - 2)
     below, above = np.partition(values, (low, low + 1))[low : low + 2].tolist()
     return float(below + (place - low) * (above - below))
+
+
+# --- chances, by Student's t distribution
+
+
+def quantile(probability: float, freedom: float) -> float:
+    """The quantile of Student's t distribution, of the normal one where `freedom` is infinite; from 2 degrees on good to
+    5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    z = NormalDist().inv_cdf(probability)
+    if math.isinf(freedom):
+        return z
+    exponent = (z * (8 * freedom + 3) / (8 * freedom + 1)) ** 2 / freedom
+    return math.copysign(math.sqrt(freedom * math.expm1(min(exponent, 700.0))), z)
+
+
+def tail(distance: float, error: float, freedom: float) -> float:
+    """The chance of a value below `distance`, with this standard error, where 0 is expected; from 4 degrees on it is not too
+    small."""
+    if error == 0:
+        return 0.0 if distance < 0 else 1.0
+    z = distance / error
+    if not math.isinf(freedom):  # the inverse of `quantile`
+        z = math.copysign(math.sqrt(freedom * math.log1p(z * z / freedom)), z) * (8 * freedom + 1) / (8 * freedom + 3)
+    # erfc, not 1 - cdf: it keeps its precision in the far tail
+    return 0.5 * math.erfc(-z / math.sqrt(2))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The p values of several tests, corrected for their number together, so that the chance of a single false finding is that
+    of one test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
+    adjusted, highest = [1.0] * len(chances), 0.0
+    for rank, place in enumerate(np.argsort(chances, kind="stable")):
+        highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))
+        adjusted[place] = highest
+    return adjusted

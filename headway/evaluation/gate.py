@@ -14,30 +14,47 @@ order for all models), so neither model nor TensorFlow is needed. docs/gate.md h
     needs a person  it passed where a person promotes; it cannot be compared; or it is a first model of which the rows
                     cannot tell
 
-Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.compare`), or, with
+Blocked is who is worse beyond chance by more than the tolerance: overall, on a slice (`headway.evaluation.tolerance`), or, with
 newer data, beside the anchor. That is the last champion that was promoted because it was better, or that a person chose: small
 losses, each within the tolerance of the champion before, add up to no more than the tolerance from the anchor.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headway.evaluation.baseline import (
     CONSTANT,
     BaselineTest,
     beats,
     compare_with_baseline,
+    constant,
     constant_predictions,
     first_model,
 )
-from headway.evaluation.champion_decay import decayed
-from headway.evaluation.compare import Comparison, compare, is_better
-from headway.evaluation.gate.gate_request import Champion, GateRequest, newer, trained_on
-from headway.evaluation.gate.scored_models import ScoredModels
-from headway.evaluation.gate.thresholds import threshold_checks
-from headway.evaluation.gate_checks import sample_of, unusable, without_value
-from headway.evaluation.sample_size import sample_size
+from headway.evaluation.champion_decay import decayed, made_up_for, worth
+from headway.evaluation.config import Bounds, GateConfig, slice_and_value
+from headway.evaluation.predictions import (
+    BATCH,
+    OF_ROWS,
+    check_same_rows,
+    measured,
+    metrics_of,
+    read_predictions,
+    rows_of,
+    sample_of,
+    unusable,
+    without_value,
+)
+from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
+from headway.evaluation.slices import parts_of, slice_columns, slice_rows
+from headway.evaluation.tolerance import Comparison, within_tolerances
+from headway.evaluation.units import drawn_together, sample_size
 from headway.evaluation.verdict import (
     ANCHOR,
     CHAMPION,
@@ -46,6 +63,7 @@ from headway.evaluation.verdict import (
     NEEDS_PERSON,
     PROMOTED,
     REJECTED,
+    THRESHOLD,
     Basis,
     Check,
     LeftOut,
@@ -54,10 +72,16 @@ from headway.evaluation.verdict import (
     ModelMetrics,
     Status,
     Verdict,
+    Worth,
+    is_better,
 )
-from headway.metrics.base import Floats, Metric
+from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
+from headway.stages.refs import Ref
 from headway.tasks.base import LabelFacts
+from headway.tasks.table import task_of
+
+NOT_CHECKED = "not checked"
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
@@ -86,6 +110,12 @@ class _Decision:
         self.request, self.config, self.monitor = request, request.config, monitor
         self.models = ScoredModels(request, monitor)
         self.primary = self.config.primary_metric(request.task, ranked=request.ranked)
+        self.options: dict[str, Any] = {
+            "confidence": self.config.confidence,
+            "seed": request.seed,
+            "check": monitor.check,
+        }
+        """Of every comparison with a baseline."""
         self.spans = tuple(sorted({span for span, _ in request.eval}))
         self.values = self.models.measured(self.models.candidate)
         self.broken = unusable(self.models.candidate)
@@ -209,22 +239,21 @@ class _Decision:
             return
         judging = self.models.judging
         today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
-        found = decayed(champion.worth, today, self.tolerances, judging, confidence=self.config.confidence)
+        options: dict[str, Any] = {"version": champion.version, "confidence": self.config.confidence}
+        found = decayed(champion.worth, today, self.tolerances, judging, **options)
         gains = {check.metric: check.change or 0.0 for check in compared}
-        changes = [(decay, gains[decay.name]) for decay in found]
-        mended: bool | None = all((by if d.metric.higher_is_better else -by) >= d.loss - d.margin for d, by in changes)
+        mended: bool | None = all(made_up_for(check, gains[check.metric]) for check in found)
         if self.request.candidate.predictions == champion.predictions:
             mended = None  # it is the champion alone that is looked at
         before = tuple(sorted({span for span, _ in champion.eval}))
-        for decay in found:
-            facts = {"mended": mended, "names": before, "concern": not mended}
-            self._add(decay.check(champion.version).model_copy(update=facts))
+        for check in found:
+            self._add(check.model_copy(update={"mended": mended, "names": before, "concern": not mended}))
 
     def _compare(self, other: Champion, slices: tuple[str, ...]) -> Comparison:
         models, theirs = self.models, self.models.of(other)
         assert other.predictions is not None
         models.check_same(theirs, f"version {other.version}'s", other.predictions)
-        return compare(
+        return within_tolerances(
             models.task,
             models.candidate,
             theirs,
@@ -268,30 +297,19 @@ class _Decision:
                 self._beside_baseline(name, self.models.rows(table).prediction, metrics)
 
     def _beside_constant(self, metrics: Sequence[Metric]) -> None:
-        task, facts, rows = (
-            self.models.task,
-            self.request.label or LabelFacts(),
-            self.models.rows(self.models.candidate),
-        )
+        task, facts = self.models.task, self.request.label or LabelFacts()
+        rows = self.models.rows(self.models.candidate)
         decided: str | None = None
         if self.config.baseline:
             loss = self.models.judging[task.metrics[0].name]
             directed = loss.higher_is_better is not None and not loss.of_the_mean
             objective = [] if self.request.own_objective or not directed or loss in metrics else [loss]
-            options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
             if self.request.champion is None:
                 trained_for = [self.primary] if self.request.own_objective else [m.name for m in (*metrics, *objective)]
-                tested = first_model(
-                    task,
-                    facts,
-                    rows,
-                    metrics=[*metrics, *objective],
-                    trained_for=trained_for,
-                    check=self.monitor.check,
-                    **options,
-                )
+                every = [*metrics, *objective]
+                tested = first_model(task, facts, rows, metrics=every, trained_for=trained_for, **self.options)
             else:
-                tested = beats(task, facts, rows, metrics=metrics, check=self.monitor.check, **options)
+                tested = beats(task, facts, rows, metrics=metrics, **self.options)
             decided = self._decide(tested, CONSTANT)
         for metric in metrics:
             predicted = constant_predictions(task, facts, metric, len(rows))
@@ -303,9 +321,10 @@ class _Decision:
         primary, rows = self.models.judging[self.primary], self.models.rows(self.models.candidate)
         decided: str | None = None
         if self.config.baseline and name in self.request.to_beat:
-            options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
             facts = self.request.label or LabelFacts()
-            tested = beats(self.models.task, facts, rows, metrics=[primary], others=predicted, name=name, **options)
+            tested = beats(
+                self.models.task, facts, rows, metrics=[primary], others=predicted, name=name, **self.options
+            )
             decided = self._decide(tested, name)
         for metric in metrics:
             if metric.name != decided:
@@ -338,8 +357,7 @@ class _Decision:
             whatever: say how the two compare in any case.
         """
         rows = self.models.rows(self.models.candidate)
-        options: dict[str, Any] = {"confidence": self.config.confidence, "seed": self.request.seed}
-        test = compare_with_baseline(rows, predicted, metric, name=name, check=self.monitor.check, **options)
+        test = compare_with_baseline(rows, predicted, metric, name=name, **self.options)
         if test is not None and (whatever or test.worse):
             self._add(test.check(rows).model_copy(update={"concern": test.worse}))
 
@@ -389,3 +407,189 @@ def _name(version: Champion) -> str:
 
 def _model(version: Champion | None) -> Model | None:
     return None if version is None else Model(version=version.version, model=version.model)
+
+
+# --- thresholds
+
+
+def threshold_checks(config: GateConfig, models: "ScoredModels", values: dict[str, float | None]) -> Iterator[Check]:
+    """The candidate against every threshold.
+
+    Args:
+        values: its metrics over all rows.
+    """
+    for name, threshold in config.thresholds.items():
+        measured = Check(name=THRESHOLD, metric=name, value=values[name], rows=len(models.candidate), outcome="")
+        yield from _sides(measured, threshold)
+        for key, bounds in threshold.slices.items():
+            yield from _on_slice(config, models, name, key, bounds)
+
+
+def _sides(measured: Check, bounds: Bounds) -> Iterator[Check]:
+    value = measured.value
+    for side, limit in (("at least", bounds.min), ("at most", bounds.max)):
+        if limit is None:
+            continue
+        passed = value is not None and (value >= limit if side == "at least" else value <= limit)
+        yield measured.model_copy(
+            update={
+                "allowed": limit,
+                "limit": side,
+                "passed": passed,
+                "status": None if passed else REJECTED,
+                "outcome": "met" if passed else "missed" if value is not None else "no value",
+            }
+        )
+
+
+def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, bounds: Bounds) -> Iterator[Check]:
+    """A value that is named has to have rows and a value of the metric; of all values, those that have are looked at."""
+    column, only = slice_and_value(key)
+    rows, metric = models.judged(name)
+    few, enough = set[str](), set[str]()
+    unknown, found = 0, False
+    for value, at in slice_rows(models.candidate, column):
+        if only not in (None, value):
+            continue
+        if len(at) < config.slice_min_rows:
+            few.add(value)
+            continue
+        enough.add(value)
+        measured = metric.on(rows.at(at))
+        if measured is None and only is None:
+            unknown += 1
+            continue
+        found = True
+        check = Check(name=THRESHOLD, metric=name, slice=column, slice_value=value, outcome="")
+        yield from _sides(check.model_copy(update={"value": measured, "rows": len(at)}), bounds)
+    every = models.rows_by_value(column)
+    lost = sorted(
+        value
+        for value, count in every.items()
+        if only in (None, value) and count >= config.slice_min_rows and value not in enough
+    )
+    unchecked = Check(
+        name=THRESHOLD, metric=name, slice=column, slice_value=only, allowed=config.slice_min_rows, outcome=NOT_CHECKED
+    )
+    if found:
+        for why, count, values in (
+            ("few rows", len(few.difference(lost)), ()),
+            ("no value", unknown, ()),
+            ("few rows in the sample", len(lost), tuple(lost)),
+        ):
+            if count:
+                yield unchecked.model_copy(update={"why": why, "count": count, "names": values, "concern": bool(lost)})
+        return
+    if only is None:
+        why = "no value has enough rows in the sample" if lost else "no value has enough rows"
+    elif only in lost:
+        why = "few rows in the sample"
+    else:
+        why = "few rows" if few or only in every else "no rows"
+    count = every[only] if only in lost else unknown
+    yield unchecked.model_copy(update={"why": why, "count": count, "passed": False, "status": REJECTED})
+
+
+# --- every model's predictions of the same rows
+
+
+class ScoredModels:
+    """Predictions as tables and as rows, and what is measured of them."""
+
+    def __init__(self, request: GateRequest, monitor: Monitor):
+        self.request, self.monitor = request, monitor
+        self.task = task_of(request.task)
+        self.judging = {
+            m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics, request.item, request.retrieval)
+        }
+        self._read: dict[Path, pa.Table] = {}
+        self._by_value: dict[str, Mapping[str, int]] = {}
+        self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
+        self.candidate = self.table(request.candidate.predictions)
+        rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
+        self._rows, self.drawn_by = drawn_together(request.units, self.candidate, rows, group=request.group)
+        self._last: tuple[pa.Table, Rows] | None = None
+
+    def table(self, predictions: Ref[Any]) -> pa.Table:
+        """The predictions in a file, read once."""
+        path, request = predictions.file, self.request
+        if path not in self._read:
+            candidate = not self._read  # which is read first
+            columns = request.columns if candidate or self._reads_columns else request.measured_columns
+            table = read_predictions(path, columns, group=request.group, unit=candidate)
+            for name in () if candidate else {*OF_ROWS} & {*table.column_names} & {*self.candidate.column_names}:
+                if table[name].equals(self.candidate[name]):  # of what is the same of all models there is one
+                    table = table.set_column(table.column_names.index(name), name, self.candidate[name])
+            self._read[path] = table
+        return self._read[path]
+
+    def of(self, champion: Champion) -> pa.Table:
+        """The predictions of a champion; what was computed of the last rows goes."""
+        assert champion.predictions is not None
+        self._last = None
+        return self.table(champion.predictions)
+
+    def check_same(self, table: pa.Table, whose: str, predictions: Ref[Any]) -> None:
+        check_same_rows(self.candidate, table, whose, str(predictions.path))
+
+    def rows(self, table: pa.Table) -> Rows:
+        """The rows of a table; those of the last one are kept, with what metrics computed of them."""
+        if self._last is None or self._last[0] is not table:
+            self._last = None
+            rows = replace(self._rows, memo={})
+            if table is not self.candidate:
+                theirs = rows_of(table, self.task, columns=self._reads_columns)
+                rows = replace(rows, prediction=theirs.prediction, columns=theirs.columns)
+            self._last = table, rows
+        return self._last[1]
+
+    def rows_by_value(self, column: str) -> Mapping[str, int]:
+        """How many rows of all have each value of a slice, where the candidate's are a sample of them."""
+        if column not in self._by_value:
+            self._by_value[column] = rows_by_value(self.request.candidate.predictions.file, self.candidate, column)
+        return self._by_value[column]
+
+    def judged(self, name: str) -> tuple[Rows, Metric]:
+        """The candidate's rows, and a metric by its name."""
+        return self.rows(self.candidate), self.judging[name]
+
+    def measured(self, table: pa.Table) -> dict[str, float | None]:
+        """Every metric of a model."""
+        return measured(tuple(self.judging.values()), self.rows(table))
+
+    def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
+        """These metrics of a model, with their standard errors."""
+        request = self.request
+        return worth(
+            self.task,
+            self.rows(table),
+            metrics,
+            label=request.label,
+            seed=request.seed,
+            check=self.monitor.check,
+        )
+
+    def baselines(self) -> dict[str, Any]:
+        """The metrics of the constant, and of every other baseline on the same rows."""
+        baselines: dict[str, Any] = {}
+        if self.request.label is not None:
+            metrics = tuple(self.judging.values())
+            values = constant(self.task, self.request.label, self.rows(self.candidate), metrics)
+            if values is not None:
+                baselines["constant"] = values
+        for name, predictions in self.request.baselines.items():
+            table = self.table(predictions)
+            self.check_same(table, f"the baseline {name}'s", predictions)
+            baselines[name] = self.measured(table)
+        return baselines
+
+
+def rows_by_value(path: Path, table: pa.Table, name: str) -> Counter[str]:
+    """How many rows of all have each value of a slice, where the table is a sample of the file; else, and of quantile bins, which
+    are those of the sample, nothing."""
+    found: Counter[str] = Counter()
+    if sample_of(table) is not None and not any(part.bins for part in parts_of(name)):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH, columns=slice_columns([name])):
+                found.update({value: len(at) for value, at in slice_rows(pa.Table.from_batches([batch]), name)})
+    return found

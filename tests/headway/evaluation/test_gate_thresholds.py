@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from flows.report.checks import explain
-from headway.evaluation import gate_checks
-from headway.evaluation.gate import Candidate, GateRequest
-from headway.evaluation.gate.stage import decide
-from headway.evaluation.gate_config import GateConfig
+from headway.evaluation import predictions
+from headway.evaluation.config import GateConfig
+from headway.evaluation.gate import decide
+from headway.evaluation.requests import Candidate, GateRequest
 
 
 def verdict(tmp_path, thresholds, **config):
@@ -75,7 +75,7 @@ def test_what_is_named_and_cannot_be_checked_rejects(tmp_path, key, why):
 @pytest.fixture
 def sampled(monkeypatch):
     """More than 1,000 rows are many."""
-    monkeypatch.setattr(gate_checks, "MOST_ROWS", 1000)
+    monkeypatch.setattr(predictions, "MOST_ROWS", 1000)
 
 
 def test_a_value_that_falls_out_of_the_sample_is_a_warning_and_names_it(tmp_path, sampled):

@@ -5,13 +5,13 @@ import time
 import numpy as np
 import pytest
 
-from headway.evaluation.bootstrap import drawn_units, resampled
-from headway.evaluation.metrics import metrics_of
-from headway.evaluation.results.intervals import between_distances, few_rows, intervals, reaching
+from headway.evaluation.intervals import between_distances, few_rows, intervals, reaching
+from headway.evaluation.predictions import metrics_of
+from headway.evaluation.units import drawn_units
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
-from tests.headway.evaluation.test_bootstrap import models
+from tests.headway.evaluation.test_compare import models
 
 
 def scored(task, weighted, grouped, rows=2000):
@@ -48,6 +48,20 @@ def test_a_unit_moves_a_metric_as_its_rows_together_do(task, weighted, grouped):
             np.testing.assert_allclose(moved, expected, rtol=1e-9, atol=1e-14, equal_nan=False, err_msg=metric.name)
 
 
+def bootstrapped(rows, metrics, samples=300):
+    """Each metric of rows, or units, drawn anew, [metrics, samples]."""
+    codes, units = drawn_units(rows)
+    of_unit = (
+        np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1]) if codes is not None else None
+    )
+    r, found = np.random.default_rng(1), []
+    for _ in range(samples):
+        at = r.integers(0, units, units)
+        some = rows.at(at if of_unit is None else np.concatenate([of_unit[each] for each in at]))
+        found.append([metric.on(some) for metric in metrics])
+    return np.array(found, float).T
+
+
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
@@ -56,7 +70,7 @@ def test_the_interval_is_as_wide_as_a_bootstraps(task, weighted, grouped):
     ranked = 5 if grouped and task == "count" else None
     metrics = metrics_of(task, ranked)
     found = intervals(rows, metrics, confidence=0.8)
-    for metric, (drawn,) in zip(metrics, resampled(metrics, (rows,), samples=300, seed=1), strict=True):
+    for metric, drawn in zip(metrics, bootstrapped(rows, metrics), strict=True):
         if metric.name == "width":  # the same for every row
             assert found["width"] is None or task != "quantiles"
             continue
@@ -206,7 +220,7 @@ def test_of_many_units_a_sample_tells_how_long_the_intervals_of_all_are(task, un
     groups = None if units is None else r.integers(0, units, rows)
     metrics, found = metrics_of(task), []
     for most in (20_000, rows):
-        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        monkeypatch.setattr("headway.evaluation.intervals.MOST_UNITS", most)
         found.append(intervals(task_of(task).rows(label, prediction, groups=groups), metrics))
     part, whole = found
     assert part != whole
@@ -227,7 +241,7 @@ def test_where_few_rows_of_many_carry_the_variance_all_are_looked_at(task, monke
         label, prediction = r.standard_t(2.5, rows), np.zeros(rows)
     metrics, found = metrics_of(task), []
     for most in (20_000, rows):
-        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        monkeypatch.setattr("headway.evaluation.intervals.MOST_UNITS", most)
         found.append(intervals(task_of(task).rows(label, prediction), metrics))
     alike = [name for name in found[0] if found[0][name] == found[1][name]]
     assert {"loss", "auc", "recall"} <= {*alike} if task == "binary" else {"loss", "rmse", "mae"} <= {*alike}
@@ -237,7 +251,7 @@ def test_a_quotient_whose_divisor_may_be_zero_is_looked_at_on_all_rows(monkeypat
     label = np.random.default_rng(0).normal(size=60_000)
     found = []
     for most in (20_000, 60_000):
-        monkeypatch.setattr("headway.evaluation.results.intervals.MOST_UNITS", most)
+        monkeypatch.setattr("headway.evaluation.intervals.MOST_UNITS", most)
         found.append(intervals(task_of("regression").rows(label, label + 0.01), metrics_of("regression")))
     assert found[0]["calibration"] == found[1]["calibration"]
 

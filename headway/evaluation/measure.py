@@ -15,15 +15,22 @@ from typing import Any
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
-from headway.evaluation.gate_checks import check_same_rows, read_predictions, sample_of
-from headway.evaluation.metrics import ROW_LOSS, measured, metrics_of, rows_of
-from headway.evaluation.results.intervals import Interval, few_rows, intervals
-from headway.evaluation.results.request import MeasureRequest
-from headway.evaluation.results.threshold import Decided, decide
-from headway.evaluation.results.worst_rows import RowsByLoss
-from headway.evaluation.results.worst_slices import row_losses, worst
+from headway.evaluation.intervals import Interval, few_rows, intervals
+from headway.evaluation.predictions import (
+    ROW_LOSS,
+    check_same_rows,
+    measured,
+    metrics_of,
+    read_predictions,
+    rows_of,
+    sample_of,
+)
+from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
+from headway.evaluation.threshold import Decided, decide
 from headway.evaluation.units import drawn_together
+from headway.evaluation.worst_rows import RowsByLoss, row_losses
+from headway.evaluation.worst_slices import worst
 from headway.metrics.base import Made, Metric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
@@ -48,7 +55,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
     """Measure the predictions, and write out/metrics.json.
 
     Returns:
-        A `headway.evaluation.results.measured.Measured` as JSON, with the metrics of a slice beside its rows.
+        A `headway.evaluation.measured.Measured` as JSON, with the metrics of a slice beside its rows.
 
     Raises:
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pytest
 
 from flows.report.checks import share_text
-from headway.evaluation.compare import compare
-from headway.evaluation.gate_config import GateConfig
-from headway.evaluation.margins import Margins, parse_tolerance
+from headway.evaluation.config import GateConfig, parse_tolerance
+from headway.evaluation.tolerance import Margins, within_tolerances
 from headway.messages import number
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
@@ -28,7 +27,7 @@ def probability(logit):
 def compared(task, label, candidate, champion, *, config=None, slices=(), columns=None, **facts):
     config, task = GateConfig(**(config or {})), task_of(task)
     tables = [pa.table({"label": label, "prediction": p, **(columns or {})}) for p in (candidate, champion)]
-    return compare(
+    return within_tolerances(
         task,
         *tables,
         config=config,
@@ -72,7 +71,7 @@ def test_a_wrong_tolerance_is_refused(wrong):
 def test_without_a_constant_or_a_gain_the_margin_is_a_percent_of_the_champion():
     label, z = rare(3000, 0.2)
     unknown = compared("binary", label, probability(z), probability(z)).of("loss")
-    assert unknown.margin.value == pytest.approx(0.01 * unknown.measured.champion)
+    assert unknown.margin.value == pytest.approx(0.01 * unknown.measured.other)
     assert (unknown.margin.share, unknown.margin.share_of) == (1, "champion, the constant not known")
     hopeless = compared("binary", label, probability(-z), probability(-z), **counts(label)).of("loss")
     assert (hopeless.margin.share, hopeless.margin.share_of) == (1, "champion, no gain")
@@ -83,12 +82,12 @@ def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
     label, z = rare(100_000, rate)
     found = compared("binary", label, probability(z), probability(z), **counts(label))
     loss, gain = found.of("loss"), label.mean()
-    gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").measured.champion
+    gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").measured.other
     assert loss.margin.value == pytest.approx(0.05 * gain) and loss.outcome == "within the limit"
     text = share_text(loss.check("champion", "version 1", 0.95))
     assert text == f"5% of the gain of {number(gain)} over the constant"
     auc = found.of("auc")
-    assert auc.margin.value == pytest.approx(0.02 * (auc.measured.champion - 0.5))
+    assert auc.margin.value == pytest.approx(0.02 * (auc.measured.other - 0.5))
 
 
 @pytest.mark.slow

@@ -1,0 +1,246 @@
+"""The slices on which a model is worst, found without being named.
+
+    found = worst(table, rows, loss, ["carrier", "distance: 5"], min_rows=100)
+    found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
+
+A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of two
+means by Student's t, as in Chung et al., "Slice Finder", 2019). Rows that are drawn together are one unit: a slice, and what is
+left beside it, need five, and the smaller of the two has as many degrees of freedom as units, less one; units of unequal weight
+count as fewer. Looked at are values of columns of few values, quantile bins of numbers, and pairs of the columns that tell most.
+The p values are corrected for everything that was looked at (`holm`), so that the chance of naming any slice that is not worse is
+what `confidence` leaves. A pair is named only where it is worse, beyond chance, than both slices that it is in. A high loss may
+also mean that the slice is hard: beside it stand the mean prediction and the mean label, which should agree whatever the slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headway.evaluation.intervals import holm, tail
+from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
+from headway.evaluation.units import LEAST_GROUPS, drawn_units
+from headway.evaluation.worst_rows import RowsByLoss, row_losses
+from headway.metrics.base import Floats, Metric, Rows
+from headway.process import in_threads
+from headway.tabular.list_arrays import order_of, run_starts
+
+MOST_COLUMNS, MOST_PAIRED, BINS, MOST_SHOWN = 20, 6, 5, 10
+"""So many columns are looked at, so many of them in pairs, numbers in so many bins; so many slices are shown."""
+_MORE = 1.645
+"""Standard errors by which a pair is worse than each slice that it is in: once in twenty by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The rows cut by one column, or by two."""
+
+    name: str
+    values: Sequence[str]
+    of_row: NDArray[Any] | None = None
+    """The slice of each row, an integer; None of a pair, whose slices follow from its parts'."""
+    parts: tuple[Cut, ...] = ()
+    """Of a pair."""
+
+    @classmethod
+    def of_pair(cls, a: Cut, b: Cut) -> Cut:
+        values = [f"{left} x {right}" for left in a.values for right in b.values]
+        return cls(f"{a.name} x {b.name}", values, parts=(a, b))
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """The slice of each row, an integer of the least type."""
+        if self.of_row is not None:
+            return self.of_row
+        a, b = self.parts
+        return a.codes.astype(np.min_scalar_type(len(self.values))) * len(b.values) + b.codes
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """The mean loss of the rows with one value of a cut, beside that of all other rows."""
+
+    cut: Cut
+    value: int
+    rows: int
+    loss: float
+    others: float
+    error: float
+    """Standard, of loss - others; not a number where all losses are equal, or units are too few."""
+    freedom: float
+    """Degrees of freedom of the error."""
+
+    @property
+    def score(self) -> float:
+        return (self.loss - self.others) / self.error
+
+    @property
+    def parts(self) -> list[tuple[str, int]]:
+        """The slices that a pair's is in."""
+        if not self.cut.parts:
+            return []
+        a, b = self.cut.parts
+        left, right = divmod(self.value, len(b.values))
+        return [(a.name, left), (b.name, right)]
+
+
+def searched(
+    statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
+) -> tuple[str, ...]:
+    """The slices to look at, as `headway.evaluation.slices` writes them: columns of few values, and numbers in bins; those
+    first that alone tell most of the label."""
+    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
+    names = []
+    for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):
+        if 2 <= known[name]["distinct"] <= FEW_VALUES:
+            names.append(name)
+        elif known[name]["distinct"] > FEW_VALUES and known[name]["type"] != "bytes":
+            names.append(f"{name}: {BINS}")
+    return tuple(names[:MOST_COLUMNS])
+
+
+def worst(
+    table: pa.Table,
+    rows: Rows,
+    loss: Metric | None,
+    names: Sequence[str],
+    *,
+    min_rows: int,
+    confidence: float = 0.95,
+    losses: Floats | None = None,
+    by_loss: RowsByLoss | None = None,
+    threads: int = 1,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, Any] | None:
+    """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
+
+    Args:
+        table: of the rows' predictions, with the columns of `names`.
+        loss: the mean of one number per row.
+        names: as `searched` gives them.
+        min_rows: smaller slices are not looked at.
+        losses: of each row, [rows], in the place of `loss`.
+        by_loss: what finds the worst rows of each slice.
+        threads: so many work at once.
+        check: called now and then; may raise to stop.
+    """
+    name = loss.name if losses is None and loss is not None else "loss"
+    losses = row_losses(rows, loss, losses)
+    if losses is None or not names:
+        return None
+    measure = LossBySlice(rows, losses)
+    single = in_threads(lambda each: measure(_cut(table, each, measure.order)), names, most=threads, check=check)
+    ends = {(each.cut.name, each.value): each for of in single for each in of}
+
+    def is_tested(each: Slice) -> bool:
+        """Of a pair, whose rows are not those of a slice that it is in."""
+        whole = min((ends[part].rows for part in each.parts), default=len(rows))
+        return bool(min_rows <= each.rows < whole and np.isfinite(each.score))
+
+    strength = {of[0].cut: max((abs(each.score) for each in of if is_tested(each)), default=0.0) for of in single}
+    strongest = sorted(strength, key=lambda cut: -strength[cut])[:MOST_PAIRED]
+    pairs = [*combinations(strongest, 2)]
+    paired = in_threads(lambda pair: measure(Cut.of_pair(*pair)), pairs, most=threads, check=check)
+    tested = [each for of in (*single, *paired) for each in of if is_tested(each)]
+    adjusted = holm([tail(-each.score, 1.0, each.freedom) for each in tested])
+    sure = [
+        (each, p)
+        for each, p in zip(tested, adjusted, strict=True)
+        if p < 1 - confidence and all(each.loss - ends[part].loss > _MORE * each.error for part in each.parts)
+    ]
+    sure.sort(key=lambda found: found[0].others - found[0].loss)
+    described = [_described(name, rows, each, p, measure.order, by_loss) for each, p in sure[:MOST_SHOWN]]
+    counts = {"tried": len(tested), "columns": len(single), "significant": len(sure)}
+    return {"metric": name, **counts, "slices": described}
+
+
+def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
+    (part,) = parts_of(name)
+    codes, values = value_codes(table, part)
+    return Cut(name, values, codes.astype(np.min_scalar_type(len(values)))[order])
+
+
+def _described(
+    name: str, rows: Rows, found: Slice, p: float, order: NDArray[np.int64], by_loss: RowsByLoss | None
+) -> dict[str, Any]:
+    at = np.sort(order[found.cut.codes == found.value])
+    described = {
+        "slice": found.cut.name,
+        "value": found.cut.values[found.value],
+        "rows": found.rows,
+        name: found.loss,
+        f"{name}_of_others": found.others,
+        "p_adjusted": p,
+        "worst_rows": [] if by_loss is None else by_loss.numbers(at),
+    }
+    if rows.prediction.ndim == 1:
+        share = rows.weight[at] / rows.weight[at].sum()
+        described["prediction_mean"] = float(share @ rows.prediction[at])
+        described["label_mean"] = float(share @ rows.label[at])
+    return described
+
+
+class LossBySlice:
+    """The mean loss of slices, against that of all other rows. Cuts have the rows in the order of `order`: by unit."""
+
+    def __init__(self, rows: Rows, losses: Floats):
+        unit, count = drawn_units(rows)
+        self._common = float(rows.weight @ losses / rows.total)
+        """What all losses have in common would cost digits."""
+        mass, weight = rows.weight * (losses - self._common), rows.weight
+        self.order, self._alike = np.arange(len(rows)), rows.alike
+        masses = all_mass = mass
+        weights = all_weight = weight
+        if unit is not None:
+            self.order = order_of(unit)
+            unit, mass, weight = unit[self.order], mass[self.order], weight[self.order]
+            masses, weights = (np.asarray(np.bincount(unit, each, count), np.float64) for each in (mass, weight))
+            all_mass, all_weight = masses[unit], weights[unit]
+        self._unit = None if unit is None else unit.astype(np.min_scalar_type(count))
+        self._of_units = float(masses @ masses), float(masses @ weights), float(weights @ weights)
+        self._of_rows = mass, weight, mass * all_mass, mass * all_weight, weight * all_mass, weight * all_weight
+        self._total = float(weights.sum())
+
+    def __call__(self, cut: Cut) -> list[Slice]:
+        """Every slice of a cut that has rows."""
+        codes, width, unit = cut.codes, len(cut.values), self._unit
+        of_row = codes.astype(np.intp)  # once, where each count would
+        rows = np.bincount(of_row, minlength=width)
+        mass, weight, with_mass, with_weight, weight_mass, weight_weight = (
+            np.asarray(np.bincount(of_row, each, width), np.float64) for each in self._of_rows
+        )
+        square, mixed, squared = with_mass, with_weight, weight_weight
+        if unit is not None:
+            order = np.argsort(codes, kind="stable")  # of few values: by radix, and units stay in order within a slice
+            begins = np.flatnonzero(run_starts(codes[order]) | run_starts(unit[order]))
+            m = np.add.reduceat(self._of_rows[0][order], begins)
+            w = np.diff(begins, append=len(order)) if self._alike else np.add.reduceat(self._of_rows[1][order], begins)
+            there = rows > 0
+            first = np.searchsorted(begins, (np.cumsum(rows) - rows)[there])
+            square, mixed, squared = (np.zeros(width) for _ in range(3))
+            for into, each in ((square, m * m), (mixed, m * w), (squared, w * w)):
+                into[there] = np.add.reduceat(each, first)
+            del order, begins, m, w  # which take as much as all else
+        rest, (masses, mixed_all, weights) = self._total - weight, self._of_units
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inside, outside = mass / weight, (mass.sum() - mass) / rest
+            # a unit moves the difference by its rows in the slice, and by its other rows
+            by_mass, by_weight = 1 / weight + 1 / rest, inside / weight + outside / rest
+            own = by_mass**2 * square - 2 * by_mass * by_weight * mixed + by_weight**2 * squared
+            crossed = by_mass * (with_mass - outside * with_weight) - by_weight * (
+                weight_mass - outside * weight_weight
+            )
+            others = (masses - 2 * outside * mixed_all + outside**2 * weights) / rest**2
+            heaviest = squared, weights + squared - 2 * weight_weight
+            units = np.minimum(weight**2 / heaviest[0], rest**2 / heaviest[1])
+            error = np.sqrt(np.maximum(own - 2 * crossed / rest + others, 0.0) * units / (units - 1))
+        error = np.where((units > LEAST_GROUPS - 1e-6) & (error > 0), error, np.nan)
+        columns = inside + self._common, outside + self._common, error, units - 1
+        facts = zip(rows.tolist(), *(each.tolist() for each in columns), strict=True)
+        return [Slice(cut, value, *of) for value, of in enumerate(facts) if of[0]]
