@@ -84,7 +84,7 @@ def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
     loss, gain = found.of("loss"), label.mean()
     gain = -(gain * np.log(gain) + (1 - gain) * np.log(1 - gain)) - found.of("loss").measured.other
     assert loss.margin.value == pytest.approx(0.05 * gain) and loss.outcome == "within the limit"
-    text = share_text(loss.check("champion", "version 1", 0.95))
+    text = share_text(loss.check("champion", "version 1"))
     assert text == f"5% of the gain of {number(gain)} over the constant"
     auc = found.of("auc")
     assert auc.margin.value == pytest.approx(0.02 * (auc.measured.other - 0.5))

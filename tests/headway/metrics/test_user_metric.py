@@ -25,7 +25,7 @@ def test_its_interval_is_that_of_the_same_metric_built_in(weighted, grouped):
     own = UserMetric("my:mae", mae, "lower")
     found = compare(rows, other, metrics=(own, MAE))
     assert found["my:mae"].difference == pytest.approx(found["mae"].difference)
-    assert found["my:mae"].error == pytest.approx(found["mae"].error, rel=0.3), "of twenty parts of the rows"
+    assert found["my:mae"].error == pytest.approx(found["mae"].error, rel=0.5), "of twenty parts of the rows"
 
 
 def test_it_sees_the_columns_of_the_rows_it_judges():
