@@ -105,13 +105,6 @@ def rows_of(
     return task_of(task).rows(label, values, weight, groups=groups, columns=others, units=units)
 
 
-def drawn_by(table: pa.Table, group: str | None = None) -> NDArray[np.int64] | None:
-    """What rows are drawn by, [rows]: the units of a table, or its groups; None: they are drawn one by one."""
-    groups = None if group is None else codes_of(table.column(group))
-    units = _units(table, groups)
-    return groups if units is None else units
-
-
 def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
     """What the split kept together, [rows]; None where that is each row by itself, or where it cuts through groups."""
     if UNIT not in table.column_names:
