@@ -23,14 +23,13 @@ from flows.config.window import ChosenWindow, choose_window
 from flows.records import ResolvedSettings, TestMetrics
 from headway.config import Frozen
 from headway.errors import ConfigError, HeadwayError
-from headway.evaluation.requests import GateRequest
-from headway.evaluation.predictions import OWN
 from headway.evaluation.measured import Measured
-from headway.evaluation.requests import MeasureRequest
-from headway.evaluation.worst_slices import searched
+from headway.evaluation.predictions import OWN
+from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.evaluation.slices import choose, slice_columns
 from headway.evaluation.units import SplitUnits
 from headway.evaluation.verdict import Verdict
+from headway.evaluation.worst_slices import searched
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
 from headway.schema.calendar_days import Temporal

@@ -39,9 +39,8 @@ from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of, pa
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.compare import compare as compare_models
-from headway.evaluation.predictions import check_same_rows, read_predictions
-from headway.evaluation.predictions import metrics_of, rows_of
 from headway.evaluation.measured import Metrics
+from headway.evaluation.predictions import check_same_rows, metrics_of, read_predictions, rows_of
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.verdict import Check
 from headway.messages import capital, counted, metrics_line, number, of_window, sentence, size, some, when
