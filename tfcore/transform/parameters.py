@@ -75,8 +75,6 @@ LEAST_BIN = 0.001
 """The least width of a bin, as a share of the standard deviation: a rounding error in a narrower one would be seen in
 predictions."""
 _LOOKED_AT = 1000
-_LEAST_PIXELS = 100
-"""The bytes below which values are rather digests and keys than images."""
 _WIDEST = 8e37
 """The largest standard deviation: the reciprocal of a larger one is below 2^-126, the least normal float32, which
 compiled code makes 0."""
@@ -416,9 +414,8 @@ def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
     from headway.first_pipeline.text_lists import list_config
 
     values = pa.array([value for value, _ in stats.top(_LOOKED_AT)], pa.binary())
-    pixels = image_size(values) if (stats.longest or 0) >= _LEAST_PIXELS else None
-    if pixels is not None:
-        height, width, channels = pixels
+    if (size := image_size(values)) is not None:
+        height, width, channels = size
         return column_yaml(column.name, f"{{image: {{height: {height}, width: {width}, channels: {channels}}}}}")
     if (listed := list_config(values)) is None:
         return None

@@ -328,16 +328,12 @@ def test_numbers_that_float32_cannot_divide_by_are_refused_with_their_size_and_a
     assert op.std == pytest.approx(1e30, rel=1e-6)
 
 
-def test_bytes_that_are_images_or_pixels_have_a_note_with_the_size_to_write():
+def test_bytes_that_are_images_have_a_note_with_the_size_to_write():
     r = np.random.default_rng(0)
-    pixels = [bytes(each) for each in r.integers(0, 256, (2000, 784), np.uint8)]
-    colours = [bytes(each) for each in r.integers(0, 256, (2000, 10 * 10 * 3), np.uint8)]
     files = list(map(_png, r.integers(0, 256, (2000, 6, 9), np.uint8)))
     digests = [bytes(each) for each in r.integers(0, 256, (2000, 64), np.uint8)]
     words = [f"{i:0256d}".encode() for i in range(2000)]
     told = {
-        "s: {image: {height: 28, width: 28, channels: 1}}": pixels,
-        "s: {image: {height: 10, width: 10, channels: 3}}": colours,
         "s: {image: {height: 6, width: 9, channels: 1}}": files,
         "2,000 look like an identifier": digests,
         "2,000 distinct values in 2,000 look like an identifier": words,
