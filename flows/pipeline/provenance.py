@@ -59,7 +59,7 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
     yield from ((each.key, each.a, each.b) for each in settings)
     if chosen := chosen_otherwise(before, record):
         texts = [f"{each.key} {cell(each.a) or 'none'} -> {cell(each.b) or 'none'}" for each in chosen]
-        yield f"auto chose{why_chosen(before, record).replace(',', '')}:", None, some(texts, 3)
+        yield f"chosen by auto{why_chosen(before, record).replace(',', '')}:", None, some(texts, 3)
     code = differences(code_in(before.code), code_in(record.code)) if before.code and record.code else []
     yield from ((each.key, None, "new" if each.a is None else "changed") for each in code)
     if same := [name for name, found in (("settings", settings), ("code", code)) if not found]:

@@ -60,7 +60,7 @@ def why_chosen(before: RunRecord, after: RunRecord) -> str:
     then, now = (run.training.rows if run.training else 0 for run in (before, after))
     if then != now:
         return ", for more rows" if now > then else ", for fewer rows"
-    return ", for other settings" if changed_settings(before, after) else ""
+    return ", for these settings" if changed_settings(before, after) else ""
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:

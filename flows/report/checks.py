@@ -30,7 +30,8 @@ from headway.evaluation.verdict import (
 )
 from headway.messages import agree, between, chance, counted, listed, number, signed, some, window_text
 
-BY_FORCE = "a person must decide (headway promote, by force)"
+BY_FORCE = "a person decides: headway promote makes it the champion all the same"
+MORE_ROWS = f"give eval more rows and run again; or {BY_FORCE}"
 
 
 class Text(NamedTuple):
@@ -308,8 +309,8 @@ def _comparable(check: Check, verdict: Verdict) -> Text:
     champion = f"the champion, {check.against},"
     match check.outcome:
         case "too few rows":
-            why = f"{check.why}; give eval more of them" if check.why else "a model has no value on these rows"
-            return Text(f"{listed(check.names)} cannot be compared with {check.against}", why, BY_FORCE)
+            why = check.why or "a model has no value on these rows"
+            return Text(f"{listed(check.names)} cannot be compared with {check.against}", why, MORE_ROWS)
         case "trained on these rows":
             spans = f"spans {some(check.names, 5)}"
             return Text(f"{champion} was trained on evaluation rows of this run", spans, BY_FORCE)
@@ -344,7 +345,7 @@ def _baseline(check: Check, verdict: Verdict) -> Text:
     numbers = _gain(check)
     if check.sample is not None:
         few = f"{size_text(check.sample)} too few to say whether the candidate beats the {check.name}"
-        return Text(few, ", ".join(filter(None, [values, numbers])), BY_FORCE)
+        return Text(few, ", ".join(filter(None, [values, numbers])), MORE_ROWS)
     fix = "" if check.passed else "gate.baseline: false would let it pass"
     told = verdict.champion is not None or check.against != "constant"
     match check.outcome:

@@ -4,6 +4,7 @@ ending = ending_of(record)
 ending.headline, ending.tone        # "Version 2 is promoted: auc is better: it rose from 0.887 (version 1) to 0.8944.", "green"
 """
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -28,6 +29,7 @@ from headway.evaluation.verdict import (
     Verdict,
 )
 from headway.messages import between, counted, listed, metric_text, metrics_line, number, sentence, signed, some
+from headway.metrics.base import Better
 from headway.metrics.meanings import meaning
 
 _MOST_CHECKS, _MOST_CHANGES = 3, 4
@@ -74,6 +76,8 @@ class RunSummary(Frozen):
     """The gate's, as sentences; those that the headline and the checks say are left out."""
     fixes: tuple[str, ...] = ()
     """What would change the verdict."""
+    stands: str = ""
+    """The version that is in production after a candidate was not promoted."""
     since: str = ""
     """What changed since the champion."""
     notes: tuple[str, ...] = ()
@@ -103,7 +107,7 @@ class RunSummary(Frozen):
     def said(self) -> list[str]:
         """What is told beside the headline and the checks."""
         notes = () if self.checks else self.notes
-        return [*filter(None, [self.since, *self.reasons, *self.fixes, *notes])]
+        return [*filter(None, [self.stands, self.since, *self.reasons, *self.fixes, *notes])]
 
     def tables(self, *, brief: bool = False, narrow: bool = False, title: str = "Checks") -> list[Table]:
         """The first checks, and a folded table of the others; empty of none.
@@ -118,7 +122,9 @@ class RunSummary(Frozen):
         tones = [_tone(check) for check in checks]
         most = _MOST_CHECKS
         others, wrong = rows[most:], sum(not check.passed for check in checks[most:])
-        more = f"{counted(len(others), 'more check')}, {wrong or 'none'} failed" if others else ""
+        more = (
+            f"{counted(len(others), 'more check')}, {f'{wrong} of them' if wrong else 'none'} failed" if others else ""
+        )
         note = "; ".join(filter(None, [self.judged_on, more if brief else ""]))
         found = [Table(title, rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
         if others and not brief:
@@ -174,8 +180,9 @@ def ending_of(record: RunRecord) -> RunSummary:
         "notes": (*(str(note) for note in remarks if note.key not in covered), *_tested(record)),
         "checks": checks,
         "headlined": tuple(c.key for c in checks if verdict.basis == "first model" and c.name.endswith(" baseline")),
+        "stands": _stands(record, verdict),
         "since": _since(record.champion) if record.champion else "",
-        "meanings": _meanings(verdict, checks),
+        "meanings": _meanings(verdict, checks, headline),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
     }
     return ending.model_copy(update=more)
@@ -199,12 +206,21 @@ def _level(record: RunRecord, primary: str) -> str:
     return f"{primary} is {', '.join(found)}"
 
 
-def _meanings(verdict: Verdict, checks: Sequence[Check]) -> str:
-    better = {verdict.primary: verdict.better} | {check.metric: check.better for check in checks[:_MOST_CHECKS]}
+def _meanings(verdict: Verdict, checks: Sequence[Check], headline: str) -> str:
+    headlined = verdict.primary and re.search(rf"\b{re.escape(verdict.primary)}\b", headline)
+    better: dict[str | None, Better | None] = {verdict.primary: verdict.better} if headlined else {}
+    better |= {check.metric: check.better for check in checks[:_MOST_CHECKS]}
     said = [
         (name, meaning(name, verdict.task) or (side and f"{side} is better")) for name, side in better.items() if name
     ]
     return "; ".join(f"{name}: {text}" for name, text in said if text)
+
+
+def _stands(record: RunRecord, verdict: Verdict) -> str:
+    if verdict.promote or record.state not in (State.KEPT, State.REJECTED, State.NEEDS_PERSON):
+        return ""
+    champion = record.champion
+    return "no version is in production yet" if champion is None else f"version {champion.version} stays in production"
 
 
 def _since(champion: ChampionSummary) -> str:

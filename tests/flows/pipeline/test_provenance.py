@@ -170,11 +170,11 @@ def test_what_auto_chooses_otherwise_is_no_changed_setting_and_told_with_its_cau
         "model": {"l2": 0.02, "scaled_penalties": True},
     }
     both, same = "model.l2 0.01 -> 0.02, model.scaled_penalties false -> true", ("settings and code", None, "as before")
-    assert toy.since() == [("auto chose:", None, both), same]
-    scaled = ("auto chose for other settings:", None, "model.scaled_penalties false -> true")
+    assert toy.since() == [("chosen by auto:", None, both), same]
+    scaled = ("chosen by auto for these settings:", None, "model.scaled_penalties false -> true")
     assert toy.since(model__l2=0.03) == [("model.l2", "auto (0.01)", 0.03), scaled, CODE]
     toy.rows = 200
-    chosen = ("auto chose for more rows:", None, both)
+    chosen = ("chosen by auto for more rows:", None, both)
     assert toy.since() == [("train rows", 100, 200), chosen, same]
     toy.chosen["training"]["early_stopping"] = {"patience": 10}
     assert "training.early_stopping.patience none -> 10" in {what: now for what, _, now in toy.since()}[chosen[0]]

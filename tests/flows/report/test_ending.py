@@ -108,7 +108,7 @@ def test_what_could_not_be_compared_is_told_where_the_checks_have_no_figure_of_i
     }
     verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, Check(**few, **known))})
     (reason,) = ending_of(record.model_copy(update={"verdict": verdict})).reasons
-    assert reason.startswith("auc and bias cannot be compared with version 3 (under 20 rows of one class; ")
+    assert reason.startswith("auc and bias cannot be compared with version 3 (under 20 rows of one class); ")
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -200,14 +200,12 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
         "mine:cost on city=0",
         "mine:cost on city=1",
     ]
-    assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 failed" and others.folded
+    assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 of them failed" and others.folded
     assert list(others.tones) == ["red", "red", "amber", "green"]
     assert [row["worst allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
     assert [row["outcome"] for row in others][2:] == ["cannot tell", "better"]
     assert first[0]["change (95% interval)"] == "+0.1 (+0.05 to +0.15)"
-    assert ending_of(RunRecord(**known, verdict=verdict)).meanings == "; ".join(
-        ("mine:gain: higher is better", "mine:cost: lower is better")
-    )
+    assert ending_of(RunRecord(**known, verdict=verdict)).meanings == "mine:cost: lower is better"  # the first checks'
     wider = gain.model_copy(update={"confidence": 0.975})
     (mixed,) = ending_of(RunRecord(**known, verdict=verdict.model_copy(update={"checks": (gain, wider)}))).tables()
     assert [row["change (95% interval)"] for row in mixed] == [
@@ -215,7 +213,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
         "+0.1 (97.5% interval +0.05 to +0.15)",
     ]
     (brief,) = ending_of(RunRecord(**known, verdict=verdict)).tables(brief=True)
-    assert brief.note == "4 more checks, 2 failed" and brief[0]["change"] == "+0.1"
+    assert brief.note == "4 more checks, 2 of them failed" and brief[0]["change"] == "+0.1"
 
 
 def test_what_changed_since_the_champion_is_a_line():
@@ -229,7 +227,7 @@ def test_what_changed_since_the_champion_is_a_line():
     }
     verdict = {"status": "rejected"}
     said = "since version 3: spans 2024-01 -> 2024-01 to 2024-02; model.py changed; training.steps 60"
-    assert ending_of(read_record(known | {"verdict": verdict})).said == [said]
+    assert ending_of(read_record(known | {"verdict": verdict})).said == ["version 3 stays in production", said]
 
 
 KNOWN = {"run": "r", "pipeline": "p", "started": ""}
