@@ -171,7 +171,7 @@ def _deploy_one(
             moved = f" (was of {theirs})" if theirs not in (None, wanted["parameters"]["pipeline"]) else ""
             changes.append(f"renewed deployment {full}{moved}")
         if then != now:
-            changes.append(f"changed the schedule of {full}: {now}" if now else f"removed the schedule of {full}")
+            changes.append(f"set the schedule of {full}: {now}" if now else f"removed the schedule of {full}")
         if not changes:
             return there.id, []
     # the server makes it, or brings the one that is there to this; schedules that are not named go

@@ -154,7 +154,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert "start a worker" not in said, "its queues are polled"
     assert "churn: nothing to change" in said and "prefect deployment run 'retrain/churn' --watch" in said
     said = typed("deploy", folder, "--schedule", "1 6 * * *", "--timezone", "Europe/Berlin", check=0).stdout
-    assert "changed the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
+    assert "set the schedule of retrain/churn: 1 6 * * * Europe/Berlin" in said
     names = {client.read_flow(d.flow_id).name: d for d in client.read_deployments()}
     assert names["retrain"].job_variables["env"]["PREFECT_FLOWS_DEFAULT_RETRIES"] == "0"
     assert set(names) == {"retrain", "backfill", "predict", "monitor"}
@@ -197,7 +197,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     until(lambda: client.read_flow_run(gone).state.is_final(), about=lambda: _stand(client, server, gone))
     assert client.read_flow_run(gone).name == "churn: failed"
     message = client.read_flow_run(gone).state.message
-    assert "no such file" in message and "'headway deploy' of its new folder" in message
+    assert "no such file" in message and "'headway deploy' with its new folder" in message
     until(lambda: any("no such file" in text for text in TOLD), 60)
 
     assert "removed deployment retrain/churn" in typed("deploy", "churn", "--remove", check=0).stdout

@@ -233,7 +233,7 @@ CustomWebhookNotificationBlock(name="ops", url=os.environ["TYPED_HOOK"], secrets
 def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
     land(place.home / "churn" / "data", "2024-04")  # what the schedule will find, a minute from now
     said = place.headway("deploy ~/churn --schedule '* * * * *'").stdout
-    assert "changed the schedule of retrain/churn: * * * * * UTC" in said
+    assert "set the schedule of retrain/churn: * * * * * UTC" in said
     extra = "\nsecrets: {DB_PASSWORD: db-password}\nalarms: {notify: custom-webhook/ops, when: [failed]}\n"
     for name in LEAKS:
         config = place.home / name / "pipeline.yaml"
@@ -352,7 +352,7 @@ def test_results_are_never_pickles_and_nobody_else_reads_the_servers_files(place
 
 def test_a_store_and_a_server_come_back_from_their_backup(place):
     headway = place.headway("deploy ~/churn --schedule '0 5 2 * *'").stdout  # so that nothing runs meanwhile
-    assert "changed the schedule of retrain/churn" in headway
+    assert "set the schedule of retrain/churn" in headway
     until(lambda: all(run["state"]["type"] not in ("RUNNING", "PENDING") for run in place.runs("churn")), 180)
     place.type("\n".join([place.shell(), *lines_of("Backup")]))
     assert "every byte is as written" in place.headway("verify ~/churn --set store=$HOME/backup/churn").stdout

@@ -339,7 +339,7 @@ def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
     file = prefect.folder / "extra.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"schedule": {"monitor": "0 5 2 1 *"}}))
     told = _up(prefect.folder, *UP, "extra.yaml", "--port", prefect.port).stdout
-    assert "note: scheduled monitor/extra: 0 5 2 1 * UTC" in told
+    assert "note: set the schedule of monitor/extra: 0 5 2 1 * UTC" in told
     assert {d["name"] for d in prefect("/deployments/filter", {})} == {"flights", "extra", "theirs"}
     now = prefect("/deployments/name/retrain/flights")
     assert now["id"] == made["id"] and {s["slug"]: s["active"] for s in now["schedules"]} == {
