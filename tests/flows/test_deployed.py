@@ -150,6 +150,8 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["churn"]
     assert changes[0] == "limited work queue gpu to 1 training at once"
     assert [change.split(" 'headway")[0] for change in changes[1:]] == ["made automation"] * 3, changes
+    for queue in ("data", "gpu"):
+        until(lambda queue=queue: client.read_work_queue_by_name(queue, "headway").status == "READY", 60)
     said = typed("deploy", folder, check=0).stdout
     assert "start a worker" not in said, "its queues are polled"
     assert "churn: nothing to change" in said and "prefect deployment run 'retrain/churn' --watch" in said
