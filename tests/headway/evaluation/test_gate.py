@@ -145,7 +145,9 @@ def test_not_comparable_when_the_champion_saw_the_rows(files):
     seen = {"train": (("2013-01", "all"), ("2013-02", "all")), "split": "x"}
     facts = {"champion_facts": seen, "eval": (("2013-02", "all"),), "split": "x"}
     verdict, promote, reasons = outcome(request(files, **facts))
-    assert (verdict, promote) == ("needs a person", False) and "spans 2013-02" in reasons and "force" in reasons
+    assert (
+        (verdict, promote) == ("needs a person", False) and "spans 2013-02" in reasons and "headway promote" in reasons
+    )
     assert outcome(request(files, **facts, force=True))[:2] == ("promoted", True)
     assert outcome(request(files, **{**facts, "eval": (("2013-03", "all"),)}))[0] == "kept"
 

@@ -71,7 +71,7 @@ GARBAGE = np.random.default_rng(9).random(4000)
         (
             lambda c: {"columns": {"group": np.zeros(4000, int)}, "group": "group"},
             "needs a person",
-            "auc, loss and bias cannot be compared with version 3 (under 5 groups; give eval",
+            "auc, loss and bias cannot be compared with version 3 (under 5 groups); give eval",
         ),
         (lambda c: {"columns": {"weight": np.zeros(4000)}}, "rejected", "auc and loss have no value on these rows"),
         (lambda c: c.__setitem__(7, np.nan) or {}, "needs a person", "1 of 4,000 predictions that is not a finite"),
