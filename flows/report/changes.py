@@ -44,7 +44,7 @@ def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
 
 
 def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
-    """What `auto` chose otherwise, where neither run asked for the setting."""
+    """Returns what `auto` chose otherwise, where neither run asked for the setting."""
     runs = (before, after)
     if not all(run.training and run.training.training and run.training.model for run in runs):
         return []
@@ -56,7 +56,7 @@ def chosen_otherwise(before: RunRecord, after: RunRecord) -> list[Change]:
 
 
 def why_chosen(before: RunRecord, after: RunRecord) -> str:
-    """Why `auto` chose otherwise, after a comma: other rows, else other settings; empty where another Headway chose."""
+    """Returns why `auto` chose otherwise, after a comma: other rows, else other settings; empty where another Headway chose."""
     then, now = (run.training.rows if run.training else 0 for run in (before, after))
     if then != now:
         return ", for more rows" if now > then else ", for fewer rows"

@@ -126,7 +126,7 @@ class SameRows(Frozen):
 
 
 class Comparison(Frozen):
-    """What A and B are worth, and what differs."""
+    """A comparison of two versions or runs: what A and B are worth, and what differs."""
 
     a: ComparedModel
     b: ComparedModel
@@ -178,7 +178,7 @@ class Comparison(Frozen):
 
     @property
     def value(self) -> dict[str, JsonValue]:
-        """What --json has of it."""
+        """Returns the comparison as --json prints it."""
         return {"summary": self.ending.headline, **self.model_dump(mode="json")}
 
     @property
@@ -563,7 +563,7 @@ def _differing(comparison: Comparison, *, short: bool = False) -> Section:
 
 
 def _at_the_gate(comparison: Comparison) -> Section | None:
-    """What each side's gate decided, and its checks."""
+    """Returns the section on what each side's gate decided, with its checks."""
     endings = [
         (side.label, ending_of(side.results.record))
         for side in (comparison.a, comparison.b)

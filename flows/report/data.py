@@ -48,7 +48,7 @@ def data(results: RunResults) -> Section | None:
 
 
 def findings_of(validated: Validated) -> list[Finding]:
-    """What validation found, errors first."""
+    """Returns what validation found, errors first."""
     return [Finding(a.severity, a.message, a.fix or "") for a in validated.anomalies]
 
 

@@ -106,7 +106,7 @@ def _of_record(results: RunResults) -> Section | None:
 
 
 def _ranked(results: RunResults, measured: Measured) -> list[str]:
-    """What the metrics of a ranking look at."""
+    """Returns sentences on what the metrics of a ranking look at."""
     settings, names = results.key("measure"), [name for name in RANKING if name in measured.metrics]
     if not names or (at := settings.get("ndcg_at")) is None:
         return []
@@ -279,7 +279,7 @@ def confusion_table(measured: Measured) -> Table:
 
 
 def decided_by(measured: Measured) -> str:
-    """What makes a class of a prediction."""
+    """Returns the rule, in words, that makes a class of a prediction."""
     if measured.task != "binary":
         return "the most likely class"
     found = measured.threshold
@@ -289,7 +289,7 @@ def decided_by(measured: Measured) -> str:
 
 
 def weighted(columns: Columns) -> bool:
-    """Whether rows have weights, so that tables count these."""
+    """Tells whether rows have weights, so that tables count these."""
     return any(weight != rows for weight, rows in zip(columns.get("weight", ()), columns["rows"], strict=False))
 
 

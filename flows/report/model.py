@@ -81,7 +81,7 @@ class Table(Sequence[Row]):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a reader should look at."""
+    """A finding that a reader should look at."""
 
     severity: Literal["error", "warning", "info"]
     message: str

@@ -89,7 +89,7 @@ class RunResults:
         return None if self.evaluated is None else self.evaluated.importance
 
     def key(self, title: str) -> dict[str, Any]:
-        """What went into a step; {} where there is none."""
+        """Returns what went into a step; {} where there is none."""
         manifest = self.manifests.get(title)
         return dict(manifest.key) if manifest is not None else {}
 

@@ -36,7 +36,7 @@ _FEW_RUNS = 20
 
 
 class RunLine(Result):
-    """What the site tells of a run."""
+    """A run as the site tells of it."""
 
     run: str
     pipeline: str
@@ -298,7 +298,7 @@ def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
 
 
 def _alarms(store: Store, registry: Registry) -> list[str]:
-    """What `headway monitor` found wrong of the champion's newest span."""
+    """Returns what `headway monitor` found wrong of the champion's newest span."""
     champion = _champion(registry)
     spans = MonitorState.of(store, registry.name).versions.get(champion.version, {}) if champion is not None else {}
     newest: SpanCheck | None = max(spans.values(), key=lambda check: check.span, default=None)

@@ -105,7 +105,7 @@ class RunSummary(Frozen):
 
     @property
     def said(self) -> list[str]:
-        """What is told beside the headline and the checks."""
+        """Returns the sentences that are told beside the headline and the checks."""
         notes = () if self.checks else self.notes
         return [*filter(None, [self.stands, self.since, *self.reasons, *self.fixes, *notes])]
 
@@ -224,7 +224,7 @@ def _stands(record: RunRecord, verdict: Verdict) -> str:
 
 
 def _since(champion: ChampionSummary) -> str:
-    """What changed since the champion, in words."""
+    """Returns what changed since the champion, in words."""
     said = [
         f"{what} {cell(now)}" if was is None else f"{what} {cell(was) or 'none'} -> {cell(now)}"
         for what, was, now in champion.changes
@@ -256,7 +256,7 @@ def _gravity(check: Check, primary: str | None) -> tuple[bool, ...]:
 
 
 def _tone(check: Check) -> Tone:
-    """What an outcome means for the candidate."""
+    """Returns the tone of what an outcome means for the candidate."""
     if not check.passed:
         return "plain" if check.status == KEPT else "amber" if check.status == NEEDS_PERSON else "red"
     if check.outcome in (BEYOND, NOT_COMPARED, "worse", "too few rows") or check.perhaps_beyond:
