@@ -82,10 +82,11 @@ class Columns:
 
     def derived(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
         """Return the transforms of columns that the schema does not have, so that a preprocess function has to give them."""
-        theirs = {
-            name: config for name, config in configs.items() if name not in self.schema and config.role != "ignore"
+        return {
+            name: config.column_transform()
+            for name, config in configs.items()
+            if name not in self.schema and config.role != "ignore"
         }
-        return {name: config.column_transform() for name, config in theirs.items()}
 
 
 def resolve(
@@ -126,16 +127,18 @@ def resolve(
     for name in [*configs, *sorted(needed)]:
         ignored = name in configs and configs[name].role == "ignore" and name not in needed
         ignored = ignored and (named is None or name in named)
-        if name not in schema and not ignored and name not in needed and pipeline.preprocess is not None:
+        if name in schema or ignored:
+            continue
+        if name not in needed and pipeline.preprocess is not None:
             _check_derived(name, configs[name], where=str(loaded.file))
-        elif name not in schema and not ignored:
-            split = pipeline.split
-            setting = f": {split.named_by(name)}" if name in split.columns() else ""
-            raise ConfigError(
-                f"there is no column {name!r} in the schema",
-                where=f"{loaded.file}{setting}, against {path}",
-                fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
-            )
+            continue
+        split = pipeline.split
+        setting = f": {split.named_by(name)}" if name in split.columns() else ""
+        raise ConfigError(
+            f"there is no column {name!r} in the schema",
+            where=f"{loaded.file}{setting}, against {path}",
+            fix=f"{suggest(name, schema.names())} (delete the schema file to infer it anew)",
+        )
     read = []
     for column in schema.columns:
         name, role = column.name, _role(column.name, loaded)
