@@ -63,7 +63,7 @@ chaos: $(STAMP) ## trainings and promotions whose processes are killed again and
 	$(PYTEST) -n 2 --dist loadgroup --no-skips -m chaos $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md)
 
 soak: $(STAMP) ## fifty scheduled runs with a fault in half of them, a thousand commits and promotions: about forty minutes
-	$(PYTEST) -n 0 --no-skips -m soak -s -p tests.chaos.table $(if $(WRITE),--faults-into docs/reliability.md) tests/chaos tests/headway/storage
+	$(PYTEST) -n 0 --no-skips -m soak -s -p tests.chaos.table tests/chaos tests/headway/storage
 
 $(STAMP)-browser: $(STAMP)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'

@@ -4,7 +4,7 @@ Tests take their rows from FAULTS by the fixture `row` (tests/conftest.py), whic
 written from it and from what the tests measured, by the pytest plugin that this module is:
 
     pytest -m chaos -p tests.chaos.table                             # prints what was measured when the tests have ended
-    pytest -m chaos -p tests.chaos.table --faults-into docs/reliability.md    # writes both there, between their marks
+    pytest -m chaos -p tests.chaos.table --faults-into docs/reliability.md    # writes its tables, between their marks
 
 What was measured is a user property of a test, `faults` or `soak`: (fault, where, the cells). What was not measured now is
 kept as it was.
@@ -198,28 +198,27 @@ FAULTS: dict[str, Sequence[Fault]] = {
 }
 """By the test that proves them."""
 
-MEASURED = {
-    "faults": ["true state after", "what the next run repeats"],
-    "soak": ["runs", "how they ended", "true state after, at most"],
-}
-"""By table of docs/reliability.md: the columns that tests measure, after those of the table of faults."""
+COLUMNS = {"faults": ["true state after", "what the next run repeats"], "others": []}
+"""The tables of docs/reliability.md, and their columns that tests measure: `faults` has those of tests/chaos, `others` those that
+are not timed. The soak test's are printed only."""
 _Cells = dict[tuple[str, str], list[str]]
-_FOUND: dict[str, _Cells] = {name: {} for name in MEASURED}
+_FOUND: dict[str, _Cells] = {"faults": {}, "soak": {}}
 
 
 def written(page: str, measured: Mapping[str, _Cells]) -> str:
     """The page with its tables written from FAULTS, the cells that were measured, and those that it has already."""
-    for name, columns in MEASURED.items():
+    for name, columns in COLUMNS.items():
         begin, end = f"<!-- {name}: written by the tests -->\n", f"<!-- {name}: end -->\n"
         before, _, rest = page.partition(begin)
         old, _, after = rest.partition(end)
         lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in old.splitlines()]
-        cells = {(line[0], line[1]): line[3:-1] for line in lines} | measured.get(name, {})
-        table = [["fault", "where", "expected end", *columns, "the test"], ["---"] * (4 + len(columns))]
+        cells = {(line[0], line[1]): line[3:] for line in lines} | measured.get(name, {})
+        table = [["fault", "where", "expected end", *columns], ["---"] * (3 + len(columns))]
         for test, faults in FAULTS.items():
-            for row in faults if (test == SOAK) == (name == "soak") else ():
+            of_the_table = test != SOAK and test.startswith("tests/chaos/") == (name == "faults")
+            for row in faults if of_the_table else ():
                 found = cells.get((row.fault, row.where), ["-"] * len(columns))
-                table.append([row.fault, row.where, row.end, *found, f"`{test.partition('::')[0]}`"])
+                table.append([row.fault, row.where, row.end, *found])
         page = before + begin + "".join(f"| {' | '.join(line)} |\n" for line in table) + end + after
     return page
 
@@ -231,7 +230,7 @@ def pytest_addoption(parser):
 def pytest_runtest_logreport(report):
     if report.when == "call" and report.passed:
         for name, value in report.user_properties:
-            if name in MEASURED:
+            if name in _FOUND:
                 fault, where, cells = value
                 _FOUND[name][fault, where] = list(map(str, cells))
 
