@@ -1,10 +1,10 @@
 """The table of faults: what is done to what, how that has to end, and the test that proves it.
 
-Tests take their rows from FAULTS by the fixture `row` (tests/conftest.py), which asserts their ends. docs/reliability.md is
-written from it and from what the tests measured, by the pytest plugin that this module is:
+Tests take their rows from FAULTS by the fixture `row` (tests/conftest.py), which asserts their ends. The table of
+docs/reliability.md is written from it and from what the tests measured, by the pytest plugin that this module is:
 
     pytest -m chaos -p tests.chaos.table                             # prints what was measured when the tests have ended
-    pytest -m chaos -p tests.chaos.table --faults-into docs/reliability.md    # writes its tables, between their marks
+    pytest -m chaos -p tests.chaos.table --faults-into docs/reliability.md    # writes its table, between its marks
 
 What was measured is a user property of a test, `faults` or `soak`: (fault, where, the cells). What was not measured now is
 kept as it was.
@@ -198,33 +198,29 @@ FAULTS: dict[str, Sequence[Fault]] = {
 }
 """By the test that proves them."""
 
-COLUMNS = {"faults": ["true state after", "what the next run repeats"], "others": []}
-"""The tables of docs/reliability.md, and their columns that tests measure: `faults` has those of tests/chaos, `others` those that
-are not timed. The soak test's are printed only."""
+COLUMNS = "true state after", "what the next run repeats"
+"""What the tests of tests/chaos measure. The page has their table; what the others and the soak test measure is only printed."""
 _Cells = dict[tuple[str, str], list[str]]
 _FOUND: dict[str, _Cells] = {"faults": {}, "soak": {}}
 
 
 def written(page: str, measured: Mapping[str, _Cells]) -> str:
-    """The page with its tables written from FAULTS, the cells that were measured, and those that it has already."""
-    for name, columns in COLUMNS.items():
-        begin, end = f"<!-- {name}: written by the tests -->\n", f"<!-- {name}: end -->\n"
-        before, _, rest = page.partition(begin)
-        old, _, after = rest.partition(end)
-        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in old.splitlines()]
-        cells = {(line[0], line[1]): line[3:] for line in lines} | measured.get(name, {})
-        table = [["fault", "where", "expected end", *columns], ["---"] * (3 + len(columns))]
-        for test, faults in FAULTS.items():
-            of_the_table = test != SOAK and test.startswith("tests/chaos/") == (name == "faults")
-            for row in faults if of_the_table else ():
-                found = cells.get((row.fault, row.where), ["-"] * len(columns))
-                table.append([row.fault, row.where, row.end, *found])
-        page = before + begin + "".join(f"| {' | '.join(line)} |\n" for line in table) + end + after
-    return page
+    """The page with its table written from FAULTS, the cells that were measured, and those that it has already."""
+    begin, end = "<!-- faults: written by the tests -->\n", "<!-- faults: end -->\n"
+    before, _, rest = page.partition(begin)
+    old, _, after = rest.partition(end)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in old.splitlines()]
+    cells = {(line[0], line[1]): line[3:] for line in lines} | measured.get("faults", {})
+    table = [["fault", "where", "expected end", *COLUMNS], ["---"] * (3 + len(COLUMNS))]
+    for test, faults in FAULTS.items():
+        for row in faults if test.startswith("tests/chaos/") and test != SOAK else ():
+            found = cells.get((row.fault, row.where), ["-"] * len(COLUMNS))
+            table.append([row.fault, row.where, row.end, *found])
+    return before + begin + "".join(f"| {' | '.join(line)} |\n" for line in table) + end + after
 
 
 def pytest_addoption(parser):
-    parser.addoption("--faults-into", metavar="FILE", help="write the tables of faults into this Markdown file")
+    parser.addoption("--faults-into", metavar="FILE", help="write the table of faults into this Markdown file")
 
 
 def pytest_runtest_logreport(report):

@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md are those of tests/chaos/table.py, and each test of faults has its rows there."""
+"""The table of docs/reliability.md is that of tests/chaos/table.py, and each test of faults has its rows there."""
 
 import ast
 
@@ -37,7 +37,7 @@ def test_each_row_names_a_test_that_exists_and_each_test_of_faults_has_its_rows(
     assert all(FAULTS.values()) and len(rows) == len(set(rows)), "each once"
 
 
-def test_the_page_has_the_tables_as_the_tests_have_them():
+def test_the_page_has_the_table_as_the_tests_have_it():
     page = PAGE.read_text(encoding="utf-8")
     command = "pytest -p tests.chaos.table --faults-into docs/reliability.md tests/docs/test_reliability.py"
     assert page == written(page, {}), f"write the page: .venv/bin/python -m {command}"
