@@ -1,5 +1,4 @@
-"""`import headway` hands out `open`, for a pipeline, and `fit`, for one table. They do what the commands do, with the same
-functions, in the same store and with the same errors.
+"""`import headway` hands out `open`, for a pipeline, and `fit`, for one table. They do what the commands do.
 
 >>> import pyarrow.parquet
 >>> import headway
@@ -77,7 +76,7 @@ class Pipeline:
 
         Returns:
             The plan, which has the `spans` of the window; `steps`, of each its title `step`, whether its output is there
-            (`cached`), and else the `reason` why it would run, in words; `later`, the stages that depend on the verdict.
+            (`cached`), and else the `reason` why it would run; `later`, the stages that depend on the verdict.
 
         Raises:
             ConfigError, DataError: a run would fail with it, too.
@@ -101,14 +100,14 @@ class Pipeline:
 
         Args:
             seed: in place of pipeline.yaml's.
-            last: the stage to end with, as `headway run --to` names it; nothing is promoted then. None: all the way.
+            last: the stage to end with, as `headway run --to` names it; nothing is promoted then.
             progress: whether progress is shown on stderr.
 
         Returns:
             The run, whatever the gate said of its candidate.
 
         Raises:
-            ConfigError, DataError, StoreError: a mistake in the config, the data or the store; the run is recorded as failed.
+            ConfigError, DataError, StoreError: there is a mistake; the run is recorded as failed.
             Locked: another run of this pipeline goes on.
             Overtaken: somebody else promoted while it ran.
             Cancelled: it was stopped.
@@ -123,16 +122,16 @@ class Pipeline:
         """Predicts rows in memory. TensorFlow is loaded into this process; the predictions are those of files, bit for bit.
 
         Args:
-            rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings, with the columns
-                that the model takes; others are ignored.
+            rows: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings; other columns
+                than the model takes are ignored.
             model: a version's number, "champion", "previous", an alias, or the folder of a SavedModel.
 
         Returns:
-            A table with a row for each, in their order, and the columns `prediction` (float32, a probability, a class or a
-            value in the label's unit), and of several classes `probabilities`, which add up to 1.
+            A table with a row for each, in their order, and the column `prediction` (a probability, a class or a value in the
+            label's unit), and of several classes `probabilities`.
 
         Raises:
-            DataError: a column is missing, or a row cannot be predicted; the message has the first such row.
+            DataError: a column is missing, or a row cannot be predicted.
             StoreError: there is no such version.
         """
         from flows.pipeline.predict import predict_rows
@@ -145,7 +144,7 @@ class Pipeline:
         """Predicts files into a folder, as `headway predict` does.
 
         Args:
-            files: their path, in which `*` stands for any name; they have the format of the pipeline's own.
+            files: their path, in which `*` stands for any name.
             output: the folder, also one of a bucket.
             model: as `predict` takes it.
 
@@ -186,8 +185,7 @@ class Pipeline:
 
 
 def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bool = True, **keys: Any) -> "TableModel":
-    """Trains a model of one table: the table becomes the only span of a store, and the ordinary pipeline runs on it. The
-    pipeline is the one that `headway init` drafts for the rows, with `keys` in place of its own.
+    """Trains a model of one table: the pipeline that `headway init` drafts for it runs, with `keys` in place of its own.
 
     Args:
         table: a pyarrow.Table, a pandas.DataFrame, a mapping of names to columns, or a list of mappings.
@@ -251,7 +249,7 @@ class TableModel:
     Attributes:
         pipeline: the pipeline that was drafted for the table.
         run: the run that trained it.
-        saved_model: the folder of the SavedModel, of a candidate that the gate rejected, too.
+        saved_model: the folder of the SavedModel, also of a rejected candidate.
     """
 
     def __init__(self, pipeline: Pipeline, run: Run, saved_model: Path, temporary: "TemporaryDirectory[str] | None"):

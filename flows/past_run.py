@@ -57,8 +57,7 @@ class Run:
 
     @property
     def record(self) -> dict[str, Any]:
-        """All that the run left in runs/NAME.json of the store: its steps, spans, config, settings, verdict with every check,
-        warnings and times in seconds."""
+        """All that the run left in runs/NAME.json of the store, such as its steps, config and verdict with every check."""
         return self._record.as_json()
 
     def output(self, stage: str) -> Path:
@@ -104,11 +103,7 @@ class Version:
         return metrics_of(self._version)
 
     def predict(self, rows: Any) -> "pa.Table":
-        """Predicts rows in memory with this version, as `Pipeline.predict` does with any: a row for each, in their order.
-
-        Raises:
-            DataError: a column is missing, or a row cannot be predicted; the message has the first such row.
-        """
+        """Predicts rows in memory with this version, as `Pipeline.predict` does with any, with its errors."""
         from flows.pipeline.predict import predict_rows
 
         return predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor())

@@ -27,20 +27,16 @@ MODULES = {
 
 
 def door() -> str:
-    """The text of docs/python.md: its head as it is, then the functions and classes of `import headway`, and the errors."""
+    """The text of docs/python.md: its head as it is, then the functions and classes of `import headway`."""
     loader = griffe.GriffeLoader(search_paths=[ROOT], docstring_parser="google")
-    api, errors = loader.load("flows.api"), loader.load("headway.errors")
+    api = loader.load("flows.api")
     loader.load("flows.past_run")
     public = {name: api[name].final_target if api[name].is_alias else api[name] for name in api.exports}
     parts = [_module_text(api)]
     for name, entry in public.items():
         shown = f"headway.{name}" if entry.is_function else name
         parts.append(f"## {shown}\n{_entry(entry, f'headway.{name}')}")
-    named = " ".join(parts)
-    kinds = [errors[name] for name in _public(errors) if name == "HeadwayError" or name in named]
-    rows = [f"| `{kind.name}` | {_line(kind.docstring.value.splitlines()[0])} |" for kind in kinds]
-    head = "## Errors\nAll are in `headway.errors`, are `HeadwayError`s, and have `.problem`, `.where` and `.fix`."
-    parts.append("\n".join([head, "", "| error | what is wrong |", "| --- | --- |", *rows]))
+    parts.append("## Errors\nAll are `HeadwayError`s of `headway.errors`, with `.problem`, `.where` and `.fix`.")
     above, mark, _ = DOOR.read_text(encoding="utf-8").partition(MARK)
     return f"{above}{mark}\n" + "\n\n".join(parts) + "\n"
 
