@@ -170,6 +170,7 @@ class GateConfig(Frozen):
     baseline: bool = Field(
         default=True, description="a candidate that does not beat a constant prediction is not promoted"
     )
+    # a constant prediction on a slice of 200 rows, of 10,000, was found in half of all simulated cases
     slice_min_rows: int = Field(
         default=200,
         ge=2,
