@@ -29,12 +29,11 @@ from headway.evaluation.predictions import rows_of as prediction_rows
 from headway.evaluation.slices import named
 from headway.evaluation.threshold import AS_CONFIGURED
 from headway.evaluation.verdict import Verdict
-from headway.evaluation.worst_rows import MOST
 from headway.messages import capital, counted, ends, listed, metric_text, number, sentence, signed
 from headway.metrics.base import Rows
 from headway.metrics.meanings import meaning
 from headway.metrics.ranking import RANKED as RANKING
-from headway.metrics.tables import CONFUSION, CURVES, PER_CLASS
+from headway.metrics.tables import CONFUSION, PER_CLASS
 from headway.registry.registry import Registry
 from headway.tasks.table import direction
 from tfcore.evaluation.results import Evaluated, Importance
@@ -82,7 +81,7 @@ def measured_section(
     return Section(
         title,
         sentences,
-        tables=[*tables, *slices(measured, verdict), *worst_rows(measured, split), *_others(measured)],
+        tables=[*tables, *slices(measured, verdict), *worst_rows(measured, split), *_of_classes(measured)],
     )
 
 
@@ -168,21 +167,19 @@ def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | N
 # --- tables
 
 
-def _others(measured: Measured) -> Iterator[Table]:
-    """The tables that are not drawn."""
+def _of_classes(measured: Measured) -> Iterator[Table]:
+    """The tables of decided classes."""
     if measured.tables.get(CONFUSION.name):
         yield confusion_table(measured)
-    for name, columns in measured.tables.items():
-        if not columns or name in CURVES or name == CONFUSION.name:
-            continue
-        shown = {key: values for key, values in columns.items() if key != "weight" or weighted(columns)}
-        rows = [dict(zip(shown, map(_shown, row), strict=True)) for row in zip(*shown.values(), strict=True)]
-        title, chosen = measured.titles.get(name, name), measured.threshold
-        note = f"Decided by {decided_by(measured)}." if name == PER_CLASS.name else ""
-        if note and chosen is not None and "folds" in chosen.chosen_on:
-            note = "Each fifth of the rows is decided by the threshold that the others choose; "
-            note += "the confusion matrix has the one for use."
-        yield Table(capital(title), rows[:_MOST_ROWS], note, folded=name != PER_CLASS.name)
+    if not (columns := measured.tables.get(PER_CLASS.name)):
+        return
+    shown = {key: values for key, values in columns.items() if key != "weight" or weighted(columns)}
+    rows = [dict(zip(shown, map(_shown, row), strict=True)) for row in zip(*shown.values(), strict=True)]
+    note, chosen = f"Decided by {decided_by(measured)}.", measured.threshold
+    if chosen is not None and "folds" in chosen.chosen_on:
+        note = "Each fifth of the rows is decided by the threshold that the others choose; "
+        note += "the confusion matrix has the one for use."
+    yield Table("Precision, recall and F1 of each class", rows[:_MOST_ROWS], note)
 
 
 def _shown(value: str | int | float | None) -> str | int | None:
@@ -421,15 +418,12 @@ def _costs(results: RunResults) -> tuple[float, float]:
     return (costs["false_positive"], costs["false_negative"]) if costs else (1.0, 1.0)
 
 
-_MOST_SLICES = 3
-
-
 def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
     """The table of them; none where no row has a loss."""
     if not measured.worst_rows:
         return
     loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"
-    slices, probable = _slices(measured), measured.task == "binary"
+    probable = measured.task == "binary"
     said = [value for each in measured.worst_rows for value in (each.label, each.prediction) if isinstance(value, str)]
     classes, rows = apart(said, 60), list[Row]()
     for each in measured.worst_rows:
@@ -439,33 +433,12 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
             "predicted": _said(each.prediction, classes, probability=probable),
             "probability of the label": of_label,
             loss: number(each.loss),
-            "in the slices": one_line("; ".join(slices.get(each.row, [])[:_MOST_SLICES]), 120),
         }
         values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
         rows.append({"row": str(each.row), **values, **own})
-    sliced = f", of all {split} rows and of the slices above" if slices else f" of all {split} rows"
-    note = f"The rows of the greatest {loss}{sliced}. Row: its number in the split, as "
+    note = f"The rows of the greatest {loss} of all {split} rows. Row: its number in the split, as "
     note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
-    yield Table("Rows where the model is most wrong", rows[:MOST], note)
-    if len(rows) > MOST:
-        yield Table("The worst rows of slices", rows[MOST:], folded=True)
-
-
-def _slices(measured: Measured) -> dict[int, list[str]]:
-    """Return, by row, the slices that name it."""
-    found: dict[int, list[str]] = {}
-    slices = measured.worst_slices.slices if measured.worst_slices is not None else ()
-    known = [(named(each.slice, each.value), each.worst_rows) for each in slices]
-    known += [
-        (named(name, value), of.worst_rows)
-        for name, values in measured.by_slice.items()
-        for value, of in values.items()
-    ]
-    for slice_, rows in known:
-        for row in rows:
-            if slice_ not in found.setdefault(row, []):
-                found[row].append(slice_)
-    return found
+    yield Table("Rows where the model is most wrong", rows, note)
 
 
 def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, probability: bool = False) -> str:

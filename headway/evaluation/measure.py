@@ -7,7 +7,7 @@
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
-from headway.evaluation.threshold import Decided, decide
+from headway.evaluation.threshold import Decided, decide, flagged
 from headway.evaluation.units import drawn_together
-from headway.evaluation.worst_rows import RowsByLoss, row_losses
+from headway.evaluation.worst_rows import row_losses, worst_rows
 from headway.evaluation.worst_slices import worst
 from headway.metrics.base import Made, Metric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
@@ -41,8 +41,6 @@ from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
 METRICS = "metrics.json"
-CHAMPION = "champion"
-"""Of the other models the one that is measured as the candidate is: with intervals, on every slice."""
 MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
 ROWS_AT_ONCE = 4_000_000
@@ -55,7 +53,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
     """Measure the predictions, and write out/metrics.json.
 
     Returns:
-        A `headway.evaluation.measured.Measured` as JSON, with the metrics of a slice beside its rows.
+        A `headway.evaluation.measured.Measured` as JSON.
 
     Raises:
         DataError: the predictions cannot be read, or break the task's rules; baselines are of other rows.
@@ -74,40 +72,29 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
-    baselines, theirs = _baselines(request, task, metrics, table, rows, monitor)
+    baselines = _baselines(request, task, metrics, table, rows, monitor)
     rows, drawn_by = drawn_together(request.units, table, rows, group=request.group)
-    models = {"": rows.keeping()}
-    if theirs is not None:
-        models[CHAMPION] = replace(rows.predicted(theirs.prediction), memo=theirs.memo)
-        del theirs  # with what is computed of them
     decided = None
     if request.threshold is not None and task.name == "binary":
         decided = decide(request.threshold, rows, given=request.given_threshold, seed=request.seed)
-
-    def of_all(model: str) -> tuple[dict[str, Any], Rows]:
-        """(what is told of one model on all rows; these with their order by prediction, which that of slices follows from)"""
-        rows = models.pop(model)  # what is computed of them goes
-        shown = _confusion(request, task, rows, decided) if model else _tables(request, task, rows, decided)
-        facts: dict[str, Any] = {"intervals": _intervals(request, rows, metrics)}
-        if not model:
-            facts |= {"few_rows": few_rows(rows, metrics), "metrics": measured(metrics, rows)}
-        return facts | shown, rows.keeping(ORDER)
-
-    names = [*models]
-    facts, kept = zip(*_each(request, of_all, names, len(rows), monitor), strict=True)
-    models, rows = dict(zip(names, kept, strict=True)), kept[0]
+    rows = rows.keeping()  # what was computed of them goes
+    of_all = {
+        "intervals": _intervals(request, rows, metrics),
+        "few_rows": few_rows(rows, metrics),
+        "metrics": measured(metrics, rows),
+        "tables": {table.name: _with_names(request, table, rows, decided) for table in task.tables_for(rows)},
+    }
+    rows = rows.keeping(ORDER)  # which that of slices follows from
     own = table.column(ROW_LOSS).to_numpy() if ROW_LOSS in table.column_names else None
     losses = row_losses(rows, task.row_loss, own)
-    by_loss = None if losses is None else RowsByLoss(table, rows, losses)
-    by_slice = {name: _by_slice(request, table, name, models, metrics, by_loss, monitor) for name in request.slices}
+    by_slice = {name: _by_slice(request, table, name, rows, metrics, monitor) for name in request.slices}
     worst_slices = worst(
         table,
         rows,
-        task.row_loss,
+        losses,
         request.searched,
-        losses=own,
-        by_loss=by_loss,
         min_rows=request.slice_min_rows,
+        metric="loss" if own is not None else task.row_loss.name,
         confidence=request.confidence,
         threads=at_once(len(rows)),
         check=monitor.check,
@@ -116,31 +103,15 @@ def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[
         "task": task.name,
         "rows": len(rows),
         "spans": list(request.spans),
-        "weight": rows.total,
-        **facts[0],
+        **of_all,
         "confidence": request.confidence,
         "drawn_by": drawn_by,
-        "compared": [name for name in ("ndcg", *task.tolerances) if name in {metric.name for metric in metrics}],
         "baselines": baselines,
-        "champion": facts[1] if len(facts) > 1 else None,
         "by_slice": by_slice,
         "threshold": _threshold(request, decided),
-        "titles": {table.name: table.title for table in task.tables_for(rows)},
         "worst_slices": worst_slices,
-        "worst_rows": [] if by_loss is None else _worst_rows(request, by_loss, by_slice, worst_slices),
+        "worst_rows": worst_rows(table, rows, losses, shown=request.shown, classes=request.classes),
     }
-
-
-def _worst_rows(
-    request: MeasureRequest,
-    by_loss: RowsByLoss,
-    by_slice: Mapping[str, Mapping[str, Any]],
-    worst_slices: Mapping[str, Any] | None,
-) -> list[dict[str, Any]]:
-    slices = [] if worst_slices is None else worst_slices["slices"]
-    first = [*by_loss.numbers(), *(row for each in slices for row in each["worst_rows"])]
-    further = [row for of in by_slice.values() for facts in of.values() for row in facts.get("worst_rows", ())]
-    return by_loss.told(first, further, shown=request.shown, classes=request.classes)
 
 
 def _rows(request: MeasureRequest, task: Task, table: pa.Table, metrics: Sequence[Metric]) -> Rows:
@@ -156,35 +127,20 @@ def _intervals(request: MeasureRequest, rows: Rows, metrics: Sequence[Metric]) -
 
 
 def _by_slice(
-    request: MeasureRequest,
-    table: pa.Table,
-    name: str,
-    models: Mapping[str, Rows],
-    metrics: Sequence[Metric],
-    by_loss: RowsByLoss | None,
-    monitor: Monitor,
+    request: MeasureRequest, table: pa.Table, name: str, rows: Rows, metrics: Sequence[Metric], monitor: Monitor
 ) -> dict[str, Any]:
     parts = list(slice_rows(table, name, request.slice_min_rows))
     sizes = sorted((len(at) for _, at in parts), reverse=True)
     least = sizes[min(len(sizes), MOST_INTERVALS) - 1] if sizes else 0
-    orders = {model: orders_of_parts(rows, [at for _, at in parts]) for model, rows in models.items()}
+    orders = orders_of_parts(rows, [at for _, at in parts])
 
     def facts(number: int) -> dict[str, Any]:
-        _, at = parts[number]
-        found: dict[str, Any] = {"rows": len(at)}
-        if by_loss is not None and by_loss.excess(at) > 0:
-            found["worst_rows"] = by_loss.numbers(at)
-        own = models[""].at(at)
-        for model, rows in models.items():
-            some = own.predicted(rows.prediction[at]) if model else own
-            if (order := orders[model]) is not None:
-                some.memo[ORDER] = order[number]
-            # first: what a metric's value is made of is kept until the next metric
-            between = _intervals(request, some, metrics) if len(at) >= least else None
-            of: dict[str, Any] = measured(metrics, some) | ({} if between is None else {"intervals": between})
-            found |= {model: of} if model else of
-            some.memo.clear()
-        return found
+        some = rows.at(parts[number][1])
+        if orders is not None:
+            some.memo[ORDER] = orders[number]
+        # first: what a metric's value is made of is kept until the next metric
+        between = _intervals(request, some, metrics) if len(some) >= least else {}
+        return {"rows": len(some), "metrics": measured(metrics, some), "intervals": between}
 
     found = _each(request, facts, range(len(parts)), max(sizes, default=0), monitor)
     return {value: of for (value, _), of in zip(parts, found, strict=True)}
@@ -214,32 +170,22 @@ def _baselines(
     table: pa.Table,
     rows: Rows,
     monitor: Monitor,
-) -> tuple[dict[str, Any], Rows | None]:
-    """The metrics of the constant, and of other models on the same rows; and the champion's
-    rows, with their order by prediction."""
+) -> dict[str, Any]:
+    """The metrics of the constant, and of other models on the same rows."""
     found: dict[str, Any] = {}
-    champion = None
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
     others = request.baselines | {name: ref for name, ref in request.beside.items() if ref.path is not None}
 
-    def of_other(name: str) -> tuple[dict[str, Any], Rows | None]:
+    def of_other(name: str) -> dict[str, float | None]:
         ref = others[name]
         theirs = read_predictions(ref.file, request.columns_of_others, group=request.group, unit=False)
         check_same_rows(table, theirs, f"the baseline {name}'s", str(ref.path))
         their_rows = replace(_rows(request, task, theirs, metrics), label=rows.label, weight=rows.weight)
         del theirs
-        return measured(metrics, their_rows), their_rows.keeping(ORDER) if name == CHAMPION else None
+        return measured(metrics, their_rows)
 
-    for name, other in zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True):
-        found[name], champion = other[0], other[1] or champion
-    return found, champion
-
-
-def _confusion(request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None) -> dict[str, Any]:
-    """The champion's, where the task has one."""
-    confusion = next((table for table in task.tables_for(rows) if table.name == CONFUSION.name), None)
-    return {} if confusion is None else {"confusion": _with_names(request, confusion, rows, decided)}
+    return found | dict(zip(others, _each(request, of_other, [*others], len(rows), monitor), strict=True))
 
 
 def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, Any] | None:
@@ -256,15 +202,11 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
     }
 
 
-def _tables(request: MeasureRequest, task: Task, rows: Rows, decided: Decided | None) -> dict[str, Any]:
-    return {"tables": {table.name: _with_names(request, table, rows, decided) for table in task.tables_for(rows)}}
-
-
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:
-    """A table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold that is for use, of
-    every model; what judges decisions has those of rows that had no say."""
+    """A table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold that is for use; what
+    judges decisions has those of rows that had no say."""
     if table.decides and decided is not None:
-        rows = decided.for_use(rows) if table.name == CONFUSION.name else decided.rows
+        rows = flagged(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
     columns = table.on(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}

@@ -3,13 +3,12 @@
     found = Measured.model_validate(result)
     found.of("auc").interval, found.by_slice["carrier"]["EV"].of("auc").value, found.worst_slices.slices[0].loss
 
-The stage stores metrics by name, and intervals beside them; a reader asks for one metric with all that is known of it.
+Metrics are by name, and intervals beside them; a reader asks for one metric with all that is known of it.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from headway.config import Result
 from headway.evaluation.verdict import MetricValue
@@ -36,26 +35,9 @@ class Metrics(Result):
 
 
 class SliceMetrics(Metrics):
-    """The candidate on one slice, and the champion beside it."""
+    """The candidate on one slice."""
 
     rows: int
-    champion: Metrics | None = None
-    worst_rows: tuple[int, ...] = ()
-    """The numbers of the rows with the greatest losses, of a slice that is worse than the rest."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        """As it is stored a metric stands beside the rows, under its name."""
-        if not isinstance(value, Mapping) or "metrics" in value:
-            return value
-        champion = value.get("champion")
-        return _nested(value) | ({} if champion is None else {"champion": _nested(champion)})
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: flat[name] for name in ("rows", "intervals", "worst_rows") if name in flat}
-    return own | {"metrics": {name: value for name, value in flat.items() if name not in (*own, "champion")}}
 
 
 class Threshold(Metrics):
@@ -94,8 +76,6 @@ class WorstSlice(Result):
     p_adjusted: float = 0.0
     prediction_mean: float | None = None
     label_mean: float | None = None
-    worst_rows: tuple[int, ...] = ()
-    """The numbers of its rows with the greatest losses."""
 
 
 class WorstSlices(Result):
@@ -106,22 +86,6 @@ class WorstSlices(Result):
     significant: int = 0
     slices: tuple[WorstSlice, ...] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _by_metric(cls, value: Any) -> Any:
-        """As it is stored the metric's name is that of the field."""
-        if not isinstance(value, Mapping) or (name := value.get("metric", "loss")) == "loss":
-            return value
-        slices = [each | {"loss": each[name], "loss_of_others": each[f"{name}_of_others"]} for each in value["slices"]]
-        return {**value, "slices": slices}
-
-
-class ChampionMeasured(Metrics):
-    """What is known of the champion on the same rows."""
-
-    confusion: dict[str, list[Any]] = Field(default={})
-    """Its decisions at the candidate's threshold, as the candidate's table of that name."""
-
 
 class Measured(Metrics):
     """One model on the rows of a split."""
@@ -130,7 +94,6 @@ class Measured(Metrics):
     rows: int
     sample_of: int | None = None
     """The rows of which these are a random sample; None: all."""
-    weight: float = 0.0
     spans: tuple[str, ...] = ()
     """Of the rows."""
     confidence: float = 0.95
@@ -138,18 +101,13 @@ class Measured(Metrics):
     """In words: what rows are drawn together by."""
     few_rows: str | None = None
     """In words: which intervals rest on few rows."""
-    compared: tuple[str, ...] = ()
-    """Metrics that the gate compares by default."""
     baselines: dict[str, Values] = Field(default={})
     """Other models on the same rows, the champion among them."""
-    champion: ChampionMeasured | None = None
-    """Its metrics are among the baselines."""
     by_slice: dict[str, dict[str, SliceMetrics]] = Field(default={})
     """By column and value."""
     threshold: Threshold | None = None
     tables: dict[str, dict[str, list[Any]]] = Field(default={})
     """By name: a list per column."""
-    titles: dict[str, str] = Field(default={})
     worst_slices: WorstSlices | None = None
     worst_rows: tuple[WorstRow, ...] = ()
-    """Of all rows and of slices, the greatest loss first."""
+    """The greatest loss first."""

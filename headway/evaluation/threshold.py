@@ -134,10 +134,6 @@ class Decided:
     judged: tuple[Rows, tuple[Metric, ...]]
     """The same metrics, of rows that choose the threshold where rows choose it."""
 
-    def for_use(self, rows: Rows) -> Rows:
-        """Rows with 1 or 0 as predictions, by the threshold for use, whoever predicted them."""
-        return _flagged(rows, self.threshold)
-
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
         """The interval of each metric at the threshold for use, on other rows."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
@@ -164,8 +160,8 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
         metrics = (*metrics, _cost(rule.cost))
     chosen_on = "no rows: the config names it" if rule.value is not None else "the eval rows"
     if fixed is not None:
-        flagged = _flagged(rows, threshold)
-        return Decided(threshold, flagged, chosen_on, metrics, (flagged, metrics))
+        decisions = flagged(rows, threshold)
+        return Decided(threshold, decisions, chosen_on, metrics, (decisions, metrics))
     codes, units = drawn_units(rows)
     random = np.random.Philox(key=(seed, 1)).random_raw(units)
     fold = np.argsort(np.argsort(random, kind="stable")) % FOLDS
@@ -177,7 +173,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
     ends = " to ".join(dict.fromkeys(number(end) for end in (min(known), max(known))))
     chosen_on = f"all eval rows; the figures are of five folds, each decided by what the other four choose ({ends})"
     judged = folded, tuple(_CrossFitted(metric, rule, rows, _counted(rows, threshold)) for metric in metrics)
-    return Decided(threshold, _flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
+    return Decided(threshold, flagged(rows, np.asarray(known)[fold]), chosen_on, metrics, judged)
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
@@ -208,8 +204,8 @@ class _CrossFitted(Metric):
             if known is None or threshold is None:
                 return None
             assert rows.columns is not None
-            flagged = _flagged(rows, np.asarray(known)[rows.columns[FOLD]])
-            return flagged, self._kept, _counted(self._all, threshold)
+            decisions = flagged(rows, np.asarray(known)[rows.columns[FOLD]])
+            return decisions, self._kept, _counted(self._all, threshold)
 
         if (decided := rows.once("decided", made)) is None:  # by every metric
             return None
@@ -225,7 +221,8 @@ def _counted(rows: Rows, threshold: float) -> Rows:
     )
 
 
-def _flagged(rows: Rows, threshold: Floats | float) -> Rows:
+def flagged(rows: Rows, threshold: Floats | float) -> Rows:
+    """The rows with 1 or 0 as predictions: whether they reach the threshold."""
     return rows.predicted((rows.prediction >= threshold).astype(np.float64))
 
 
@@ -235,7 +232,9 @@ FLAGGED = MomentMetric("flagged", lambda rows: rows.prediction[:, None], higher_
 
 def _cost(costs: Costs) -> MomentMetric:
     def lost(rows: Rows) -> Floats:
-        flagged, positive = rows.prediction >= 0.5, rows.label > 0.5
-        return (costs.false_positive * (flagged & ~positive) + costs.false_negative * (~flagged & positive))[:, None]
+        is_flagged, positive = rows.prediction >= 0.5, rows.label > 0.5
+        return (costs.false_positive * (is_flagged & ~positive) + costs.false_negative * (~is_flagged & positive))[
+            :, None
+        ]
 
     return MomentMetric("cost", lost, within=(0.0, np.inf))

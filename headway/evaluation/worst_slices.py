@@ -1,6 +1,6 @@
 """The slices on which a model is worst, found without being named.
 
-    found = worst(table, rows, loss, ["carrier", "distance: 5"], min_rows=100)
+    found = worst(table, rows, losses, ["carrier", "distance: 5"], min_rows=100)
     found["tried"], found["slices"][0]       # 214, {"slice": "carrier", "value": "EV", "rows": 1203, "loss": 0.61, ...}
 
 A slice is worse when its mean loss is above that of all other rows beyond chance (a one-sided test of the difference of two
@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from headway.evaluation.intervals import holm, tail
 from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
 from headway.evaluation.units import LEAST_GROUPS, drawn_units
-from headway.evaluation.worst_rows import RowsByLoss, row_losses
-from headway.metrics.base import Floats, Metric, Rows
+from headway.metrics.base import Floats, Rows
 from headway.process import in_threads
 from headway.tabular.list_arrays import order_of, run_starts
 
@@ -108,13 +107,12 @@ def searched(
 def worst(
     table: pa.Table,
     rows: Rows,
-    loss: Metric | None,
+    losses: Floats | None,
     names: Sequence[str],
     *,
     min_rows: int,
+    metric: str = "loss",
     confidence: float = 0.95,
-    losses: Floats | None = None,
-    by_loss: RowsByLoss | None = None,
     threads: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
@@ -122,16 +120,13 @@ def worst(
 
     Args:
         table: of the rows' predictions, with the columns of `names`.
-        loss: the mean of one number per row.
+        losses: of each row, [rows]; None: they have none.
         names: as `searched` gives them.
         min_rows: smaller slices are not looked at.
-        losses: of each row, [rows], in the place of `loss`.
-        by_loss: what finds the worst rows of each slice.
+        metric: the name of the losses' mean.
         threads: so many work at once.
         check: called now and then; may raise to stop.
     """
-    name = loss.name if losses is None and loss is not None else "loss"
-    losses = row_losses(rows, loss, losses)
     if losses is None or not names:
         return None
     measure = LossBySlice(rows, losses)
@@ -155,9 +150,9 @@ def worst(
         if p < 1 - confidence and all(each.loss - ends[part].loss > _MORE * each.error for part in each.parts)
     ]
     sure.sort(key=lambda found: found[0].others - found[0].loss)
-    described = [_described(name, rows, each, p, measure.order, by_loss) for each, p in sure[:MOST_SHOWN]]
+    described = [_described(rows, each, p, measure.order) for each, p in sure[:MOST_SHOWN]]
     counts = {"tried": len(tested), "columns": len(single), "significant": len(sure)}
-    return {"metric": name, **counts, "slices": described}
+    return {"metric": metric, **counts, "slices": described}
 
 
 def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
@@ -166,20 +161,17 @@ def _cut(table: pa.Table, name: str, order: NDArray[np.int64]) -> Cut:
     return Cut(name, values, codes.astype(np.min_scalar_type(len(values)))[order])
 
 
-def _described(
-    name: str, rows: Rows, found: Slice, p: float, order: NDArray[np.int64], by_loss: RowsByLoss | None
-) -> dict[str, Any]:
-    at = np.sort(order[found.cut.codes == found.value])
+def _described(rows: Rows, found: Slice, p: float, order: NDArray[np.int64]) -> dict[str, Any]:
     described = {
         "slice": found.cut.name,
         "value": found.cut.values[found.value],
         "rows": found.rows,
-        name: found.loss,
-        f"{name}_of_others": found.others,
+        "loss": found.loss,
+        "loss_of_others": found.others,
         "p_adjusted": p,
-        "worst_rows": [] if by_loss is None else by_loss.numbers(at),
     }
     if rows.prediction.ndim == 1:
+        at = np.sort(order[found.cut.codes == found.value])
         share = rows.weight[at] / rows.weight[at].sum()
         described["prediction_mean"] = float(share @ rows.prediction[at])
         described["label_mean"] = float(share @ rows.label[at])

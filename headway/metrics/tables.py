@@ -2,6 +2,8 @@
 
     RELIABILITY.on(rows)          # {"low": [0.01, ...], "high": [...], "rows": [...], "prediction_mean": [...], ...}
 
+`confusion` and `per_class` are told as tables, the others as curves.
+
 A table is a list per column, JSON as it is; without rows of positive weight, or with a prediction that is not a number, it is
 empty. A number that is undefined (the recall of a class that no row has) is None. A task names its tables, as it does its
 metrics (`headway.tasks.base.Task.tables`).
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 
 from headway.metrics.base import Floats, Rows
 from headway.metrics.classification import by_score, calibration_bins, decided, f1_of, scores
-from headway.metrics.regression import pinball
 
 POINTS = 200
 """A curve has so many points at most: those at equal steps along it, its ends and exact values at each."""
@@ -32,13 +33,11 @@ class Table:
 
     Args:
         name: what the evaluation's result calls it.
-        title: what it shows, for a person.
         columns: the columns of rows that have weight, each of one length.
         decides: it judges decided classes; of a binary task the rows then have 0 or 1 as predictions, by the threshold.
     """
 
     name: str
-    title: str
     columns: Callable[[Rows], Columns]
     decides: bool = False
 
@@ -75,16 +74,8 @@ def _confidence(rows: Rows) -> Columns:
 def _lift(rows: Rows) -> Columns:
     bins = {name: values[::-1] for name, values in _of_bins(rows).items()}
     positive, weight = bins["label_mean"] * bins["weight"], bins["weight"]
-    mean = positive.sum() / weight.sum()
-    share = np.cumsum(weight) / weight.sum()
     captured = _divided(np.cumsum(positive), positive.sum())
-    return {
-        **{name: bins[name] for name in ("low", "high", "rows", "weight", "prediction_mean", "label_mean")},
-        "lift": _divided(bins["label_mean"], mean),
-        "share_of_rows": share,
-        "share_of_positives": captured,
-        "cumulative_lift": _divided(captured, share),
-    }
+    return {"share_of_rows": np.cumsum(weight) / weight.sum(), "share_of_positives": captured}
 
 
 def _falling(rows: Rows) -> list[Floats]:
@@ -182,8 +173,6 @@ def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) ->
         return found | {
             "residual_mean": mean,
             "residual_deviation": np.sqrt(np.bincount(which, rows.weight * apart, width) / found["weight"]),
-            "mae": np.bincount(which, rows.weight * np.abs(residual), width) / found["weight"],
-            "rmse": np.sqrt(np.bincount(which, rows.weight * residual**2, width) / found["weight"]),
         }
 
     return columns
@@ -193,29 +182,24 @@ def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
     """Return the tables of predicted quantiles."""
 
     def columns(rows: Rows) -> Columns:
-        share = rows.weight / rows.total
-        below = share @ (rows.label[:, None] <= rows.prediction)
-        losses = [
-            float(share @ pinball((level,))(rows.label, rows.prediction[:, [i]])) for i, level in enumerate(levels)
-        ]
-        return {"level": np.asarray(levels), "labels_below": below, "loss": losses}
+        below = (rows.weight / rows.total) @ (rows.label[:, None] <= rows.prediction)
+        return {"level": np.asarray(levels), "labels_below": below}
 
-    by_middle = Table("residuals", RESIDUALS.title, residuals(lambda prediction: prediction[:, middle]))
-    return (Table("levels", "share of labels below each predicted quantile", columns), by_middle)
+    return Table("levels", columns), Table("residuals", residuals(lambda prediction: prediction[:, middle]))
 
 
-RELIABILITY = Table("reliability", "predicted and observed, by tenths of the rows", _of_bins)
-CONFIDENCE = Table("reliability", "probability of the likeliest class, and how often it is right", _confidence)
-ROC = Table("roc", "ROC curve", _roc)
-PRECISION_RECALL = Table("precision_recall", "precision and recall by threshold", _precision_recall)
-LIFT = Table("lift", "lift by tenths of the rows, the highest predictions first", _lift)
-CONFUSION = Table("confusion", "rows by label and predicted class", _confusion, decides=True)
-PER_CLASS = Table("per_class", "precision, recall and F1 of each class", _per_class, decides=True)
-RESIDUALS = Table("residuals", "label - prediction, by tenths of the predictions", residuals())
+RELIABILITY = Table("reliability", _of_bins)
+"""Predicted and observed, by tenths of the rows."""
+CONFIDENCE = Table("reliability", _confidence)
+ROC = Table("roc", _roc)
+PRECISION_RECALL = Table("precision_recall", _precision_recall)
+LIFT = Table("lift", _lift)
+"""By tenths of the rows, the highest predictions first."""
+CONFUSION = Table("confusion", _confusion, decides=True)
+PER_CLASS = Table("per_class", _per_class, decides=True)
+RESIDUALS = Table("residuals", residuals())
 
 BINARY = (RELIABILITY, LIFT, CONFUSION, PER_CLASS, ROC, PRECISION_RECALL)
 BY_ORDER = (LIFT, ROC, PRECISION_RECALL)
 """What needs the order of the predictions alone."""
 CLASSES = (CONFIDENCE, CONFUSION, PER_CLASS)
-CURVES = frozenset({ROC.name, PRECISION_RECALL.name})
-"""Tables of many points, which a terminal does not show."""

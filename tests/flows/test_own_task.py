@@ -60,7 +60,7 @@ def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed,
     assert record["metrics"]["my_tasks:error"] < 300 < record["metrics"]["my_tasks:worst"] * 10
     summary = json.loads(next((tmp_path / "store").glob("**/metrics.json")).read_text())
     assert set(summary["by_slice"]["kind"]) == {"a", "b"}
-    assert summary["by_slice"]["kind"]["a"]["my_tasks:error"] > 0
+    assert summary["by_slice"]["kind"]["a"]["metrics"]["my_tasks:error"] > 0
     assert summary["worst_slices"]["tried"] and list(summary["tables"]) == ["residuals"]
 
     typed("predict", tmp_path, "--input", tmp_path / "table.parquet", "--output", tmp_path / "out", check=0)

@@ -119,5 +119,5 @@ def test_two_towers_find_the_taste_in_histories_and_beat_popularity_and_the_item
     result = json.loads(measured.read_text())
     for name in ("retrieval_recall", "retrieval_ndcg", "retrieval_mrr", "retrieval_coverage"):
         low, high = result["intervals"][name]
-        assert 0 < result["metrics"][name] < 1 and low < high and name in result["by_slice"]["gender"]["F"]
+        assert 0 < result["metrics"][name] < 1 and low < high and name in result["by_slice"]["gender"]["F"]["metrics"]
     assert 0 < first["metrics"]["item_coverage"] <= 1 and 0 < first["metrics"]["recall_at_k"] < 1

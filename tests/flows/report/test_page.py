@@ -72,14 +72,13 @@ def test_nothing_in_the_data_becomes_markup(tmp_path):
     assert "$price_{x}$" in html, "no mathematics is made of a column's name"
 
 
-def test_each_slice_is_named_beside_its_worst_rows_which_have_no_values_but_those_that_are_named(tmp_path):
+def test_the_worst_rows_have_no_values_but_those_that_are_named(tmp_path):
     html = page(RunResults(*recorded(tmp_path / "store")))
     inside = html[html.index("<h3>Rows where the model is most wrong") :].partition("</table>")[0]
     heads, rows = inside.partition("</thead>")[::2]
     assert re.findall(r">([^<>]+)</th>", heads)[:4] == ["row", "city", "rooms", "label"]
     numbers = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', rows)
     assert len(numbers) == len(set(numbers)) > 9, "each row is told once"
-    assert re.search(r"<td>(city|rooms)=[^<]+; ", rows)
 
 
 def test_columns_stand_in_the_order_of_their_importance_and_the_first_have_a_figure(tmp_path):

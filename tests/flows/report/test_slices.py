@@ -6,7 +6,7 @@ from headway.evaluation.verdict import Check, Verdict
 
 
 def test_the_worst_slices_of_counts_are_told_by_their_deviance():
-    worst = {"slice": "age", "value": "5 = age > 75", "rows": 200, "deviance": 2.5, "deviance_of_others": 1.5}
+    worst = {"slice": "age", "value": "5 = age > 75", "rows": 200, "loss": 2.5, "loss_of_others": 1.5}
     found = {"metric": "deviance", "tried": 40, "columns": 3, "significant": 1, "slices": [worst]}
     measured = {"task": "count", "rows": 1000, "metrics": {"deviance": 1.7}, "worst_slices": found}
     (table,) = slices(Measured.model_validate(measured), None)

@@ -31,7 +31,12 @@ EVALUATION = {
     "confidence": 0.95,
     "rows": 1975,
     "metrics": {"loss": 0.25, "auc": None},
-    "by_slice": {"origin": {"EWR": {"rows": 700, "loss": 0.2, "auc": 0.91}, "JFK": {"rows": 600, "loss": 0.3}}},
+    "by_slice": {
+        "origin": {
+            "EWR": {"rows": 700, "metrics": {"loss": 0.2, "auc": 0.91}},
+            "JFK": {"rows": 600, "metrics": {"loss": 0.3}},
+        }
+    },
     "intervals": {"loss": [0.24, 0.26], "auc": None},
     "drawn_by": "rows of one house are drawn together",
     "baselines": {"constant": {"loss": 0.4, "auc": 0.5}},
@@ -50,7 +55,6 @@ EVALUATION = {
             {"slice": "origin", "value": "LGA", "rows": 90, "loss": 0.5, "loss_of_others": 0.2, "p_adjusted": 0.001}
         ],
     },
-    "titles": {"confusion": "rows by label and predicted class"},
     "tables": {"confusion": {"label": ["no"], "predicted": ["yes"], "rows": [7], "weight": [7.0]}, "roc": {"x": [1]}},
 }
 

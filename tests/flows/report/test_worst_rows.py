@@ -4,18 +4,10 @@ from flows.report.evaluation import worst_rows
 from headway.evaluation.measured import Measured
 
 
-def table_of(task, **row):
+def told(task, **row):
     facts = {"row": 7, "loss": 1.5, "label": 1.0, "prediction": 0.25, "values": {}}
     (table,) = worst_rows(Measured.model_validate({"task": task, "rows": 9, "worst_rows": [facts | row]}), "eval")
-    return table
-
-
-def told(task, **row):
-    return table_of(task, **row)[0]
-
-
-def test_rows_of_slices_are_told_only_where_there_are_slices():
-    assert table_of("binary").note.startswith("The rows of the greatest loss of all eval rows. ")
+    return table[0]
 
 
 def test_a_column_that_is_called_as_the_tables_own_stands_beside_it():

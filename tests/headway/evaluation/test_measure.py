@@ -72,40 +72,25 @@ def test_the_result_is_json_and_has_every_part(measured):
     read = Measured.model_validate(result)
     assert read.of("auc").value == result["metrics"]["auc"] and read.of("auc").interval == result["intervals"]["auc"]
     slice_, told = read.by_slice["carrier"]["AA"], result["by_slice"]["carrier"]["AA"]
-    assert (slice_.rows, slice_.of("loss").value) == (told["rows"], told["loss"]) and "rows" not in slice_.metrics
-    assert slice_.champion is None and read.worst_slices.tried == result["worst_slices"]["tried"]
+    assert (slice_.rows, slice_.of("loss").value) == (told["rows"], told["metrics"]["loss"])
+    assert read.worst_slices.tried == result["worst_slices"]["tried"]
     recall = result["tables"]["per_class"]["recall"][1]
     assert recall == pytest.approx(at["metrics"]["recall"]), "the tables are at the threshold"
 
 
-def test_the_champion_is_measured_on_every_slice_as_the_candidate_is(measured):
+def test_the_champions_metrics_stand_among_the_baselines(measured):
     path = measured.folder / "linear.parquet"
-    found, alone = (
-        measured(slices=("carrier",), baselines={"champion": path}),
-        measured(slices=("carrier",), predictions=path),
-    )
-    slice_ = Measured.model_validate(found).by_slice["carrier"]["AA"]
-    assert slice_.champion.of("auc").interval == found["by_slice"]["carrier"]["AA"]["champion"]["intervals"]["auc"]
-    assert found["champion"]["intervals"] == alone["intervals"] and found["compared"] == ["auc", "loss", "bias"]
-    assert {value: facts["champion"] for value, facts in found["by_slice"]["carrier"].items()} == {
-        value: {name: figure for name, figure in facts.items() if name not in ("rows", "worst_rows")}
-        for value, facts in alone["by_slice"]["carrier"].items()
-    }
-    assert alone["champion"] is None and "champion" not in alone["by_slice"]["carrier"]["AA"]
+    found, alone = measured(beside={"champion": path}), measured(predictions=path)
+    assert found["baselines"] == {"champion": alone["metrics"]}
 
 
-def test_both_models_are_decided_by_the_threshold_that_the_result_names(measured):
+def test_the_confusion_matrix_is_decided_by_the_threshold_that_the_result_names(measured):
     """Not by those of five folds, which the result does not name."""
-    path = measured.folder / "linear.parquet"
-    found = Measured.model_validate(measured(threshold={"recall": 0.9}, baselines={"champion": path}))
-    for confusion, file in ((found.tables["confusion"], "predictions.parquet"), (found.champion.confusion, path)):
-        rows = pq.read_table(measured.folder / file)
-        flagged = rows["prediction"].to_numpy() >= found.threshold.value
-        label = rows["label"].to_numpy() == 1
-        pairs = [(label == positive) & (flagged == decided) for positive in (False, True) for decided in (False, True)]
-        assert confusion["rows"] == [int(each.sum()) for each in pairs]
-    old = {"task": "binary", "rows": 3, "champion": {"intervals": {"auc": [0.1, 0.2]}}}
-    assert Measured.model_validate(old).champion.confusion == {}
+    found = Measured.model_validate(measured(threshold={"recall": 0.9}))
+    rows = pq.read_table(measured.folder / "predictions.parquet")
+    flagged, label = rows["prediction"].to_numpy() >= found.threshold.value, rows["label"].to_numpy() == 1
+    pairs = [(label == positive) & (flagged == decided) for positive in (False, True) for decided in (False, True)]
+    assert found.tables["confusion"]["rows"] == [int(each.sum()) for each in pairs]
 
 
 def test_a_threshold_of_other_rows_is_taken_and_one_that_nothing_reaches_is_said(measured):
@@ -164,7 +149,7 @@ def test_a_metric_of_the_users_own_runs_in_one_thread(measured, tmp_path, monkey
     monkeypatch.setattr("headway.process.cores", lambda: 4)
     spec = {"name": "own:only", "file": tmp_path / "own.py"}
     result = measured(slices=("carrier",), metrics=(spec,), baselines={"linear": measured.folder / "linear.parquet"})
-    assert [facts["own:only"] for facts in result["by_slice"]["carrier"].values()] == [1, 1, 1]
+    assert [facts["metrics"]["own:only"] for facts in result["by_slice"]["carrier"].values()] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from headway.evaluation.measure import measure
 from headway.evaluation.measured import Measured
 from headway.evaluation.requests import MeasureRequest
-from headway.evaluation.worst_rows import MOST, MOST_TOLD, OF_A_SLICE
+from headway.evaluation.worst_rows import MOST
 from headway.monitor import Monitor
 
 
@@ -39,25 +39,6 @@ def test_the_rows_of_the_greatest_losses_come_first_with_label_and_prediction(tm
     assert found[0].loss > found[1].loss > found[2].loss
 
 
-def test_rows_of_a_slice_are_its_own_and_all_are_told(tmp_path):
-    r = np.random.default_rng(2)
-    town = np.array(["a", "b", "c", "d"])[r.integers(0, 4, 800)]
-    label = r.normal(size=800)
-    prediction = label + r.normal(size=800) * np.where(town == "c", 3.0, 0.5)
-    found = measured(tmp_path, "regression", label, prediction, {"town": town}, slices=("town",), searched=("town",))
-    told = {each.row for each in found.worst_rows}
-    assert len(told) <= MOST_TOLD
-    slices = found.by_slice["town"]
-    assert set(slices) == {"a", "b", "c", "d"}
-    (worst,) = found.worst_slices.slices
-    assert worst.value == "c" and worst.worst_rows == slices["c"].worst_rows and set(worst.worst_rows) <= told
-    inside = np.flatnonzero(town == "c")
-    expected = inside[np.argsort(-((prediction - label)[inside] ** 2))][:OF_A_SLICE]
-    assert worst.worst_rows == tuple(expected)
-    assert slices["a"].worst_rows == (), "it is better than the rest"
-    assert set(slices["a"].metrics) == set(slices["c"].metrics), "rows are no metric"
-
-
 def test_values_are_told_only_of_the_columns_that_are_named(tmp_path):
     days = np.arange(100) + 15_000
     columns = {"secret": np.arange(100.0), "id": np.arange(100), "day": pa.array(days, mask=days == 15_004)}
@@ -81,12 +62,6 @@ def test_rows_without_weight_count_for_nothing_and_of_equal_losses_the_first_are
     prediction = np.full(100, 0.1)
     found = measured(tmp_path, "binary", np.ones(100, np.int64), prediction, weight=weight).worst_rows
     assert [each.row for each in found] == [row for row in range(MOST + 1) if row != 3]
-
-
-def test_a_result_of_before_has_none():
-    old = {"task": "binary", "rows": 100, "by_slice": {"town": {"a": {"rows": 40, "loss": 0.6}}}}
-    found = Measured.model_validate(old)
-    assert found.worst_rows == () and found.by_slice["town"]["a"].worst_rows == ()
 
 
 @pytest.mark.parametrize("predictions", [[0.1, np.nan] * 50, None])

@@ -140,7 +140,7 @@ def test_the_gate_judges_by_ndcg_and_mrr(tmp_path):
     ours = results_of(worse, "binary", group="query", ndcg_at=3)["metrics"]
     assert verdict.metrics.candidate == ours and verdict.metrics.candidate["mrr"] < 0.95
     whole = results_of(worse, "binary", slices=["half"], group="query", ndcg_at=3)
-    assert whole["metrics"] == ours and whole["by_slice"]["half"]["odd"]["ndcg"] != ours["ndcg"]
+    assert whole["metrics"] == ours and whole["by_slice"]["half"]["odd"]["metrics"]["ndcg"] != ours["ndcg"]
     swapped = base | {
         "candidate": base["champion"] | {"model": "x"},
         "champion": {"version": 1, "model": "y", "predictions": tmp_path / "worse.parquet"},
