@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from headway.evaluation.compare import Difference
 from headway.evaluation.config import GateConfig, parse_tolerance
-from headway.evaluation.tolerance import Comparison, Margin, ToleranceTest, within_tolerances
+from headway.evaluation.tolerance import Comparison, Margin, tolerance_check, within_tolerances
 from headway.evaluation.verdict import Check, is_better
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT
@@ -193,29 +193,27 @@ def study(
         truth = _losses(judged(task, name, TRUTH_ROWS, rate, seed=10_000))
         for rows in sizes:
             found = [judged(task, name, rows, rate, seed) for seed in range(repetitions)]
-            blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in found]))
+            blocked = float(np.mean([any(not test.passed for test in _tests(one)) for one in found]))
             by = _counted(found)
             stated = [] if name == "equal" else _visible(found, truth)
             cells.append(Cell(name, rows, blocked, ", ".join(by[:2]), ", ".join(stated[:2])))
     return cells
 
 
-def _tests(found: Comparison) -> tuple[ToleranceTest, ...]:
+def _tests(found: Comparison) -> tuple[Check, ...]:
     return (*found.overall, *found.slices)
 
 
-def _name(test: ToleranceTest) -> str:
-    where = f"{test.column}={test.value} " if test.column == "kind" else f"{test.value} " if test.column else ""
-    return where + test.metric.name
+def _name(test: Check) -> str:
+    where = (
+        f"{test.slice}={test.slice_value} " if test.slice == "kind" else f"{test.slice_value} " if test.slice else ""
+    )
+    return where + str(test.metric)
 
 
 def _losses(found: Comparison) -> dict[str, float]:
     """Return by how much each metric is worse."""
-    losses = {}
-    for test in _tests(found):
-        if test.measured.difference is not None:
-            losses[_name(test)] = test.measured.difference * (-1 if test.metric.higher_is_better else 1)
-    return losses
+    return {_name(test): -test.gained for test in _tests(found) if test.change is not None}
 
 
 def _visible(found: Sequence[Comparison], truth: dict[str, float]) -> list[str]:
@@ -226,7 +224,10 @@ def _visible(found: Sequence[Comparison], truth: dict[str, float]) -> list[str]:
             # Holm's first step, the worst case: as many tests as there are
             confidence = 1 - (1 - GateConfig().confidence) / (len(tests) if tests is one.slices else 1)
             for test in tests:
-                detectable = test.measured.detectable(confidence, test.margin.value, POWER)
+                measured = Difference(
+                    metric=_name(test), value=None, other=None, difference=test.change, error=test.error
+                )
+                detectable = measured.detectable(confidence, test.allowed or 0.0, POWER)
                 seen.setdefault(_name(test), []).append(np.inf if detectable is None else detectable)
     # what it says depends on the draw, most of all of a bias, whose sign is not known: at least this in nine of ten cases
     margins = {name: truth[name] - float(np.quantile(values, 0.9)) for name, values in seen.items() if name in truth}
@@ -238,7 +239,7 @@ def _counted(found: list[Comparison]) -> list[str]:
     counts: dict[str, int] = {}
     for one in found:
         for test in _tests(one):
-            if test.failed:
+            if not test.passed:
                 counts[_name(test)] = counts.get(_name(test), 0) + 1
     return sorted(counts, key=lambda name: -counts[name])
 
@@ -320,7 +321,7 @@ def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tup
     for name in names or DRAWN:
         how = DRAWN[name]
         equal = [drawn(how, rows, 0.0, seed) for seed in range(repetitions)]
-        blocked = float(np.mean([any(test.failed for test in _tests(one)) for one in equal]))
+        blocked = float(np.mean([any(not test.passed for test in _tests(one)) for one in equal]))
         alone = replace(how, slices=())
         low, high = 0.0, 4.0
         for _ in range(7):
@@ -329,7 +330,7 @@ def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tup
             stated = _detected([drawn(alone, rows, noise, 20_000 + seed) for seed in range(60)])
             low, high = (noise, high) if truth < stated else (low, noise)
         worse = [drawn(alone, rows, high, 20_000 + seed) for seed in range(repetitions)]
-        caught = float(np.mean([one.of("loss").failed for one in worse]))
+        caught = float(np.mean([not one.of("loss").passed for one in worse]))
         found.append((name, blocked, _detected(worse), caught))
     return found
 
@@ -399,13 +400,8 @@ class Noise:
             )
             share = parse_tolerance(task_of("binary").tolerances[metric])[0]
             margin = Margin(float(self.gains[i]) * share / 100)
-            test = ToleranceTest(
-                metric=task_of("binary").metric(metric),
-                measured=measured,
-                margin=margin,
-                confidence=GateConfig().confidence,
-            )
-            checks.append(test.check(name, ""))
+            test = tolerance_check(task_of("binary").metric(metric), measured, margin, GateConfig().confidence)
+            checks.append(test.model_copy(update={"name": name}))
         return checks
 
 

@@ -14,6 +14,8 @@ version 1: auc 0.92
 ['ingest 2013-10', 'statistics']
 """
 
+from __future__ import annotations
+
 import contextlib
 import signal
 from collections.abc import Iterator, Mapping
@@ -22,15 +24,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from flows.config.pipeline import LoadedPipeline, read_pipeline
-from flows.past_run import Run, Version
-from flows.pipeline import terminal
 from flows.pipeline.context import Context
-from flows.pipeline.listeners import Reporter, stop_on_signals
-from flows.records import runs_of
-from headway.errors import ConfigError
+from flows.pipeline.listeners import Reporter, reporter, stop_on_signals
+from flows.records import RunRecord, runs_of
+from flows.report.checks import explain
+from flows.report.verdict import ending_of
+from flows.report.versions import metrics_of, names_of, own_levels
+from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.registry.versions import SAVED_MODEL
+from headway.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +46,7 @@ __all__ = ["open", "Pipeline", "Run", "Version", "fit", "TableModel"]
 _FITTED = "# Written by headway.fit; what is not here has its default.\n"
 
 
-def open(path: str | Path = ".", *, set: Mapping[str, object] | None = None) -> "Pipeline":
+def open(path: str | Path = ".", *, set: Mapping[str, object] | None = None) -> Pipeline:
     """Opens a pipeline; its file is read once.
 
     Args:
@@ -71,7 +75,7 @@ class Pipeline:
         self._registry = Registry(self._store, loaded.pipeline.name)
         self.name, self.file = loaded.pipeline.name, loaded.file
 
-    def plan(self, *, window: int | str | None = None, until: str = "latest", seed: int | None = None) -> "Plan":
+    def plan(self, *, window: int | str | None = None, until: str = "latest", seed: int | None = None) -> Plan:
         """Says what a run would do, and why. Nothing is run or written.
 
         Returns:
@@ -118,7 +122,7 @@ class Pipeline:
         with _reporting(progress) as report:
             return Run(self._store, execute(context, report))
 
-    def predict(self, rows: Any, *, model: str | int = "champion") -> "pa.Table":
+    def predict(self, rows: Any, *, model: str | int = "champion") -> pa.Table:
         """Predicts rows in memory. TensorFlow is loaded into this process; the predictions are those of files, bit for bit.
 
         Args:
@@ -184,7 +188,103 @@ class Pipeline:
         return Context(self._loaded, self._store, window, until, seed, **more)
 
 
-def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bool = True, **keys: Any) -> "TableModel":
+class Run:
+    """A run of a pipeline, as the store keeps it; `Pipeline.run` and `Pipeline.runs` return it.
+
+    Attributes:
+        name: by which `headway show` and `headway report` find it.
+        state: how it ended: "promoted", "already champion", "kept", "rejected" or "needs a person" where the gate promoted
+            nothing, "done" (after the stage `last`), "failed", "cancelled" or "killed"; "running" while it goes on.
+        headline: the same as a sentence.
+        version: the number of the version that it promoted or found to be the champion; None if there is none.
+    """
+
+    def __init__(self, store: Store, record: RunRecord):
+        self._store, self._record = store, record
+        self.name, self.state, self.version = record.run, str(record.state), record.version
+        self.headline = ending_of(record).headline
+
+    @property
+    def verdict(self) -> str | None:
+        """The gate's decision with its reasons, as text; None if the run ended before the gate."""
+        found = self._record.verdict
+        return None if found is None else f"{found.status}: {'; '.join(explain(found).sentences)}"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The candidate's metrics on the rows of the eval split, by name; empty if the run ended before the evaluation. Errors
+        such as rmse are in the label's unit."""
+        return {name: value for name, value in self._record.metrics.items() if value is not None}
+
+    @property
+    def report(self) -> Path | None:
+        """The path of the report, one HTML page, on this machine's disk; None if it was not written."""
+        from flows.report.page import on_this_disk, path_of
+
+        try:
+            return on_this_disk(self._store, path_of(self._store, self.name))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All that the run left in runs/NAME.json of the store, such as its steps, config and verdict with every check."""
+        return self._record.as_json()
+
+    def output(self, stage: str) -> Path:
+        """The folder of a stage's output, such as "statistics", or of one step's, such as "ingest 2013-01".
+
+        Raises:
+            StoreError: the run has no such stage, or its output is gone.
+        """
+        if self._record.step(stage) is None:
+            ran = ", ".join(dict.fromkeys(step.stage for step in self._record.stages)) or "no stage"
+            problem = f"run {self.name} has no {stage}: {self.headline}"
+            raise StoreError(problem, where=self._store.name, fix=f"it has {ran}")
+        if (found := self._record.output(self._store, stage)) is None:
+            problem = f"the {stage} of run {self.name} is no longer in the store"
+            raise StoreError(problem, where=self._store.name, fix="Pipeline.run makes it again")
+        self._store.localize([found.path])
+        return found.path
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self.headline}>"
+
+
+class Version:
+    """A version of the model in the registry; `Pipeline.version` and `Pipeline.versions` return it.
+
+    Attributes:
+        number: from 1, in the order in which they were made.
+        saved_model: the folder of the SavedModel.
+    """
+
+    def __init__(self, loaded: LoadedPipeline, registry: Registry, number: int):
+        self._loaded, self._registry, self._version = loaded, registry, registry.version(number)
+        self.number, self.saved_model = number, self._version.saved_model
+
+    @property
+    def names(self) -> list[str]:
+        """What points at it now: "champion", "previous", aliases."""
+        return list(names_of(self._registry, self.number))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics by name, on the eval split of the run that made it."""
+        return metrics_of(self._version)
+
+    def predict(self, rows: Any) -> pa.Table:
+        """Predicts rows in memory with this version, as `Pipeline.predict` does with any, with its errors."""
+        from flows.pipeline.predict import predict_rows
+
+        return predict_rows(self._loaded, rows, model=str(self.number), monitor=Monitor())
+
+    def __repr__(self) -> str:
+        names = "".join(f", {name}" for name in self.names)
+        return f"<Version {self.number} of {self._loaded.pipeline.name}{names}: {own_levels(self._version)}>"
+
+
+def fit(table: Any, *, label: str, store: str | Path | None = None, progress: bool = True, **keys: Any) -> TableModel:
     """Trains a model of one table: the pipeline that `headway init` drafts for it runs, with `keys` in place of its own.
 
     Args:
@@ -252,10 +352,10 @@ class TableModel:
         saved_model: the folder of the SavedModel, also of a rejected candidate.
     """
 
-    def __init__(self, pipeline: Pipeline, run: Run, saved_model: Path, temporary: "TemporaryDirectory[str] | None"):
+    def __init__(self, pipeline: Pipeline, run: Run, saved_model: Path, temporary: TemporaryDirectory[str] | None):
         self.pipeline, self.run, self.saved_model, self._temporary = pipeline, run, saved_model, temporary
 
-    def predict(self, rows: Any) -> "pa.Table":
+    def predict(self, rows: Any) -> pa.Table:
         """Predicts rows in memory, as `Pipeline.predict` does, with its errors: a row for each, in their order."""
         return self.pipeline.predict(rows, model=str(self.saved_model))
 
@@ -264,7 +364,7 @@ class TableModel:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def __enter__(self) -> "TableModel":
+    def __enter__(self) -> TableModel:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -274,5 +374,5 @@ class TableModel:
 @contextlib.contextmanager
 def _reporting(progress: bool) -> Iterator[Reporter]:
     """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
-    with terminal.reporter(quiet=not progress) as report, stop_on_signals(report.stop, signal.SIGINT):
+    with reporter(quiet=not progress) as report, stop_on_signals(report.stop, signal.SIGINT):
         yield report

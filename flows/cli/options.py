@@ -253,7 +253,7 @@ def _reporter(options: ProgressOptions) -> AbstractContextManager["Reporter"]:
         from flows.pipeline.listeners import Reporter
 
         return contextlib.nullcontext(Reporter([JsonLog()]))
-    from flows.pipeline.terminal import reporter
+    from flows.pipeline.listeners import reporter
 
     return reporter(quiet=options.json or options.quiet, verbose=options.verbose)
 

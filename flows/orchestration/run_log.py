@@ -17,8 +17,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
 from flows.orchestration.server import StopRequests
-from flows.pipeline.listeners import Reporter, Scope
-from flows.pipeline.terminal import Lines
+from flows.pipeline.listeners import Lines, Reporter, Scope
 from flows.records import RunRecord, State
 from flows.report.markdown import markdown
 from flows.report.model import Section, Table

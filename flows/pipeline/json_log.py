@@ -8,8 +8,7 @@ import json
 import logging
 from typing import Any
 
-from flows.pipeline.listeners import Level, Listener, Progress, Scope
-from flows.pipeline.step_lines import line_of
+from flows.pipeline.listeners import Level, Listener, Progress, Scope, line_of
 from flows.records import RunRecord, State
 from flows.report.verdict import ending_of
 from headway.redaction import redacted

@@ -1,30 +1,43 @@
-"""What listens to runs while they go on, and the reporter that tells it: the terminal, the log file, JSON, MLflow, Prefect.
+"""What listens to runs while they go on (the terminal, the log file, JSON, MLflow, Prefect), and the reporter that tells it.
 
-    report = Reporter([Lines()])                         # all listeners are told the same
-    of_run = report.of(run, log)                         # of one run, and to its log too
+    with reporter() as report:                           # what is shown on stderr: bars, lines, or nothing
+        engine = Engine(store, child=child, report=report)
+    with logged(store, run) as log:                      # a listener that writes runs/<run>.log
+        of_run = report.of(run, log)                     # of one run, and to its log too
     with of_run.step("train") as monitor:                # a step runs; the monitor takes its progress and its lines
         monitor.progress(50, 200, "steps", loss=0.31)
     of_run.output(output)                                # a step's output is there, or was already
+    line_of(output)                                      # "  ingest 2013-05            4.1 s  28,796 rows, 12 quarantined"
 
-Steps report from several threads. A listener that fails costs a note to the others, never the run.
+Steps report from several threads. A listener that fails costs a note to the others, never the run. What a command answers goes to
+stdout, what is told of a run to stderr: one line per step with a live bar on a terminal, plain lines otherwise, nothing with
+--quiet. The log of a run has all of it, line by line with the time.
 """
 
 import contextlib
+import json
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.records import RunRecord
-from headway.messages import amount, duration, number
+from flows.records import RunRecord, State, log_path, progress_path
+from flows.report.verdict import ending_of
+from headway.evaluation.slices import named
+from headway.messages import amount, counted, duration, metrics_line, now, number
 from headway.monitor import Monitor
 from headway.redaction import redact
 from headway.stages.step import Output
+from headway.storage.atomic_io import replace_text
+from headway.storage.store import Store
 
 Level = Literal["info", "warning"]
 
@@ -250,3 +263,298 @@ def stop_on_signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- a finished step in one line
+
+TITLE_WIDTH = 22
+
+
+def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
+    """A finished step in one line, with others in columns."""
+    took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
+    return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
+
+
+def line_of_spans(outputs: Sequence[Output], title_width: int = TITLE_WIDTH) -> str:
+    """Ingested spans in one line."""
+    new = [output for output in outputs if not output.hit]
+    if len(outputs) == 1:
+        return line_of(outputs[0], title_width)
+    totals = Counter[str]()
+    for output in outputs:
+        totals.update(output.get()["counts"])
+    took = f"{sum(output.seconds for output in new):.1f} s" if new else "cached"
+    said = f"{len(outputs)} spans: {len(new)} new, {len(outputs) - len(new)} reused; {_counted_rows(totals)}"
+    return f"  {'ingest':<{title_width}} {took:>8}  {said}"
+
+
+def _counted_rows(counts: Mapping[str, int]) -> str:
+    extra = "".join(f", {counts[k]:,} {k}" for k in ("filtered", "quarantined") if counts[k])
+    return f"{counted(counts['written'], 'row')}{extra}"
+
+
+def _detail(output: Output) -> str:
+    result = output.result or {}
+    match output.stage:
+        case "ingest":
+            return _counted_rows(result["counts"]) + _speed(result["counts"]["read"], output)
+        case "statistics":
+            return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
+        case "splits":
+            wrong = len(result["anomalies"])
+            return counted(wrong, "finding") if wrong else "; ".join(result["says"])
+        case "validate":
+            return f"{counted(result['errors'], 'error')}, {counted(result['warnings'], 'warning')}"
+        case "analyse":
+            names = ", ".join(column["name"] for column in result["columns"])
+            return f"{counted(result['rows'], 'row')}, gives {names}"
+        case "transform":
+            parameters = result["parameters"]
+            return f"{counted(len(parameters['fitted']), 'column')}, {parameters['label']['task']}"
+        case "train":
+            loss, speed = result.get("final_loss"), result.get("steps_per_second")
+            parts = [counted(result["steps"], "step")] + [f"loss {number(loss)}"] * (loss is not None)
+            return ", ".join(parts if speed is None else [*parts, f"{speed:,.{int(speed < 10)}f} steps/s"])
+        case "evaluate":
+            incompatible = result.get("incompatible")
+            return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
+        case "measure":
+            threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
+            parts = [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
+            parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
+            return ", ".join(parts)
+        case "gate":
+            return str(result["status"])
+        case "export":
+            return ", ".join(result["signatures"])
+        case "replay":
+            return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
+    return ""
+
+
+def _speed(rows: int, output: Output) -> str:
+    """The rows per second of a step that took long enough to have a speed."""
+    return "" if output.hit or output.seconds < 1 else f", {rows / output.seconds:,.0f} rows/s"
+
+
+# --- the terminal
+
+_NARROW = 80
+"""Columns of a terminal below which bars are short, and a share stands for the numbers."""
+
+
+@contextlib.contextmanager
+def reporter(*, quiet: bool = False, verbose: bool = False) -> Iterator[Reporter]:
+    """Bars on a terminal, lines otherwise, all lines with `verbose`, silence with `quiet`."""
+    if quiet:
+        yield Reporter()
+    elif verbose:
+        yield Reporter([Lines()])
+    else:
+        with Bars() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else Brief() as shown:
+            yield Reporter([shown])
+
+
+class Lines(Listener):
+    """Plain lines on stderr."""
+
+    name = "the terminal"
+    seconds = 5.0
+
+    def progress(self, scope: Scope, progress: Progress) -> None:
+        self.write(scope, f"  {progress.step}: {progress.words()}")
+
+    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+        self.write(scope, f"  {step}: {_worded(text, level)}" if step else text)
+
+    def output(self, scope: Scope, output: Output[Any]) -> None:
+        self.write(scope, line_of(output))
+
+    def write(self, scope: Scope, line: str) -> None:
+        print(scope.named(line), file=sys.stderr, flush=True)
+
+
+class Brief(Lines):
+    """Lines for a person who asked for no more: one for all spans, none for a proof that holds or for what a step says on its
+    way, unless that is a warning."""
+
+    seconds = 15.0
+    title_width = TITLE_WIDTH
+
+    def __init__(self) -> None:
+        self._spans: dict[Scope, list[Output[Any]]] = {}
+        """That were ingested, or found so, until another step ends."""
+
+    def __enter__(self) -> "Brief":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for scope in [*self._spans]:
+            self._say_spans(scope)
+
+    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+        if not step or level == "warning":
+            super().line(scope, text, level, step)
+
+    def output(self, scope: Scope, output: Output[Any]) -> None:
+        if output.stage == "ingest":
+            self._spans.setdefault(scope, []).append(output)
+            return
+        self._say_spans(scope)
+        if output.stage != "splits" or output.get()["anomalies"]:
+            self.write_result(scope, line_of(output, self.title_width))
+
+    def _say_spans(self, scope: Scope) -> None:
+        if spans := self._spans.pop(scope, []):
+            self.write_result(scope, line_of_spans(spans, self.title_width))
+
+    def write_result(self, scope: Scope, line: str) -> None:
+        """Write a line about a step that has ended."""
+        self.write(scope, line)
+
+
+class Bars(Brief):
+    """A live line for each running step on a terminal, which its result replaces; no line is longer than the terminal."""
+
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        from rich.console import Console
+        from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as LiveProgress
+        from rich.table import Column
+
+        console = Console(stderr=True)
+        self._narrow = console.width < _NARROW
+        self.title_width = 14 if self._narrow else TITLE_WIDTH
+        self._tasks: dict[tuple[Scope, str], TaskID] = {}
+        """The live line of each step that runs."""
+        self.live = LiveProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", table_column=Column(width=self.title_width, no_wrap=True)),
+            *([] if self._narrow else [TimeElapsedColumn()]),
+            BarColumn(8 if self._narrow else 24),
+            TextColumn("{task.fields[status]}", table_column=Column(no_wrap=True), markup=False),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> "Bars":
+        self.live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__()
+        self.live.stop()
+
+    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
+        if (task := self._tasks.pop((scope, title), None)) is not None:
+            self.live.remove_task(task)
+        if runs:
+            self._tasks[scope, title] = self.live.add_task(scope.named(title).strip(), total=None, status="")
+
+    def progress(self, scope: Scope, progress: Progress) -> None:
+        done, total = progress.done, progress.total
+        amount = f"{done / total:.0%}" if total and self._narrow else progress.amount
+        self._update(scope, progress.step, progress.words(amount, brief=self._narrow), completed=done, total=total)
+
+    def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
+        """Show a step's line while the step runs: `headway show --log` has it afterwards, and the summary has the warnings."""
+        if step:
+            self._update(scope, step, redact(_worded(text, level)))
+        else:
+            super().line(scope, text, level)
+
+    def _update(self, scope: Scope, step: str, status: str, **amount: Any) -> None:
+        """Cut a status so that some columns stay free: the ^C that a terminal shows must not begin a line."""
+        if (task := self._tasks.get((scope, step))) is not None:
+            room = max(self.live.console.width - self.title_width - (14 if self._narrow else 38), 8)
+            fitting = status if len(status) <= room else status[: room - 1] + "…"
+            self.live.update(task, **amount, status=fitting)
+
+    def write(self, scope: Scope, line: str) -> None:
+        self.live.console.print(scope.named(line), highlight=False, markup=False, soft_wrap=True)
+
+    def write_result(self, scope: Scope, line: str) -> None:
+        text = scope.named(line)
+        self.live.console.print(text, highlight=False, markup=False, overflow="ellipsis", no_wrap=True)
+
+
+def _worded(line: str, level: Level) -> str:
+    return line if level == "info" else f"{level}: {line}"
+
+
+# --- the log of a run
+
+LINE_SECONDS = 10.0
+"""How much time lies at least between two lines of a step's progress."""
+
+
+@contextlib.contextmanager
+def logged(store: Store, run: str) -> Iterator["LogFile"]:
+    """Yield what writes the run's log, which says at the end what the run ended by."""
+    path, log = log_path(store, run), LogFile(store, run)
+    try:
+        yield log
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            log.line(Scope(run), f"ended by {type(error).__name__}: {error}")
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # the run matters more than its log
+            progress_path(store, run).unlink(missing_ok=True)
+            store.replace(path, path.read_text(encoding="utf-8"))
+
+
+class LogFile(Lines):
+    """Writes the log of one run, and which of its steps run.
+
+    Every line is written when it is reported, so that a run that was killed shows its last ones. A store in a bucket gets
+    the file when the run ends; until then, and after a kill, it lies in the working copy. While the run goes on,
+    runs/<run>.progress has its running steps: written when a step begins or ends, in between once a second at most, and
+    removed at the run's end; of a run that was killed, by the next one. It stays on the run's machine.
+    """
+
+    name, seconds = "the run's log", 1.0
+
+    def __init__(self, store: Store, run: str):
+        self._path, self._progress, self._writing = log_path(store, run), progress_path(store, run), threading.Lock()
+        self._steps: dict[str, Progress] = {}
+        self._lines: dict[str, float] = {}
+        """When a step's progress was last a line, or would have been."""
+
+    def run(self, scope: Scope, record: RunRecord) -> None:
+        if record.state not in (
+            State.RUNNING,
+            State.FAILED,
+            State.CANCELLED,
+        ):  # of the last two `logged` says the error
+            self.line(scope, ending_of(record).line)
+
+    def step(self, scope: Scope, title: str, *, runs: bool) -> None:
+        self._keep(title, Progress(step=title) if runs else None)
+
+    def progress(self, scope: Scope, progress: Progress) -> None:
+        self._keep(progress.step, progress)
+        seconds = time.monotonic()
+        if seconds - self._lines.setdefault(progress.step, seconds) >= LINE_SECONDS:
+            self._lines[progress.step] = seconds
+            super().progress(scope, progress)
+
+    def _keep(self, title: str, step: Progress | None) -> None:
+        """Keep how far a step is; None: it does not run any more."""
+        with self._writing:
+            if step is None:
+                self._steps.pop(title, None)
+            else:
+                self._steps[title] = step
+            steps = [each.model_dump(mode="json") for each in self._steps.values()]
+            replace_text(self._progress, redact(json.dumps(steps)))
+
+    def write(self, scope: Scope, line: str) -> None:
+        with self._writing:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"{now()} {redact(line)}\n")

@@ -19,8 +19,7 @@ from flows.pipeline import mlflow_tracking
 from flows.pipeline.context import Context
 from flows.pipeline.dag import Executor, check_last, needs_tensorflow, stages_of, trains, walk
 from flows.pipeline.engine import Engine, look_ahead
-from flows.pipeline.listeners import Reporter
-from flows.pipeline.log_file import logged
+from flows.pipeline.listeners import Reporter, logged
 from flows.pipeline.provenance import changes_since, code_of, lineage_of
 from flows.records import (
     ChampionSummary,

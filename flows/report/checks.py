@@ -20,10 +20,10 @@ from headway.evaluation.verdict import (
     CHAMPION,
     DECAY,
     GRAVEST_FIRST,
+    NEEDS_PERSON,
     THRESHOLD,
     Check,
     LeftOut,
-    SampleSize,
     Status,
     Verdict,
     nearest_to_limits,
@@ -124,7 +124,7 @@ def _supports(verdict: Verdict) -> list[Remark]:
     """Why a candidate is promoted."""
     if verdict.basis == "first model":
         none_set = "" if any(check.name == THRESHOLD for check in verdict.checks) else " and no threshold is set"
-        return [Remark(Text(f"there is no champion yet{none_set}; {_level(verdict)}"))]
+        return [Remark(Text(f"there is no champion yet{none_set}; {level(verdict)}"))]
     compared = verdict.compared()
     primary = next((check for check in compared if check.metric == verdict.primary), None)
     if verdict.basis == "better":
@@ -139,7 +139,7 @@ def _supports(verdict: Verdict) -> list[Remark]:
     ]
 
 
-def _level(verdict: Verdict) -> str:
+def level(verdict: Verdict) -> str:
     """The primary metric of the candidate beside that of the baselines."""
     name = verdict.primary or ""
     # of a metric of the user's own nobody else can know
@@ -237,19 +237,13 @@ def _unchecked(check: Check) -> Text:
     least, count = f"{number(check.allowed)} rows (gate.slice_min_rows)", check.count or 0
     key = check.slice if check.slice_value is None else f"{check.slice}={check.slice_value}"
     if check.passed:
-        why = {
-            "few rows": f"with fewer than {least}",
-            "no value": "on which it has no value",
-            "few rows in the sample": f"with {least} or more, of which the random sample has fewer: {some(check.names, 5)}",
-        }[check.why]
+        why = {"few rows": f"with fewer than {least}", "no value": "on which it has no value"}[check.why]
         return Text(f"{check.metric} was not checked on {counted(count, 'value')} of {check.slice} {why}")
     enough = f"no value of {check.slice} has {least}" + (f" and a value of {check.metric}" if count else "")
     why = {
         "no value has enough rows": enough,
-        "no value has enough rows in the sample": f"{enough} in the random sample",
-        "few rows in the sample": f"of its {count:,} rows the random sample has fewer than {least}",
         "few rows": f"it has fewer than {least}",
-        "no rows": "no evaluation row has this value",
+        "no rows": "no evaluation row that was judged has this value",
     }[check.why]
     return Text(f"{check.metric} cannot be checked on {key}: {why}")
 
@@ -343,9 +337,10 @@ def _baseline(check: Check, verdict: Verdict) -> Text:
     known = check.metric is not None
     values = f"{check.metric} is {number(check.value)}, {check.against} {number(check.before)}" if known else ""
     numbers = _gain(check)
-    if check.sample is not None:
-        few = f"{size_text(check.sample)} too few to say whether the candidate beats the {check.name}"
-        return Text(few, ", ".join(filter(None, [values, numbers])), MORE_ROWS)
+    if check.status == NEEDS_PERSON:
+        few = f"{counted(check.rows or 0, 'eval row is', 'eval rows are')} too few to say whether "
+        why = ", ".join(filter(None, [values, numbers, check.why]))
+        return Text(f"{few}the candidate beats the {check.name}", why, MORE_ROWS)
     fix = "" if check.passed else "gate.baseline: false would let it pass"
     told = verdict.champion is not None or check.against != "constant"
     match check.outcome:
@@ -370,24 +365,7 @@ def _gain(check: Check) -> str:
         return ""
     low, high = check.upward
     by_chance = ", which chance can explain" if low <= 0 <= high else ""
-    gain = check.change if check.better == "higher" else -check.change
-    return f"a gain of {signed(gain)}, {between(check.upward, check.confidence)}{by_chance}"
-
-
-def size_text(size: SampleSize) -> str:
-    """What a metric's spread rests on, with the verb: "19 eval rows are"."""
-    if size.of == "groups with a positive label":
-        what = "of eval rows with a positive label"
-        text = counted(size.count, f"group {what}", f"groups {what}")
-    elif size.of == "groups":
-        text = counted(size.count, "group of eval rows", "groups of eval rows")
-    else:
-        text = counted(size.count, "eval row")
-        if size.units is not None:
-            text += " of " + counted(size.units, "unit of the split", "units of the split")
-    if size.rarer is not None:
-        return f"{text} with {size.rarer:,} of the rarer class are"
-    return text + agree(size.count, " is", " are")
+    return f"a gain of {signed(check.gained)}, {between(check.upward, check.confidence)}{by_chance}"
 
 
 def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:

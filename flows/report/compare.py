@@ -41,7 +41,6 @@ from headway.errors import ConfigError
 from headway.evaluation.compare import compare as compare_models
 from headway.evaluation.measured import Metrics
 from headway.evaluation.predictions import check_same_rows, metrics_of, read_predictions, rows_of
-from headway.evaluation.slices import slice_rows
 from headway.evaluation.verdict import Check
 from headway.messages import capital, counted, metrics_line, number, of_window, sentence, size, some, when
 from headway.metrics.base import Metric, Rows
@@ -50,7 +49,6 @@ from headway.registry.registry import Registry, Version
 from headway.registry.versions import numbers
 from headway.schema.columns import LABEL
 from headway.storage.fingerprint import fingerprint
-from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 from headway.tasks.table import task_of
 
@@ -62,7 +60,7 @@ _MADE = (State.PROMOTED, State.NAMED, State.ALREADY)
 """States of runs whose version is their own."""
 _MOST_METRICS, _MOST_IN_SHORT = 4, 12
 """In at most thirty lines."""
-_MOST_DIFFERENCES, _MOST_SLICES = 200, 40
+_MOST_DIFFERENCES = 200
 _EACH_ITS_OWN = frozenset({"stands as", "made", "run", "size"})
 """Facts that differ between any two."""
 _TONES: dict[str, Tone] = {"better": "green", "worse": "red"}
@@ -120,7 +118,7 @@ class SameRows(Frozen):
     run: str | None
     """That scored them with both; None: each one's own run did."""
     checks: tuple[Check, ...]
-    """B (`value`) against A (`before`): by each metric on all rows, that which decides first, then on slices."""
+    """B (`value`) against A (`before`): by each metric, that which decides first."""
     scored: tuple[Rows, Rows] = Field(exclude=True)
     """Both sides' rows, in one order."""
 
@@ -160,7 +158,7 @@ class Comparison(Frozen):
             return "different tasks", "plain", f"{known[0]}, {known[1]}: their metrics do not compare."
         if self.primary is None:
             return "different metrics", "plain", f"{a.title} and {b.title} have no metric in common."
-        found = next((check for check in self.checks() if check.metric == self.primary), None)
+        found = next((check for check in (same.checks if same else ()) if check.metric == self.primary), None)
         if same is None or found is None:
             why = "the interval of their difference is not known" if same else self.no_difference
             return "not compared", "amber", f"{cannot} by {self.primary}: {why}."
@@ -171,10 +169,6 @@ class Comparison(Frozen):
         if not outcome:
             between = "The difference has no interval, so nothing is clear between"
         return UNCLEAR, "plain", f"{between} {a.title} and {b.title}: {by}."
-
-    def checks(self, *, slices: bool = False) -> list[Check]:
-        """Those on all rows, or those on slices."""
-        return [each for each in (self.same.checks if self.same else ()) if (each.slice is not None) == slices]
 
     @property
     def value(self) -> dict[str, JsonValue]:
@@ -398,8 +392,7 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary:
         first, second = (rules.rows(tables[side.name]) for side in (a, b))
         metrics = [metric for metric in rules.metrics if metric.higher_is_better is not None]
         checks = sorted(_checks(first, second, metrics), key=lambda check: check.metric != primary)
-        slices = () if measured is None else _on_slices(measured, rules, mine, first, second)
-        return SameRows(rows=len(mine), spans=host.eval, run=run, checks=(*checks, *slices), scored=(first, second))
+        return SameRows(rows=len(mine), spans=host.eval, run=run, checks=tuple(checks), scored=(first, second))
     return None
 
 
@@ -440,22 +433,10 @@ class _Rules(Frozen):
 
 
 def _checks(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[Check]:
-    better = {metric.name: "higher" if metric.higher_is_better else "lower" for metric in metrics}
-    for name, each in compare_models(b, a.prediction, metrics=metrics).items():
-        values = {"before": each.other, "value": each.value, "change": each.difference}
-        interval = {"interval": each.interval(CONFIDENCE), "confidence": CONFIDENCE, "better": better[name]}
-        check = Check.model_validate({"name": "same rows", "metric": name, "outcome": "", **values, **interval})
+    differences = compare_models(b, a.prediction, metrics=metrics)
+    for metric in metrics:
+        check = differences[metric.name].check("same rows", metric, CONFIDENCE, outcome="")
         yield check.model_copy(update={"outcome": outcome_of(check)})
-
-
-def _on_slices(measured: Manifest, rules: _Rules, table: pa.Table, a: Rows, b: Rows) -> Iterator[Check]:
-    """Both on each slice that the run measured, by the metrics that the gate compares."""
-    known = {metric.name: metric for metric in rules.metrics}
-    metrics = [known[name] for name in ("ndcg", *task_of(rules.task).tolerances) if name in known]
-    for name in measured.key["slices"]:
-        for value, at in slice_rows(table, name, measured.key["config"]["slice_min_rows"]):
-            for check in _checks(a.at(at), b.at(at), metrics):
-                yield check.model_copy(update={"slice": name, "slice_value": value, "rows": len(at)})
 
 
 # --- shown
@@ -495,7 +476,7 @@ def page(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """The sections of a comparison."""
-    found = [_metrics(comparison), _differing(comparison), _slices(comparison), _at_the_gate(comparison)]
+    found = [_metrics(comparison), _differing(comparison), _at_the_gate(comparison)]
     return [section for section in found if section is not None]
 
 
@@ -507,9 +488,8 @@ def _first_metrics(comparison: Comparison) -> Iterator[Section]:
                 yield Section("", [sentence(f"{capital(side.label)} on {side.rows}: {values}")])
         return
     title = f"On the {counted(same.rows, 'row')}{of_window(same.spans)} that both scored, with 95% intervals"
-    checks = comparison.checks()
-    more = _more(len(checks) - _MOST_METRICS)
-    yield Section("", tables=[paired_table(title, checks[:_MOST_METRICS], a.label, b.label, more)])
+    more = _more(len(same.checks) - _MOST_METRICS)
+    yield Section("", tables=[paired_table(title, same.checks[:_MOST_METRICS], a.label, b.label, more)])
 
 
 def _metrics(comparison: Comparison) -> Section | None:
@@ -527,24 +507,11 @@ def _metrics(comparison: Comparison) -> Section | None:
         return Section("Metrics", [sentence(str(comparison.no_difference))], tables=list(own.values()))
     who = f"run {same.run} scored with both" if same.run else "each one's own run scored"
     rows = f"Both on the {counted(same.rows, 'row')}{of_window(same.spans)} that {who}"
-    tables = [paired_table("Metrics", comparison.checks(), a.label, b.label)]
+    tables = [paired_table("Metrics", same.checks, a.label, b.label)]
     tables += [own[side.title] for side in (a, b) if same.run not in (None, side.run) and side.title in own]
     said = f"{rows}; differences are {b.label} − {a.label}, with 95% intervals."
     ours, theirs = (tables_of(str(a.task), rows) for rows in same.scored)
     return Section("Metrics", [said], list(charts_of(ours, theirs, ModelNames(a.label, b.label))), tables)
-
-
-def _slices(comparison: Comparison) -> Section | None:
-    """The slices of the rows that both scored, those first on which the two differ most; None where there are none."""
-    metric, a, b = comparison.primary, comparison.a, comparison.b
-    found = [each for each in comparison.checks(slices=True) if each.metric == metric and each.change is not None]
-    if not found:
-        return None
-    found.sort(key=lambda each: (outcome_of(each) in (UNCLEAR, ""), -abs(each.change or 0.0)))
-    more = f"{len(found) - _MOST_SLICES:,} more: --json has all." if len(found) > _MOST_SLICES else ""
-    why = f"{metric} on the same rows: first where the difference is beyond chance, the largest first. Of many slices some "
-    why += "are beyond chance by chance: one in twenty."
-    return Section("Slices", [why], tables=[paired_table("Slices", found[:_MOST_SLICES], a.label, b.label, more)])
 
 
 def _differing(comparison: Comparison, *, short: bool = False) -> Section:

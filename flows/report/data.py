@@ -7,15 +7,14 @@ from markupsafe import Markup
 
 from flows.report.charts import distance, shares
 from flows.report.model import Chart, Finding, Panels, Row, Section, Table, cell
-from flows.report.plot import FIRST, MUTED, SECOND, Plot, apart, figure, one_line
+from flows.report.plot import FIRST, MUTED, SECOND, Plot, figure, one_line
 from flows.report.results import RunResults
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, number, sentence, some, window_text
 from headway.schema.calendar_days import PER_DAY, Temporal, moment
 from headway.schema.columns import LABEL
 from headway.sources.discovery.spans import ONE_SPAN
-from headway.stages.ingested import Ingested
-from headway.stages.step import Output, find_output
+from headway.stages.step import find_output
 from headway.statistics.column_statistics import ColumnStatistics
 from headway.statistics.split_statistics import SplitStatistics
 from headway.statistics.summary import ColumnSummary, WindowStatistics
@@ -42,8 +41,7 @@ def data(results: RunResults) -> Section | None:
     sentences += columns.sentences()
     spans = [{"span": span, **of} for span, of in counts.items()]
     tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
-    drift = drift_by_span(results, columns.drawn, columns.train)
-    tables += [*splits_table(validated), *columns.tables(), *drift]
+    tables += [*splits_table(validated), *columns.tables()]
     return Section("Data", sentences, tables=tables, findings=findings_of(validated), panels=list(columns.panels()))
 
 
@@ -90,11 +88,9 @@ class Columns:
         self._results = results
         self._summaries = results.statistics.of("train")
         self._order, self._by = by_weight(results, list(self._summaries))
-        self.drawn = self._order[:MOST_DRAWN]
-        """The columns that matter most, in their order."""
-        self.train = split_statistics(results, "statistics", self.drawn)
-        """Their statistics of the train rows."""
-        self._before, self._theirs, self._had = _champion(results, self.drawn)
+        self._drawn = self._order[:MOST_DRAWN]
+        self._train, self._eval = (_of_split(results, split, self._drawn) for split in ("train", "eval"))
+        self._before, self._theirs, self._had = _champion(results, self._drawn)
 
     def sentences(self) -> Iterator[str]:
         """Which columns are new, gone or of another type since the champion."""
@@ -111,11 +107,10 @@ class Columns:
 
     def panels(self) -> Iterator[Panels]:
         """The figures; none where the store has no statistics."""
-        evaluated = split_statistics(self._results, "statistics", self.drawn, "eval")
-        sides = {"train rows": (self.train, FIRST), "eval rows": (evaluated, MUTED)}
+        sides = {"train rows": (self._train, FIRST), "eval rows": (self._eval, MUTED)}
         if self._theirs:
             sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
-        yield from column_panels([self._summaries[name] for name in self.drawn], sides)
+        yield from column_panels([self._summaries[name] for name in self._drawn], sides)
 
     def tables(self) -> Iterator[Table]:
         """The columns that are drawn."""
@@ -126,7 +121,7 @@ class Columns:
             note += f" Drift: the distance to the train rows of {self._before} in bits, of text the greatest change of a share."
         rest = len(self._order) - MOST_DRAWN
         note += f" {counted(rest, 'further column')}: headway run --to statistics." if rest > 0 else ""
-        yield Table("Columns of the train rows", [self._row(name) for name in self.drawn], note)
+        yield Table("Columns of the train rows", [self._row(name) for name in self._drawn], note)
 
     def _row(self, name: str) -> Row:
         summary = self._summaries[name]
@@ -137,7 +132,7 @@ class Columns:
             **{key: told[key] for key in ("type", "missing", "distinct")},
             "usual values": usual_values(summary),
             "tied to the label": strengths.get(name),
-            "drift": distance(self.train.get(name), self._theirs.get(name)),
+            "drift": distance(self._train.get(name), self._theirs.get(name)),
         }
 
 
@@ -191,9 +186,11 @@ def _labels(
         if len(bars) <= _LABELLED and sum(map(len, said)) <= _ROOM:
             return {place + middle: label for place, label in enumerate(said)}
         return {0.0: said[0], float(drawn): f"{len(bars)} values"}
+    if temporal is not None:  # texts so long have room at the ends alone
+        return {place + middle: moment(float(bars[place]), temporal)[:_MOMENT] for place in (0, len(bars) - 1)}
     chosen = range(len(bars)) if len(bars) <= _LABELLED else (0, len(bars) // 2, len(bars) - 1)
-    values = [float(bars[place]) for place in chosen]
-    return dict(zip((place + middle for place in chosen), axis_values(values, temporal), strict=True))
+    texts = ticks([float(bars[place]) for place in chosen])
+    return dict(zip((place + middle for place in chosen), texts, strict=True))
 
 
 def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
@@ -207,9 +204,9 @@ def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
     return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
 
 
-def split_statistics(results: RunResults, title: str, names: Sequence[str], split: str = "train") -> Statistics:
+def _of_split(results: RunResults, split: str, names: Sequence[str]) -> Statistics:
     """The statistics of columns of a split, as far as the store has them."""
-    return loaded(results.file(title, split), names)
+    return loaded(results.file("statistics", split), names)
 
 
 def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
@@ -234,66 +231,10 @@ def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistic
     return str(champion["name"]), statistics, kept.value.of("train")
 
 
-MOST_SPANS, MOST_COLUMNS = 12, 12
-"""The last spans, and the columns that matter most."""
-
-
-def drift_by_span(results: RunResults, names: Sequence[str], window: Statistics) -> Iterator[Table]:
-    """The table of the last spans; none of a single one.
-
-    Args:
-        names: of the columns, those that matter most first.
-        window: their statistics of all spans together.
-    """
-    names = [name for name in names[:MOST_COLUMNS] if name in window]
-    outputs, apart = list(results.ingested().items())[-MOST_SPANS:], _without_train_rows(results)
-    if len(outputs) < 2:
-        return
-    spans = dict[str, Statistics]()
-    for span, output in outputs:
-        title = f"{span} ({apart[output.fingerprint]})" if output.fingerprint in apart else span
-        if found := _statistics(results, output, names):
-            spans[title] = found
-    drift = {name: {span: distance(of.get(name), window[name]) for span, of in spans.items()} for name in names}
-    known = {name: of for name, of in drift.items() if any(value is not None for value in of.values())}
-    if len(spans) < 2 or not known:
-        return
-    called = column_names(known)
-    rows = [{"column": called[name]} | {span: _text(value) for span, value in of.items()} for name, of in known.items()]
-    shades = [{span: min(value or 0.0, 1.0) for span, value in of.items()} for of in known.values()]
-    rows_are = "the train rows" + ", and of the rows of spans that have none" * any(
-        output.fingerprint in apart for _, output in outputs
-    )
-    note = f"The distance of {rows_are} to the train rows of all spans together: in bits from 0 to 1, of text the "
-    yield Table("Drift by span", rows, note + "greatest change of a value's share.", shades=shades)
-
-
-def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}" if value >= 0.005 or not value else "<0.01"
-
-
-def _without_train_rows(results: RunResults) -> dict[str, str]:
-    """Return, by fingerprint, the split of the spans that have no train rows, as after a split by time."""
-    parts = results.key("statistics").get("inputs") or {}
-    splits = {fingerprint: split for split, of in parts.items() for fingerprint, _ in of if split != "train"}
-    train = {fingerprint for fingerprint, _ in parts.get("train", ())}
-    return {fingerprint: split for fingerprint, split in splits.items() if fingerprint not in train} if train else {}
-
-
-def _statistics(results: RunResults, output: Output, names: Sequence[str]) -> Statistics:
-    """Return the statistics of the train rows of a span, or of its only split; {} where the store no longer has them."""
-    found = results.read(output.title, Ingested)
-    splits = found.splits if found is not None else {}
-    split = splits.get("train") or max(splits.values(), key=lambda of: of.rows, default=None)
-    if split is None or not split.rows:
-        return {}
-    return loaded(results.file(output.title, split.statistics), names)
-
-
 FEW_ROWS = 3
 """A text of fewer rows is not told: reports are mailed further than the data."""
-_LONGEST = 12
-"""Characters of a word at an axis."""
+_LONGEST, _MOMENT = 12, 19
+"""Characters of a word and of a time at an axis."""
 _NEAR, _DIGITS, _DIGITS_OF_LARGE = 0.01, 9, 3
 """How far the text of a tick may be from its place, as a share of the axis; the most digits of a tick, and those that `number`
 tells of a large one."""
@@ -320,11 +261,6 @@ def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
         }
         for column in columns
     ]
-
-
-def column_names(names: Iterable[str]) -> dict[str, str]:
-    """Columns as one table names them, each by a name of its own."""
-    return {name: column_name(name) if name == LABEL else said for name, said in apart(names, 60).items()}
 
 
 def column_name(name: str) -> str:
@@ -363,28 +299,15 @@ def usual_values(column: ColumnSummary) -> str:
     return f"{median}, half of them {p25} to {p75}" if p25 != p75 else median
 
 
-def ticks(values: Sequence[float], digits: int = 3) -> list[str]:
-    """The numbers of one axis, of so many digits, or of as many more as it takes to tell them apart."""
+def ticks(values: Sequence[float]) -> list[str]:
+    """The numbers of one axis, of four digits, or of as many more as it takes to tell them apart."""
+    digits = 4
     far = _NEAR * (max(values) - min(values))
     while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
         digits += 1
     exact = digits > _DIGITS_OF_LARGE and 1e9 <= max(map(abs, values)) < 1e12
     rounded = [float(f"{value:.{digits}g}") for value in values]
     return [f"{value:,.0f}" if exact else number(value) for value in rounded]
-
-
-def axis_values(values: Sequence[float], kind: Temporal | None) -> list[str]:
-    """Numbers of a column at one axis; of times no more than tells them apart: their days, their hours, or both."""
-    if kind is None:
-        return ticks(values, 4)
-    told = [moment(value, kind) for value in values]
-    days, clocks = [each[:10] for each in told], [each[11:] for each in told]
-    if len(set(days)) == len(set(told)) or not any(clocks):
-        return days
-    clocks = [clock or "00:00:00" for clock in clocks]
-    if len(set(days)) == 1:
-        return clocks
-    return [f"{day[5:]} {clock[:5]}" for day, clock in zip(days, clocks, strict=True)]
 
 
 def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:

@@ -4,7 +4,6 @@ rows most wrong, and what the predictions rest on."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from flows.records import State
@@ -56,7 +55,7 @@ def evaluation(results: RunResults) -> Section | None:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
         )
-    return Section("Evaluation", sentences, charts, [*part.tables, *thresholds(results), *importance(results)])
+    return Section("Evaluation", sentences, charts, [*part.tables, *importance(results)])
 
 
 def measured_section(
@@ -356,66 +355,6 @@ def _worst(found: WorstSlices) -> Table:
     if any(each.prediction_mean is not None for each in found.slices):
         note += " Where predicted and observed agree, the slice is hard; where not, the model is wrong."
     return Table("Where the model is worst", rows, note)
-
-
-_POINTS = 21
-Point = tuple[float, float, float]
-"""(threshold, false positives, false negatives)"""
-
-
-def thresholds(results: RunResults) -> Iterator[Table]:
-    """The table of a binary model; none where its curve is not kept, or no row is positive."""
-    measured = results.measured
-    curve = measured.tables.get("precision_recall") if measured is not None and measured.task == "binary" else None
-    classes = {} if measured is None else measured.tables.get("per_class") or {}
-    by_label = _weights(classes) if classes else []
-    if measured is None or not curve or len(by_label) < 2 or not all(by_label):
-        return
-    (negatives, positives), whole = by_label, not weighted(classes)
-    known: list[Point] = []
-    for at, precision, recall in zip(curve["threshold"], curve["precision"], curve["recall"], strict=True):
-        if precision and recall is not None and 0 <= at <= 1:
-            wrong = max(recall * positives / precision - recall * positives, 0.0), max((1 - recall) * positives, 0.0)
-            known.append((at, round(wrong[0]), round(wrong[1])) if whole else (at, *wrong))
-    if len(known) < 2:
-        return
-    costs = _costs(results)
-    cost = [wrong * costs[0] + missed * costs[1] for _, wrong, missed in known]
-    places = {*np.linspace(0, len(known) - 1, _POINTS).astype(int).tolist(), int(np.argmin(cost))}
-    used = _used(measured)
-    points = sorted({*(known[at] for at in places), *used})
-    shown = [
-        {
-            "threshold": (number(at) if at >= 0.0001 else "<0.0001") + ", in use" * ((at, wrong, missed) in used),
-            "flagged": f"{(positives - missed + wrong) / (positives + negatives):.1%}",
-            "precision": number((positives - missed) / flagged) if (flagged := positives - missed + wrong) > 0 else "",
-            "recall": number((positives - missed) / positives),
-            "false positives": wrong,
-            "false negatives": missed,
-            "cost": number(wrong * costs[0] + missed * costs[1]),
-        }
-        for at, wrong, missed in points
-    ]
-    note = "" if whole else "False positives and negatives are sums of the rows' weights. "
-    note += f"Cost: {number(costs[0])} for a false positive, {number(costs[1])} for a false negative; evaluation.threshold: "
-    note += "{cost: {...}} chooses by costs. The rows that judge a threshold here also chose among them."
-    yield Table("Thresholds, and what they cost", shown, note, folded=True)
-
-
-def _used(measured: Measured) -> list[Point]:
-    """The threshold that the confusion matrix is decided by; none where the matrix is not kept."""
-    if not (columns := measured.tables.get("confusion")):
-        return []
-    used = measured.threshold.value if measured.threshold is not None and measured.threshold.value is not None else 0.5
-    _, wrong, missed, _ = _weights(columns)  # by label and decision: 00, 01, 10, 11
-    return [(used, wrong, missed)]
-
-
-def _costs(results: RunResults) -> tuple[float, float]:
-    """Return the costs of a false positive and a false negative: the pipeline's, or 1 each."""
-    rule = (results.key("measure").get("config") or {}).get("threshold") or {}
-    costs = rule.get("cost") if isinstance(rule, dict) else None
-    return (costs["false_positive"], costs["false_negative"]) if costs else (1.0, 1.0)
 
 
 def worst_rows(measured: Measured, split: str) -> Iterator[Table]:

@@ -5,22 +5,27 @@ place = write(store, record)               # <store>/runs/<run>.html, whole or n
 told = step_section(output)                # of statistics, validation and evaluation
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flows.records import RunRecord
+import yaml
+
+from flows.records import Code, RunRecord
 from flows.report.data import column_rows, data, findings_of, splits_table
 from flows.report.evaluation import evaluation, measured_section, metric_table
 from flows.report.html import document
-from flows.report.model import Section, Table
-from flows.report.origin import origin
+from flows.report.model import Row, Section, Table
 from flows.report.results import RunResults
 from flows.report.training import training
 from flows.report.verdict import ending_of
 from flows.report.versions import rows_of
+from headway.errors import HeadwayError
 from headway.evaluation.measured import Measured
-from headway.messages import counted, duration, when, window_text
+from headway.messages import counted, duration, some, when, window_text
+from headway.registry.registry import Registry
 from headway.sources.discovery.spans import ONE_SPAN
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
@@ -73,7 +78,7 @@ def page(results: RunResults) -> str:
         evaluation(results),
         data(results),
         training(results),
-        origin(results),
+        _origin(results),
     ]
     if record.notes:
         parts.append(Section("Notes", points=[str(note) for note in record.notes]))
@@ -96,6 +101,62 @@ def _facts(results: RunResults) -> list[tuple[str, str]]:
     if spans and spans != [ONE_SPAN]:
         facts.append((counted(len(spans), "span"), window_text(spans)))
     return [*facts, ("took", duration(record.seconds)), ("began", f"{when(record.started)} UTC")]
+
+
+# --- where a run comes from
+
+_MOST_FILES = 400
+
+
+def _origin(results: RunResults) -> Section:
+    """The lineage: raw files, code, tools, the config."""
+    record = results.record
+    files = list(_files(results))
+    sentences = list(_code(record.code))
+    if record.version is not None:
+        sentences.insert(0, f"Version {record.version} of {record.pipeline} was made by this run or is its champion.")
+    tables = []
+    if files:
+        total = sum(file["bytes"] for file in files)
+        sentences.append(f"{counted(len(files), 'raw file')}, {counted(total, 'byte')}, each with its checksum.")
+        rest = len(files) - _MOST_FILES
+        more = f"{counted(rest, 'further row')}: lineage.json of the version has all" if rest > 0 else ""
+        tables.append(Table("Raw files", files[:_MOST_FILES], more, folded=True))
+    tools = [{"tool": name, "version": version} for name, version in (record.code.tools if record.code else {}).items()]
+    tables += [Table("Tools", tools, folded=True)] if tools else []
+    texts = [("The config of this run, with what --set changed", _yaml(record.config))] if record.config else []
+    return Section("Where it comes from", sentences, tables=tables, texts=texts)
+
+
+def _files(results: RunResults) -> Iterator[Row]:
+    """The raw files, by span, as the version of this run keeps them; without their paths where nothing keeps those."""
+    known = dict(results.files)
+    if (number := results.record.version) is not None:
+        registry = Registry(results.store, results.record.pipeline)
+        with suppress(HeadwayError, OSError, KeyError):  # it was removed
+            lineage = registry.lineage(registry.version(number))
+            known = {span["span"]: span["files"] for span in lineage.get("spans", [])} | known
+    for span, output in results.ingested().items():
+        for file in known.get(span) or results.key(output.title).get("files") or []:
+            yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
+
+
+def _code(code: Code | None) -> Iterator[str]:
+    if code is None:
+        return
+    if git := code.git:
+        changed = f"changes in {some(git.changed, 5)} that are not committed" if git.changed else "nothing changed"
+        yield f"Code: commit {git.commit[:12]} on {git.branch}, with {changed}."
+    for file, digest in code.modules.items():
+        yield f"Your module {file}: sha256 {digest[:16]}…"
+
+
+def _yaml(config: object) -> str:
+    # through JSON: no tags of Python's, whatever a value's type
+    return yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True, width=110)
+
+
+# --- a single step
 
 
 def step_section(output: Output) -> Section | None:

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from flows.records import MonitorState, SpanCheck, State, record_of, records, settled
 from flows.report.html import document
-from flows.report.model import Chart, Row, Section, Table
-from flows.report.plot import FIRST, Plot, figure, thinned
+from flows.report.model import Row, Section, Table
 from flows.report.verdict import RunSummary, Tone, ending_of
 from flows.report.versions import names_of
 from headway.config import Result
@@ -225,7 +224,7 @@ def _champion(registry: Registry) -> Event | None:
 def _champions(
     events: Sequence[Event], versions: dict[int, Version], metric: str | None, why: dict[str, str]
 ) -> Section | None:
-    """When each champion came and why, and its metric over time."""
+    """When each champion came and why, with its metric."""
     if not events:
         return None
     rows: list[Row] = [
@@ -239,14 +238,10 @@ def _champions(
         }
         for event in reversed(events)
     ]
-    known = [
-        (f"v{event.version}", value) for event in events if (value := _number(versions.get(event.version), metric))
-    ]
-    note = "Each value is of the eval rows of the version's own run: two of them are of different rows."
-    charts = []
-    if metric is not None and len(known) > 1:
-        charts = [_by_place(f"{metric} of the champions over time", metric, known, note)]
-    return Section("Champions", charts=charts, tables=[Table("Champions", rows)])
+    note = "Each value is of the eval rows of the version's own run: two of them are of different rows." * (
+        metric is not None
+    )
+    return Section("Champions", tables=[Table("Champions", rows, note)])
 
 
 def _versions(
@@ -290,11 +285,8 @@ def _monitored(store: Store, name: str, metric: str | None) -> Section | None:
         }
         for check in reversed(checks)
     ]
-    charts = []
-    if metric is not None and len(known := [(c.span, c.metrics[metric]) for c in checks if metric in c.metrics]) > 1:
-        charts.append(_by_place(f"{metric} of the champion by span", metric, known))
     tones = ["amber" if check.alarms else "plain" for check in reversed(checks)]
-    return Section("Spans since the training", charts=charts, tables=[Table("Spans", rows, tones=tones)])
+    return Section("Spans since the training", tables=[Table("Spans", rows, tones=tones)])
 
 
 def _alarms(store: Store, registry: Registry) -> list[str]:
@@ -318,14 +310,9 @@ def _primary(versions: Iterable[Version]) -> str | None:
     return primary if primary in metrics else next(iter(metrics), None)
 
 
-def _number(version: Version | None, metric: str | None) -> float | None:
-    value = (version.facts.get("metrics") or {}).get(metric) if version is not None else None
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _value(version: Version | None, metric: str | None) -> str | None:
-    value = _number(version, metric)
-    return None if value is None else metric_text(value)
+    value = (version.facts.get("metrics") or {}).get(metric) if version is not None else None
+    return metric_text(value) if isinstance(value, int | float) else None
 
 
 def _metric_of(registry: Registry, number: int | None) -> str | None:
@@ -337,17 +324,3 @@ def _metric_of(registry: Registry, number: int | None) -> str | None:
     if version is None or (metric := _primary([version])) is None:
         return None
     return f"{metric} {_value(version, metric)}"
-
-
-def _by_place(title: str, what: str, points: Sequence[tuple[str, float]], note: str = "") -> Chart:
-    """Values in the order of their points, with the names of the first, the middle and the last point."""
-    places = range(len(points))
-
-    def draw(axes: Plot) -> None:
-        axes.plot(places, [value for _, value in points], color=FIRST, marker=True)
-        shown = sorted({0, len(points) // 2, len(points) - 1})
-        axes.ticks({place: points[place][0] for place in shown})
-        axes.frame(y=what)
-
-    told = ", ".join(f"{name} {metric_text(value)}" for name, value in thinned(points, 12))
-    return Chart(title, figure(draw, label=f"{title}: {told}"), note=note)

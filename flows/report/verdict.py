@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from flows.records import NO_VERDICT, ChampionSummary, RunRecord, State
-from flows.report.checks import Explanation, explain
+from flows.report.checks import Explanation, explain, level
 from flows.report.model import Finding, Section, Table, cell
 from flows.report.versions import UNCLEAR, change_text, outcome_of, rows_of
 from headway.config import Frozen
@@ -158,7 +158,7 @@ def ending_of(record: RunRecord) -> RunSummary:
         word = "would be promoted" if verdict.promote else "would not be promoted"
         headline = f"The candidate {word}; this run ended before a promotion"
     elif state == State.PROMOTED and verdict and verdict.basis == "first model" and verdict.primary:
-        headline = f"{headline}, the first of this model: {_level(record, verdict.primary)}"
+        headline = f"{headline}, the first of this model: {level(verdict)}"
         reasons = reasons[1:]
     elif reasons and state not in (*NO_VERDICT, State.NAMED):
         summary, detail, fix = reasons[0].text
@@ -197,13 +197,6 @@ def _tested(record: RunRecord) -> list[str]:
 
 def _first_line(error: str) -> str:
     return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
-
-
-def _level(record: RunRecord, primary: str) -> str:
-    """The deciding metric, with that of each baseline."""
-    levels = [("", record.metrics), *((f"{name} ", of) for name, of in record.baselines.items())]
-    found = [f"{who}{metric_text(value)}" for who, of in levels if (value := of.get(primary)) is not None]
-    return f"{primary} is {', '.join(found)}"
 
 
 def _meanings(verdict: Verdict, checks: Sequence[Check], headline: str) -> str:

@@ -11,8 +11,6 @@ from typing import Literal
 
 from flows.records import RunRecord
 from flows.report.model import Table
-from flows.report.plot import one_line
-from headway.evaluation.slices import named
 from headway.evaluation.verdict import Check
 from headway.messages import counted, ends, metric_text, metrics_line, of_window, signed
 from headway.registry.registry import Registry, Version
@@ -44,9 +42,7 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
     """A row per check: the values of both models, which are of the same rows, and their difference."""
     rows = [
         {
-            "metric": check.metric if check.slice is None else None,
-            "slice": None if check.slice is None else one_line(named(check.slice, check.slice_value), 60),
-            "rows": None if check.slice is None else check.rows,
+            "metric": check.metric,
             first: None if check.before is None else metric_text(check.before),
             second: None if check.value is None else metric_text(check.value),
             "difference": change_text(check),

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headway.evaluation.compare import Difference, compare, upward
+from headway.evaluation.compare import compare
 from headway.evaluation.units import CLASS_ROWS, FIRST_CLASS_ROWS, uncompared, units
 from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
@@ -52,64 +52,13 @@ Outcome = Literal["better", "worse", "cannot tell", "too few rows"]
 
 
 @dataclass(frozen=True)
-class MetricTest:
-    """One metric of the candidate against a baseline's on the same rows."""
-
-    metric: Metric
-    baseline: str
-    """Its name."""
-    difference: Difference
-    interval: tuple[float, float] | None
-    """Of the gain: with up for good; None: the rows are too few."""
-    confidence: float
-    units: int
-
-    @property
-    def outcome(self) -> Outcome:
-        if self.interval is None:
-            return "too few rows"
-        return "better" if self.interval[0] > 0 else "worse" if self.interval[1] < 0 else "cannot tell"
-
-    @property
-    def worse(self) -> bool:
-        """Beyond chance."""
-        return self.outcome == "worse"
-
-    @property
-    def gain(self) -> float:
-        assert self.difference.difference is not None
-        return self.difference.difference if self.metric.higher_is_better else -self.difference.difference
-
-    def check(self, rows: Rows, outcome: Outcome | None = None) -> Check:
-        """What the verdict keeps of it.
-
-        Args:
-            outcome: of the whole test of this baseline, where this metric decides it.
-        """
-        return Check(
-            name=f"{self.baseline} baseline",
-            metric=self.metric.name,
-            against=self.baseline,
-            value=self.difference.value,
-            before=self.difference.other,
-            change=self.difference.difference,
-            interval=upward(self.metric, self.interval),  # turned back: the sign is that of the change
-            confidence=self.confidence,
-            error=self.difference.error,
-            better=self.metric.better,
-            outcome=outcome or self.outcome,
-            rows=len(rows),
-        )
-
-
-@dataclass(frozen=True)
 class BaselineTest:
     """How the candidate stands to a baseline by all metrics."""
 
     outcome: Outcome
-    decisive: MetricTest | None
+    decisive: Check | None
     """The metric that decides; None: the rows are too few for any."""
-    beside: MetricTest | None = None
+    beside: Check | None = None
     """The primary metric, where another one decides."""
 
 
@@ -123,8 +72,8 @@ def compare_with_baseline(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
     first: bool = False,
-) -> MetricTest | None:
-    """One metric beside a baseline's; None where it has no value.
+) -> Check | None:
+    """One metric of the candidate beside a baseline's on the same rows; None where it has no value.
 
     Args:
         others: the predictions of the baseline.
@@ -134,8 +83,12 @@ def compare_with_baseline(
     difference = compare(rows, others, metrics=(metric,), **options)[metric.name]
     if difference.difference is None:
         return None
-    interval = upward(metric, difference.interval(confidence))
-    return MetricTest(metric, name, difference, interval, confidence, units(metric, rows))
+    facts = {"against": name, "outcome": "too few rows", "rows": len(rows)}
+    found = difference.check(f"{name} baseline", metric, confidence, **facts)
+    if found.upward is None:
+        return found
+    outcome = "better" if found.upward[0] > 0 else "worse" if found.worse else "cannot tell"
+    return found.model_copy(update={"outcome": outcome})
 
 
 def first_model(
@@ -162,19 +115,20 @@ def first_model(
     """
     shared = 1 - (1 - confidence) / len(metrics)
 
-    def against(metric: Metric, best_by: str) -> MetricTest | None:
+    def against(metric: Metric, best_by: str) -> Check | None:
         predicted = constant_predictions(task, facts, metric, len(rows), best_by)
         if predicted is None:
             return None
         options: dict[str, Any] = {"confidence": shared, "seed": seed, "check": check, "first": True}
         return compare_with_baseline(rows, predicted, metric, name=CONSTANT, **options)
 
-    found = [each for metric in metrics if (each := against(metric, metric.name)) is not None]
-    for each in found:
-        if each.metric.name in trained_for and each.worse:
-            by_loss = against(each.metric, "loss")
+    tested = {metric: each for metric in metrics if (each := against(metric, metric.name)) is not None}
+    for metric, each in tested.items():
+        if metric.name in trained_for and each.worse:
+            by_loss = against(metric, "loss")
             if by_loss is not None and by_loss.worse:
                 return BaselineTest("worse", by_loss)
+    found = [*tested.values()]
     if uncompared(metrics[0], rows, FIRST_CLASS_ROWS):
         return BaselineTest("too few rows", found[0] if found else None)
     if not found:
@@ -213,7 +167,7 @@ def beats(
         name: of the baseline.
     """
 
-    def against(metric: Metric) -> MetricTest | None:
+    def against(metric: Metric) -> Check | None:
         predicted = constant_predictions(task, facts, metric, len(rows)) if others is None else others
         if predicted is None:
             return None
@@ -223,11 +177,12 @@ def beats(
     first = next(comparable, None)
     if first is None:
         return None
-    if first.gain > 0 and (first.interval is None or first.units < ENOUGH_ROWS or first.interval[0] > 0):
+    (metric,) = (metric for metric in metrics if metric.name == first.metric)
+    if first.gained > 0 and (first.upward is None or units(metric, rows) < ENOUGH_ROWS or first.upward[0] > 0):
         return BaselineTest("better", first)
-    if first.interval is None or first.interval[1] >= 0:
+    if not first.worse:
         for other in comparable:
-            if (other.gain if other.interval is None else other.interval[0]) > 0:
+            if (other.gained if other.upward is None else other.upward[0]) > 0:
                 return BaselineTest("better", other, first)
     return BaselineTest("worse" if first.worse else "cannot tell", first)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from headway.evaluation.baseline import constant_predictions
-from headway.evaluation.compare import Difference, compare, upward
+from headway.evaluation.compare import Difference, compare
 from headway.evaluation.tolerance import allowed
 from headway.evaluation.verdict import BEYOND, DECAY, Check, Worth
 from headway.metrics.base import Metric, Rows
@@ -82,29 +82,16 @@ def decayed(
             error=math.hypot(error, error_now),
             freedom=min(math.inf if free is None else free for free in (before["freedom"], now["freedom"])),
         )
-        interval = measured.interval(shared)
-        margin = allowed(tolerances[name], was, gained)
-        turned = upward(metric, interval)
-        if turned is not None and turned[1] < -margin:
-            check = Check(
-                name=DECAY,
-                metric=name,
-                against=f"version {version} at its promotion",
-                value=value,
-                before=was,
-                change=measured.difference,
-                interval=interval,
-                confidence=shared,
-                better=metric.better,
-                allowed=margin,
-                gains=None if gained is None or gains is None else (gained, gains),
-                outcome=BEYOND,
-            )
+        margin, gains_of_both = allowed(tolerances[name], was, gained), None
+        if gained is not None and gains is not None:
+            gains_of_both = gained, gains
+        facts = {"against": f"version {version} at its promotion", "allowed": margin, "gains": gains_of_both}
+        check = measured.check(DECAY, metric, shared, outcome=BEYOND, **facts)
+        if check.upward is not None and check.upward[1] < -margin:
             found.append(check)
     return found
 
 
-def made_up_for(decay: Check, change: float) -> bool:
-    """Whether a candidate that differs by `change` from a champion that became worse is back within the tolerance."""
-    up = 1 if decay.better == "higher" else -1
-    return up * ((decay.change or 0.0) + change) >= -(decay.allowed or 0.0)
+def made_up_for(decay: Check, gained: float) -> bool:
+    """Whether a candidate that is better by `gained` than a champion that became worse is back within the tolerance."""
+    return decay.gained + gained >= -(decay.allowed or 0.0)

@@ -12,9 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 from headway.evaluation.intervals import Sample, Spread, quantile, spread_of, tail
 from headway.evaluation.units import CLASS_ROWS, uncompared
+from headway.evaluation.verdict import Check
 from headway.metrics.base import Floats, Metric, Rows
 
 ROUNDING = 1e-6
@@ -37,6 +39,22 @@ class Difference:
     """Degrees of freedom of the standard error: of few units it is itself uncertain."""
     few: str | None = None
     """Why the rows are too few to compare by; there is no standard error then."""
+
+    def check(self, name: str, metric: Metric, confidence: float, **facts: Any) -> Check:
+        """A check of it, with further facts."""
+        return Check(
+            name=name,
+            metric=self.metric,
+            value=self.value,
+            before=self.other,
+            change=self.difference,
+            interval=self.interval(confidence),
+            confidence=confidence,
+            error=self.error,
+            better=metric.better,
+            why=self.few or "",
+            **facts,
+        )
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
         """The two-sided interval around the difference, by Student's t."""
@@ -96,13 +114,6 @@ def compare(
         known = few is None and None not in values
         found[metric.name] = _difference(metric, values, spread_of(metric, samples) if known else None, few)
     return found
-
-
-def upward(metric: Metric, interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    """The interval of a difference, turned so that up is good."""
-    if interval is None or metric.higher_is_better:
-        return interval
-    return -interval[1], -interval[0]
 
 
 def _difference(metric: Metric, values: Sequence[float | None], spread: Spread | None, few: str | None) -> Difference:

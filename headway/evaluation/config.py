@@ -244,36 +244,27 @@ class GateConfig(Frozen):
             ("primary", (self.primary,) if self.primary else (), (*task.compared, *ranking, *directed)),
         ):
             for name in names:
-                if name in RANKED and not ranked:
-                    raise ConfigError(
-                        f"metric {name!r} judges the order within groups, and this pipeline has no groups to rank",
-                        where=f"{where}.{key}",
-                        fix="set training.ranking or evaluation.ndcg_at, and give a column role: group",
-                    )
-                if name == COVERAGE and name not in metrics:
+                if name in metrics:
+                    continue
+                problem = f"metric {name!r} does not exist for a {task.name} task"
+                fix = f"there is: {', '.join(metrics)}"
+                if name in RANKED:
+                    problem = f"metric {name!r} judges the order within groups, and this pipeline has no groups to rank"
+                    fix = "set training.ranking or evaluation.ndcg_at, and give a column role: group"
+                elif name == COVERAGE:
+                    problem = f"{name} counts items, and none are named"
                     fix = "set evaluation.item to the column that names the ranked item, beside ndcg_at"
-                    raise ConfigError(f"{name} counts items, and none are named", where=f"{where}.{key}", fix=fix)
-                if name in RETRIEVAL and name not in metrics:
-                    absent = (
-                        f"{name} needs a model of two towers and its item"
-                        if not retrieval
-                        else f"{name} is for thresholds"
+                elif name in RETRIEVAL:
+                    problem = (
+                        f"{name} is for thresholds" if retrieval else f"{name} needs a model of two towers and its item"
                     )
-                    fix = "evaluation.item: the first column of model.item" if not retrieval else "gate.thresholds"
-                    raise ConfigError(absent, where=f"{where}.{key}", fix=fix)
-                if name in reported and name not in metrics:
+                    fix = "gate.thresholds" if retrieval else "evaluation.item: the first column of model.item"
+                elif ":" in name:
+                    problem = f"{name} is not among evaluation.metrics"
+                    if name in reported:
+                        problem = f"it is not said whether more or less of {name} is better"
                     fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
-                    problem = f"it is not said whether more or less of {name} is better"
-                    raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
-                if name not in metrics and ":" in name:
-                    fix = f"evaluation.metrics: {{'{name}': higher}}, or lower"
-                    raise ConfigError(f"{name} is not among evaluation.metrics", where=f"{where}.{key}", fix=fix)
-                if name not in metrics:
-                    raise ConfigError(
-                        f"metric {name!r} does not exist for a {task.name} task",
-                        where=f"{where}.{key}",
-                        fix=f"there is: {', '.join(metrics)}",
-                    )
+                raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
 
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
         """The metrics of the label to compare by and how much worse is accepted."""

@@ -19,14 +19,12 @@ newer data, beside the anchor. That is the last champion that was promoted becau
 losses, each within the tolerance of the champion before, add up to no more than the tolerance from the anchor.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headway.evaluation.baseline import (
     CONSTANT,
@@ -40,7 +38,6 @@ from headway.evaluation.baseline import (
 from headway.evaluation.champion_decay import decayed, made_up_for, worth
 from headway.evaluation.config import Bounds, GateConfig, slice_and_value
 from headway.evaluation.predictions import (
-    BATCH,
     OF_ROWS,
     check_same_rows,
     measured,
@@ -52,9 +49,9 @@ from headway.evaluation.predictions import (
     without_value,
 )
 from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
-from headway.evaluation.slices import parts_of, slice_columns, slice_rows
+from headway.evaluation.slices import slice_rows
 from headway.evaluation.tolerance import Comparison, within_tolerances
-from headway.evaluation.units import drawn_together, sample_size
+from headway.evaluation.units import drawn_together
 from headway.evaluation.verdict import (
     ANCHOR,
     CHAMPION,
@@ -241,7 +238,7 @@ class _Decision:
         today = self.models.worth(self.models.of(champion), [judging[name] for name in self.tolerances])
         options: dict[str, Any] = {"version": champion.version, "confidence": self.config.confidence}
         found = decayed(champion.worth, today, self.tolerances, judging, **options)
-        gains = {check.metric: check.change or 0.0 for check in compared}
+        gains = {check.metric: check.gained for check in compared}
         mended: bool | None = all(made_up_for(check, gains[check.metric]) for check in found)
         if self.request.candidate.predictions == champion.predictions:
             mended = None  # it is the champion alone that is looked at
@@ -334,21 +331,20 @@ class _Decision:
         """Keep the check of a baseline that has to be beaten; the metric that it was decided by."""
         if tested is None:
             return None
-        rows, test = self.models.rows(self.models.candidate), tested.decisive
-        check = Check(name=f"{name} baseline", against=name, outcome=tested.outcome, rows=len(rows))
-        if test is not None:
-            check = test.check(rows, tested.outcome)
+        decisive = tested.decisive
+        check = decisive or Check(name=f"{name} baseline", against=name, outcome="", rows=len(self.models.candidate))
+        check = check.model_copy(update={"outcome": tested.outcome})
         status: Status | None = None
         if tested.outcome != "better":
             open_question = self.request.champion is None and tested.outcome in ("cannot tell", "too few rows")
             status = NEEDS_PERSON if open_question else REJECTED
             if open_question:
-                size = sample_size(self.models.judging[self.primary], rows)
-                check = check.model_copy(update={"sample": size})
+                what = ", ".join(filter(None, [check.why, self.models.drawn_by]))
+                check = check.model_copy(update={"why": what})
         self._add(check, status)
         if tested.beside is not None and not tested.beside.worse:
-            self._add(tested.beside.check(rows))
-        return None if test is None else test.metric.name
+            self._add(tested.beside)
+        return None if decisive is None else decisive.metric
 
     def _told(self, name: str, predicted: Floats, metric: Metric, *, whatever: bool = False) -> None:
         """Say that a baseline is better than the candidate by a metric.
@@ -359,14 +355,12 @@ class _Decision:
         rows = self.models.rows(self.models.candidate)
         test = compare_with_baseline(rows, predicted, metric, name=name, **self.options)
         if test is not None and (whatever or test.worse):
-            self._add(test.check(rows).model_copy(update={"concern": test.worse}))
+            self._add(test.model_copy(update={"concern": test.worse}))
 
     # --- the verdict
 
     def _verdict(self, status: Status, basis: Basis | None) -> Verdict:
         request, models = self.request, self.models
-        ranked: dict[str, Any] = {"ndcg_at": request.ndcg_at} if request.ranked else {}
-        ranked |= {"item": request.item} if request.item else {}
         compared = [models.judging[name] for name in self.tolerances]
         return Verdict(
             task=str(request.task),
@@ -393,7 +387,6 @@ class _Decision:
             left_out=self.left_out,
             slices_chosen=request.slices if request.slices_chosen and self.compared else None,
             worth=None if self.broken else models.worth(models.candidate, compared),
-            settings=self.config.model_dump(mode="json") | {"seed": request.seed, "group": request.group} | ranked,
         )
 
 
@@ -446,48 +439,30 @@ def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, b
     """A value that is named has to have rows and a value of the metric; of all values, those that have are looked at."""
     column, only = slice_and_value(key)
     rows, metric = models.judged(name)
-    few, enough = set[str](), set[str]()
-    unknown, found = 0, False
+    few = unknown = 0
+    found = False
+    check = Check(name=THRESHOLD, metric=name, slice=column, slice_value=only, outcome="")
     for value, at in slice_rows(models.candidate, column):
         if only not in (None, value):
             continue
         if len(at) < config.slice_min_rows:
-            few.add(value)
+            few += 1
             continue
-        enough.add(value)
         measured = metric.on(rows.at(at))
         if measured is None and only is None:
             unknown += 1
             continue
         found = True
-        check = Check(name=THRESHOLD, metric=name, slice=column, slice_value=value, outcome="")
-        yield from _sides(check.model_copy(update={"value": measured, "rows": len(at)}), bounds)
-    every = models.rows_by_value(column)
-    lost = sorted(
-        value
-        for value, count in every.items()
-        if only in (None, value) and count >= config.slice_min_rows and value not in enough
-    )
-    unchecked = Check(
-        name=THRESHOLD, metric=name, slice=column, slice_value=only, allowed=config.slice_min_rows, outcome=NOT_CHECKED
-    )
-    if found:
-        for why, count, values in (
-            ("few rows", len(few.difference(lost)), ()),
-            ("no value", unknown, ()),
-            ("few rows in the sample", len(lost), tuple(lost)),
-        ):
-            if count:
-                yield unchecked.model_copy(update={"why": why, "count": count, "names": values, "concern": bool(lost)})
+        update = {"slice_value": value, "value": measured, "rows": len(at)}
+        yield from _sides(check.model_copy(update=update), bounds)
+    unchecked = check.model_copy(update={"allowed": config.slice_min_rows, "outcome": NOT_CHECKED})
+    if not found:
+        why = "no value has enough rows" if only is None else "few rows" if few else "no rows"
+        yield unchecked.model_copy(update={"why": why, "count": unknown, "passed": False, "status": REJECTED})
         return
-    if only is None:
-        why = "no value has enough rows in the sample" if lost else "no value has enough rows"
-    elif only in lost:
-        why = "few rows in the sample"
-    else:
-        why = "few rows" if few or only in every else "no rows"
-    count = every[only] if only in lost else unknown
-    yield unchecked.model_copy(update={"why": why, "count": count, "passed": False, "status": REJECTED})
+    for why, count in (("few rows", few), ("no value", unknown)):
+        if count:
+            yield unchecked.model_copy(update={"why": why, "count": count})
 
 
 # --- every model's predictions of the same rows
@@ -503,7 +478,6 @@ class ScoredModels:
             m.name: m for m in metrics_of(self.task, request.ndcg_at, request.metrics, request.item, request.retrieval)
         }
         self._read: dict[Path, pa.Table] = {}
-        self._by_value: dict[str, Mapping[str, int]] = {}
         self._reads_columns = any(metric.reads_columns for metric in self.judging.values())
         self.candidate = self.table(request.candidate.predictions)
         rows = rows_of(self.candidate, self.task, request.group, columns=self._reads_columns)
@@ -543,12 +517,6 @@ class ScoredModels:
             self._last = table, rows
         return self._last[1]
 
-    def rows_by_value(self, column: str) -> Mapping[str, int]:
-        """How many rows of all have each value of a slice, where the candidate's are a sample of them."""
-        if column not in self._by_value:
-            self._by_value[column] = rows_by_value(self.request.candidate.predictions.file, self.candidate, column)
-        return self._by_value[column]
-
     def judged(self, name: str) -> tuple[Rows, Metric]:
         """The candidate's rows, and a metric by its name."""
         return self.rows(self.candidate), self.judging[name]
@@ -582,14 +550,3 @@ class ScoredModels:
             self.check_same(table, f"the baseline {name}'s", predictions)
             baselines[name] = self.measured(table)
         return baselines
-
-
-def rows_by_value(path: Path, table: pa.Table, name: str) -> Counter[str]:
-    """How many rows of all have each value of a slice, where the table is a sample of the file; else, and of quantile bins, which
-    are those of the sample, nothing."""
-    found: Counter[str] = Counter()
-    if sample_of(table) is not None and not any(part.bins for part in parts_of(name)):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(BATCH, columns=slice_columns([name])):
-                found.update({value: len(at) for value, at in slice_rows(pa.Table.from_batches([batch]), name)})
-    return found

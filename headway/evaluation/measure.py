@@ -7,11 +7,12 @@
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
@@ -29,14 +30,14 @@ from headway.evaluation.requests import MeasureRequest
 from headway.evaluation.slices import slice_columns, slice_rows
 from headway.evaluation.threshold import Decided, decide, flagged
 from headway.evaluation.units import drawn_together
-from headway.evaluation.worst_rows import row_losses, worst_rows
 from headway.evaluation.worst_slices import worst
-from headway.metrics.base import Made, Metric, Rows
+from headway.metrics.base import Floats, Made, Metric, MomentMetric, Rows
 from headway.metrics.classification import ORDER, orders_of_parts
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.tables import CONFUSION, Table
 from headway.monitor import Monitor
 from headway.process import MOST_THREADS, in_threads
+from headway.schema.calendar_days import Temporal, moment
 from headway.tasks.base import Task
 from headway.tasks.table import task_of
 
@@ -45,6 +46,8 @@ MOST_INTERVALS = 200
 """Slices of one column with intervals: the largest."""
 ROWS_AT_ONCE = 4_000_000
 """Of all threads together."""
+MOST_ROWS, _LONGEST = 12, 200
+"""Rows on which the model is most wrong, and characters of a value of theirs."""
 _CLASSES = ("class", "label", "predicted")
 """Columns of tables that hold classes."""
 
@@ -210,3 +213,70 @@ def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Deci
     columns = table.on(rows)
     names = [name for name in _CLASSES if name in columns] if table.decides and request.classes else ()
     return columns | {name: [request.classes[i] for i in columns[name]] for name in names}
+
+
+# --- the rows on which the model is most wrong
+
+
+def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
+    """The loss of each row, [rows]: those given, or by a metric; None where a row has none."""
+    if losses is not None:
+        return losses if rows.total > 0 and np.isfinite(losses).all() else None
+    if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
+        return None
+    moments = loss.moments(rows)
+    return moments[:, 0] if moments.shape[1] == 1 and np.isfinite(moments).all() else None
+
+
+def worst_rows(
+    table: pa.Table,
+    rows: Rows,
+    losses: Floats | None,
+    *,
+    shown: Mapping[str, Temporal | None],
+    classes: Sequence[str | int],
+) -> list[dict[str, Any]]:
+    """The facts of a `headway.evaluation.measured.WorstRow` of each of the rows with the greatest losses, the greatest first.
+
+    A row is told by its number in the split, as `headway export-rows` writes it, its label and its prediction.
+
+    Args:
+        table: of the rows' predictions.
+        losses: of each row, [rows]; None: they have none.
+        shown: the columns whose values are told, since reports travel, and the kind of those that are dates or times.
+        classes: the names of the label's classes, by index.
+    """
+    if losses is None:
+        return []
+    losses = losses if rows.alike else np.where(rows.weight > 0, losses, -np.inf)
+    least = np.partition(losses, -MOST_ROWS)[-MOST_ROWS] if len(losses) > MOST_ROWS else -np.inf
+    high = np.flatnonzero((losses >= least) & np.isfinite(losses))
+    worst = high[np.argsort(-losses[high], kind="stable")][:MOST_ROWS].tolist()  # of equal losses the first rows
+    # of many rows the table has a sample
+    numbers = table.column("row").to_numpy() if "row" in table.column_names else np.arange(len(rows))
+    values = {name: table.column(name).take(worst).to_pylist() for name in shown if name in table.column_names}
+    return [
+        {"row": int(numbers[row]), "loss": float(losses[row]), **_decided(rows, row, classes)}
+        | {"values": {name: _value(of[place], shown[name]) for name, of in values.items()}}
+        for place, row in enumerate(worst)
+    ]
+
+
+def _decided(rows: Rows, row: int, classes: Sequence[str | int]) -> dict[str, Any]:
+    label, prediction = rows.label[row], rows.prediction[row]
+    if not classes:
+        return {"label": float(label), "prediction": prediction.tolist()}
+    named = {"label": str(classes[int(label)])}
+    if prediction.ndim == 0:  # of two classes the probability of the second
+        return named | {"prediction": float(prediction)}
+    return named | {"prediction": str(classes[int(prediction.argmax())]), "of_label": float(prediction[int(label)])}
+
+
+def _value(value: Any, temporal: Temporal | None) -> str | int | float | None:
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return None if value is None else str(value)
+    if temporal is not None and not isinstance(value, str):
+        return moment(value, temporal)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
+    return value[:_LONGEST] if isinstance(value, str) else value

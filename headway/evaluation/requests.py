@@ -23,7 +23,7 @@ from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-MEASURE_VERSION, GATE_VERSION = 14, 17
+MEASURE_VERSION, GATE_VERSION = 14, 18
 """Raised by whoever changes what the stage writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""

@@ -20,13 +20,13 @@ would forgive all of it (0.002 is 4% of what a model gains at 20% positives and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from headway.evaluation.baseline import constant
-from headway.evaluation.compare import Difference, compare, upward
+from headway.evaluation.compare import Difference, compare
 from headway.evaluation.config import OF_GAIN, GateConfig, parse_tolerance
 from headway.evaluation.intervals import holm
 from headway.evaluation.predictions import rows_of
@@ -50,11 +50,10 @@ WITHOUT_GAIN = 1.0
 """Percent of the champion's value where the constant is not known, or the champion does not beat it."""
 
 
-@dataclass(frozen=True)
-class Margin:
-    """A tolerance in the metric's unit, and what it is a share of."""
+class Margin(NamedTuple):
+    """A tolerance in the metric's unit, and what it is a share of; as fields of a check."""
 
-    value: float
+    allowed: float
     share: float | None = None
     """Percent; None: the margin is a number of its own."""
     share_of: ShareOf | None = None
@@ -63,111 +62,28 @@ class Margin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToleranceTest:
-    """One metric on one set of rows. `column` and `value` are None for all rows."""
-
-    metric: Metric
-    measured: Difference
-    margin: Margin
-    confidence: float
-    rows: int = 0
-    column: str | None = None
-    value: str | None = None
-    corrected: float | None = None
-    """The p value, corrected for the number of slices; None: there is one test."""
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return self.measured.interval(self.confidence)
-
-    @property
-    def p(self) -> float | None:
-        """Small where the candidate is beyond the tolerance."""
-        allowed = self.margin.value
-        if self.metric.higher_is_better:
-            return self.measured.probability_below(-allowed)
-        return self.measured.probability_above(allowed)
-
-    @property
-    def p_adjusted(self) -> float | None:
-        return self.p if self.corrected is None else self.corrected
-
-    @property
-    def failed(self) -> bool:
-        """Beyond the tolerance: the interval is two-sided, and only one side is bad."""
-        return self.p_adjusted is not None and self.p_adjusted < (1 - self.confidence) / 2
-
-    @property
-    def detectable(self) -> float | None:
-        """The smallest true loss that would have been blocked in 80% of all cases."""
-        return self.measured.detectable(self.confidence, self.margin.value)
-
-    @property
-    def outcome(self) -> str:
-        """One of the words at the top of this module."""
-        if self.failed:
-            return BEYOND
-        interval = upward(self.metric, self.interval)
-        if interval is None:
-            return NOT_COMPARED
-        if interval[0] > 0:
-            return BETTER
-        return WITHIN if interval[0] >= -self.margin.value else CANNOT_TELL
-
-    def check(self, name: str, against: str) -> Check:
-        """What the verdict keeps of it.
-
-        Args:
-            name: of the check.
-            against: the other model.
-        """
-        measured = self.measured
-        return Check(
-            name=name,
-            metric=measured.metric,
-            slice=self.column,
-            slice_value=self.value,
-            against=against,
-            value=measured.value,
-            before=measured.other,
-            change=measured.difference,
-            interval=self.interval,
-            confidence=self.confidence,
-            error=measured.error,
-            better=self.metric.better,
-            allowed=self.margin.value,
-            share=self.margin.share,
-            share_of=self.margin.share_of,
-            gain=self.margin.gain,
-            p=self.p,
-            p_adjusted=self.p_adjusted,
-            detectable=self.detectable,
-            outcome=self.outcome,
-            passed=not self.failed,
-            rows=self.rows,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    overall: tuple[ToleranceTest, ...]
-    slices: tuple[ToleranceTest, ...]
+    """The checks of a candidate beside another model: a metric each, over all rows and on slices."""
+
+    overall: tuple[Check, ...]
+    slices: tuple[Check, ...]
     left_out: tuple[LeftOut, ...] = ()
 
-    def of(self, metric: str) -> ToleranceTest:
-        """The test of one metric over all rows."""
-        return next(test for test in self.overall if test.measured.metric == metric)
+    def of(self, metric: str) -> Check:
+        """The check of one metric over all rows."""
+        return next(check for check in self.overall if check.metric == metric)
 
     def checks(self, name: str, against: str) -> list[Check]:
-        """Each test as a check of the gate, over all rows first."""
-        return [test.check(name, against) for test in (*self.overall, *self.slices)]
+        """All of them with a name and that of the other model, over all rows first."""
+        named = {"name": name, "against": against}
+        return [check.model_copy(update=named) for check in (*self.overall, *self.slices)]
 
     def too_few(self) -> dict[str, list[str]]:
         """{why: metrics that could not be compared over all rows}"""
         whys: dict[str, list[str]] = {}
-        for test in self.overall:
-            if test.outcome == NOT_COMPARED:
-                whys.setdefault(test.measured.few or "", []).append(test.measured.metric)
+        for check in self.overall:
+            if check.outcome == NOT_COMPARED:
+                whys.setdefault(check.why, []).append(str(check.metric))
         return whys
 
 
@@ -201,25 +117,19 @@ def within_tolerances(
     compared = {name: metrics[name] for name in tolerances}
     margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
 
-    def test(at: Any, column: str | None = None, value: str | None = None) -> list[ToleranceTest]:
+    def test(at: Any, column: str | None = None, value: str | None = None) -> list[Check]:
         some_rows = rows.at(at)
         before = some_rows.predicted(theirs[at])
         differences = compare(some_rows, theirs[at], metrics=[*compared.values()], seed=seed, check=monitor.check)
-        return [
-            ToleranceTest(
-                metric=compared[name],
-                measured=measured,
-                margin=margins.of(compared[name], before, measured.other),
-                confidence=config.confidence,
-                rows=len(before),
-                column=column,
-                value=value,
-            )
-            for name, measured in differences.items()
-        ]
+        where = {"slice": column, "slice_value": value, "rows": len(before)}
+        found = []
+        for name, measured in differences.items():
+            margin = margins.of(compared[name], before, measured.other)
+            found.append(tolerance_check(compared[name], measured, margin, config.confidence, **where))
+        return found
 
     overall = test(slice(None))
-    of_slices: list[ToleranceTest] = []
+    of_slices: list[Check] = []
     left_out: list[LeftOut] = []
     for column in slices:
         small = 0
@@ -230,10 +140,10 @@ def within_tolerances(
                 continue
             whys: dict[str, list[str]] = {}
             for each in test(at, column, value):
-                if each.measured.few is None:
+                if not each.why:
                     of_slices.append(each)
                 else:
-                    whys.setdefault(each.measured.few, []).append(each.metric.name)
+                    whys.setdefault(each.why, []).append(str(each.metric))
             for why, names in whys.items():
                 which = "" if len(names) == len(compared) else f"{', '.join(names)}: "
                 left_out.append(LeftOut(slice=column, value=value, why=which + why))
@@ -242,11 +152,41 @@ def within_tolerances(
     return Comparison(overall=tuple(overall), slices=tuple(corrected(of_slices)), left_out=tuple(left_out))
 
 
-def corrected(tests: Sequence[ToleranceTest]) -> list[ToleranceTest]:
-    """The tests with p values corrected for their number, and failed by those."""
-    chances = {i: test.p for i, test in enumerate(tests) if test.p is not None}
+def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confidence: float, **where: Any) -> Check:
+    """One metric on some rows, with one of the outcomes at the top of this module.
+
+    Args:
+        where: further fields: which rows these are.
+    """
+    if metric.higher_is_better:
+        p = measured.probability_below(-margin.allowed)
+    else:
+        p = measured.probability_above(margin.allowed)
+    detectable = measured.detectable(confidence, margin.allowed)
+    facts = {"p": p, "detectable": detectable, "outcome": "", **margin._asdict(), **where}
+    return _with_outcome(measured.check("", metric, confidence, **facts), p)
+
+
+def _with_outcome(check: Check, p: float | None) -> Check:
+    """The check with its outcome, by its p value or the corrected one."""
+    # the interval is two-sided, and only one side is bad
+    failed = p is not None and p < (1 - (check.confidence or 0.0)) / 2
+    if failed:
+        outcome = BEYOND
+    elif check.upward is None:
+        outcome = NOT_COMPARED
+    elif check.upward[0] > 0:
+        outcome = BETTER
+    else:
+        outcome = WITHIN if check.surely_within else CANNOT_TELL
+    return check.model_copy(update={"p_adjusted": p, "outcome": outcome, "passed": not failed})
+
+
+def corrected(checks: Sequence[Check]) -> list[Check]:
+    """The checks with p values corrected for their number, and with outcomes by those."""
+    chances = {i: check.p for i, check in enumerate(checks) if check.p is not None}
     adjusted = dict(zip(chances, holm([*chances.values()]), strict=True))
-    return [replace(test, corrected=adjusted.get(i)) for i, test in enumerate(tests)]
+    return [_with_outcome(check, adjusted.get(i)) for i, check in enumerate(checks)]
 
 
 def allowed(tolerance: float | str, value: float, gain: float | None) -> float:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.config import Frozen
-from headway.evaluation.verdict import SampleSize
 from headway.metrics.base import Metric, Rows, unit_weights
 from headway.metrics.ranking import NO_GROUP, codes_of
 from headway.tabular.list_arrays import value_numbers
@@ -134,24 +133,6 @@ def units(metric: Metric, rows: Rows) -> int:
     if metric.unit == "groups":
         count = min(count, _telling(rows, weighty))
     return count
-
-
-def sample_size(metric: Metric, rows: Rows) -> SampleSize:
-    """What the metric's spread rests on, as a person counts it."""
-    weighty, units = rows.weight > 0, None
-    if metric.unit == "groups":
-        return SampleSize(count=_telling(rows, weighty), of="groups with a positive label")
-    if rows.groups is None:
-        of, count = "rows", int(weighty.sum())
-        if rows.units is not None:
-            units = unit_numbers(rows.units[weighty])[1]
-    else:
-        of, count = "groups", unit_numbers(rows.groups[weighty])[1]
-    few = metric.unit == "classes" and count >= LEAST_ROWS
-    rarer = _rarer(rows, weighty) if few else None
-    if rarer is not None and rarer >= max(FIRST_CLASS_ROWS, count / 4):
-        rarer = None
-    return SampleSize(count=count, of=of, units=units, rarer=rarer)
 
 
 def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:

@@ -8,7 +8,7 @@ the words.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -45,22 +45,6 @@ class MetricValue(Result):
     value: float | None
     interval: tuple[float, float] | None = None
     """None: no rows to tell it by, or the metric has none."""
-    of: str = ""
-    """The model: candidate, version 3, constant, ..."""
-    rows: int | None = None
-    spans: tuple[str, ...] = ()
-
-
-class SampleSize(Result):
-    """What the spread of a metric rests on."""
-
-    count: int
-    of: str
-    """rows, groups, or groups with a positive label."""
-    units: int | None = None
-    """Units of the split that the rows are of."""
-    rarer: int | None = None
-    """Rows of the rarer class, where these are few."""
 
 
 class Check(Result):
@@ -120,8 +104,6 @@ class Check(Result):
     """How many rows or values it is about, where these are not `rows`."""
     names: tuple[str, ...] = ()
     """What it is about: metrics, spans, values of a slice."""
-    sample: SampleSize | None = None
-    """The rows that were too few to say."""
     gains: tuple[float, float] | None = None
     """Over the constant, then and now, of a champion that became worse."""
     mended: bool | None = None
@@ -138,7 +120,13 @@ class Check(Result):
         """The change itself is beyond the limit, and the rows are too few to tell whether chance explains it."""
         if self.outcome != CANNOT_TELL or self.change is None or self.allowed is None:
             return False
-        return (self.change if self.better == "higher" else -self.change) < -self.allowed
+        return self.gained < -self.allowed
+
+    @property
+    def gained(self) -> float:
+        """The change, turned so that up is good; 0 where there is none."""
+        change = self.change or 0.0
+        return change if self.better == "higher" else -change
 
     @property
     def upward(self) -> tuple[float, float] | None:
@@ -192,12 +180,6 @@ class ModelMetrics(Result):
     anchor: Metrics | None = None
     baselines: dict[str, Metrics] = Field(default={})
 
-    @property
-    def sides(self) -> dict[str, Metrics]:
-        """By model, those that are known."""
-        named = {"candidate": self.candidate, "champion": self.champion, "anchor": self.anchor}
-        return {name: values for name, values in {**named, **self.baselines}.items() if values}
-
 
 class Verdict(Result):
     """What the gate decided about a candidate."""
@@ -232,7 +214,6 @@ class Verdict(Result):
     """The rows of which those judged are a sample."""
     worth: Worth | None = None
     """The candidate's metrics with their errors, by which it is held against itself later."""
-    settings: dict[str, Any] = Field(default={})
 
     def __str__(self) -> str:
         return self.status
@@ -243,12 +224,6 @@ class Verdict(Result):
     @property
     def promote(self) -> bool:
         return self.status == PROMOTED
-
-    @property
-    def outcome(self) -> str | None:
-        """How the candidate stands to the champion by the primary metric; None: there is none, or it cannot be compared."""
-        found = self.of(CHAMPION, self.primary)
-        return None if found is None else found.outcome
 
     def of(self, name: str, metric: str | None) -> Check | None:
         """A check over all rows; None: it was not made."""
@@ -268,10 +243,8 @@ class Verdict(Result):
         left = {id(check) for check in passed if check.name != THRESHOLD} | {id(check) for check in met} - set(
             map(id, near)
         )
-        update = {"checks": tuple(check for check in self.checks if id(check) not in left)}
-        return self.model_copy(
-            update=update | {"left_out": self.left_out[:_MOST_LEFT_OUT], "worth": None, "settings": {}}
-        )
+        checks = tuple(check for check in self.checks if id(check) not in left)
+        return self.model_copy(update={"checks": checks, "left_out": self.left_out[:_MOST_LEFT_OUT], "worth": None})
 
 
 def is_better(compared: Sequence[Check], primary: str) -> bool:

@@ -30,7 +30,6 @@ def door() -> str:
     """The text of docs/python.md: its head as it is, then the functions and classes of `import headway`."""
     loader = griffe.GriffeLoader(search_paths=[ROOT], docstring_parser="google")
     api = loader.load("flows.api")
-    loader.load("flows.past_run")
     public = {name: api[name].final_target if api[name].is_alias else api[name] for name in api.exports}
     parts = [_module_text(api)]
     for name, entry in public.items():

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from flows.pipeline.listeners import Reporter
-from flows.pipeline.terminal import Brief
+from flows.pipeline.listeners import Brief, Reporter
 from headway.stages.step import Output
 
 

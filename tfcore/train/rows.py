@@ -324,22 +324,9 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
         )
     notes: tuple[str, ...] = ()
     if cut := int((counts > 1).sum()):
-        one = _value(shards, column, _place(shards, column, int(found[np.argmax(counts > 1)])))
-        notes = (
-            f"{counted(cut, 'group')} {of}, such as {one}, {agree(cut, 'lies', 'lie')} in several spans, files or ranges "
-            "of a file: each part is ranked by itself",
-        )
+        where_they_are = f"{agree(cut, 'lies', 'lie')} in several spans, files or ranges of a file"
+        notes = (f"{counted(cut, 'group')} {of} {where_they_are}: each part is ranked by itself",)
     return GroupRuns(dataclasses.replace(shards, runs=tuple(runs)), column, notes)
-
-
-def _place(shards: Shards, column: str, group: int) -> int:
-    """The first row of a group."""
-    at = 0
-    for ids in by_shard(shards, column, group_ids):
-        if (found := ids == group).any():
-            return at + int(found.argmax())
-        at += len(ids)
-    raise AssertionError(f"there is no group {group}")
 
 
 def _value(shards: Shards, column: str, row: int) -> str:

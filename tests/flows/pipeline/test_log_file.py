@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.pipeline.listeners import Listener, Progress, Reporter
-from flows.pipeline.log_file import LogFile, logged
-from flows.pipeline.terminal import Lines
+from flows.pipeline.listeners import Lines, Listener, LogFile, Progress, Reporter, logged
 from flows.records import log_path, progress_path, read_log
 from headway.redaction import remember
 from headway.stages.step import Output

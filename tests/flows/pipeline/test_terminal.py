@@ -11,16 +11,15 @@ import termios
 
 import pytest
 
-from flows.pipeline.listeners import Listener, Reporter
-from flows.pipeline.terminal import Lines
+from flows.pipeline.listeners import Lines, Listener, Reporter
 
 RUN = """
 import os, time
 from pathlib import Path
 from headway.stages.step import Output
-from flows.pipeline import listeners, terminal
-listeners.Pace._SECONDS = terminal.Lines.seconds = terminal.Brief.seconds = 0.0
-with terminal.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:
+from flows.pipeline import listeners
+listeners.Pace._SECONDS = listeners.Lines.seconds = listeners.Brief.seconds = 0.0
+with listeners.reporter(verbose=bool(os.environ.get("VERBOSE"))) as report:
     with report.step("train") as monitor:
         for step in range(0, 1001, 100):
             monitor.progress(step, 1000, "steps", loss=0.5)

@@ -8,7 +8,7 @@ from flows.records import ResolvedSettings, records
 from flows.report.compare import compare, describe, page, write
 from headway.registry.gc import COMPARED_SECONDS, collect
 from headway.registry.registry import Registry
-from tests.flows.report.recorded import HOSTILE, LEVELS, recorded
+from tests.flows.report.recorded import LEVELS, recorded
 
 pytestmark = pytest.mark.slow  # whole runs are told
 
@@ -30,7 +30,7 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
     h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
     assert h1.startswith(f"Run {B} is worse than run {A}: ") and "on the 700 rows that both scored" in h1
     parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
-    assert parts == ["Metrics", "What differs", "Slices", "At the gate"]
+    assert parts == ["Metrics", "What differs", "At the gate"]
     charts = set(re.findall(r"<figcaption>(.*?)</figcaption>", html))
     named = {
         "binary": {"ROC curve", "Precision and recall", "Calibration"},
@@ -45,7 +45,7 @@ def test_the_page_says_first_which_one_is_better_and_draws_both(tmp_path, task):
     )
     assert "on the 700 rows that each one&#39;s own run scored; differences are" in html
     assert ">training.steps</th>" in html and "candidate's" not in html
-    assert "<script" not in html and HOSTILE.replace("<", "&lt;").replace(">", "&gt;")[:10] in html
+    assert "<script" not in html
 
 
 def test_a_terminal_is_told_in_thirty_lines_what_differs_first_and_all_of_it_when_it_is_asked_for(tmp_path):
@@ -54,7 +54,8 @@ def test_a_terminal_is_told_in_thirty_lines_what_differs_first_and_all_of_it_whe
     assert len(lines) <= 30 and lines[0].startswith(f"Run {B} is worse than run {A}: auc -")
     assert lines[2] == "On the 700 rows that both scored, with 95% intervals"
     assert re.search(r"\n  what +run A +run B\n  training.steps +300 +360(\n|$)", describe(found))
-    assert "\nSlices\n" not in describe(found) and "\nSlices\n" in describe(found, complete=True)
+    said = "The candidate is rejected"
+    assert said not in describe(found) and said in describe(found, complete=True)
 
 
 def test_what_auto_chose_for_more_rows_is_no_setting_that_differs(tmp_path):
@@ -72,13 +73,6 @@ def test_what_auto_chose_for_more_rows_is_no_setting_that_differs(tmp_path):
     assert "auto, for more rows: training.steps" in page(found)
 
 
-def test_slices_stand_in_the_order_of_their_difference(tmp_path):
-    html = page(compare(two_runs(tmp_path), A, B))
-    table = html[html.index('id="slices"') : html.index('id="at-the-gate"')]
-    apart = [float(text) for text in re.findall(r">(-0\.\d+) \([^)]*\)</td>", table)]
-    assert len(apart) > 5 and apart == sorted(apart)
-
-
 def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path):
     registry = two_runs(tmp_path, rows=500)
     registry.store.discard(registry.store.output("evaluate", _stage(registry, A, "evaluate")))
@@ -91,7 +85,6 @@ def test_runs_that_scored_different_rows_are_not_called_better_or_worse(tmp_path
     assert (
         "Metrics are of different rows: no run scored the same rows with both" in html
         and "Run A on the eval rows of" in html
-        and 'id="slices"' not in html
     )
 
 
@@ -117,7 +110,7 @@ def test_a_task_that_is_no_longer_known_is_not_called_another_task(tmp_path):
 def test_runs_that_rank_are_compared_by_the_order_within_groups(tmp_path):
     found = compare(two_runs(tmp_path, ranked=True), A, B)
     assert ": ndcg -0." in found.value["summary"] and found.value["no_difference"] is None
-    assert {check.metric for check in found.checks(slices=True)} >= {"ndcg", "auc"}
+    assert {check.metric for check in found.same.checks} >= {"ndcg", "auc"}
 
 
 def test_what_the_store_no_longer_has_is_left_out(tmp_path):

@@ -352,8 +352,8 @@ def test_a_brief_summary_shows_few_warnings_and_how_many_more_there_are(state, s
 
 
 def test_a_first_model_s_headline_is_its_level_beside_the_baselines():
-    verdict = Verdict(status="promoted", basis="first model", primary="auc")
-    levels = {"metrics": {"auc": 0.91}, "baselines": {"constant": {"auc": 0.5}, "linear": {"auc": 0.9}}}
-    record = RunRecord(**KNOWN, state="promoted", version=1, verdict=verdict, **levels)
+    levels = {"candidate": {"auc": 0.91}, "baselines": {"constant": {"auc": 0.5}, "linear": {"auc": 0.9}}}
+    verdict = Verdict(status="promoted", basis="first model", primary="auc", metrics=levels)
+    record = RunRecord(**KNOWN, state="promoted", version=1, verdict=verdict)
     said = "Version 1 is promoted, the first of this model: auc is 0.91, constant 0.5, linear 0.9."
     assert ending_of(record).headline == said

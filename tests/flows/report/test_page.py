@@ -240,32 +240,6 @@ def test_each_column_has_a_figure_of_train_eval_and_the_champions_rows_with_axes
     ]
 
 
-def test_columns_have_their_drift_span_by_span_from_what_ingest_counted(tmp_path):
-    html = page(RunResults(*recorded(tmp_path / "store")))
-    table = html[html.index("<h3>Drift by span</h3>") :].partition("</table>")[0]
-    rows = dict(re.findall(r'<th scope="row">([^<]+)</th>(.*?)</tr>', table))
-    first, second = re.findall(r">([^<>]+)</td>", rows["age"])
-    assert float(first) > 0.05 and second in ("0.00", "<0.01"), "the window is the second span's rows"
-    assert "by span" not in html.replace("Drift by span", "")
-
-
-def test_spans_without_train_rows_are_named_so(tmp_path):
-    """With a split by time they are the eval split's."""
-
-    class ByTime(RunResults):
-        def key(self, title):
-            first, second = (each.fingerprint for each in self.ingested().values())
-            parts = {"train": [[first, "all"]], "eval": [[second, "all"]]}
-            return {"inputs": parts} if title == "statistics" else super().key(title)
-
-    store, record = recorded(tmp_path / "store")
-    html, plain = (page(kind(store, record)) for kind in (ByTime, RunResults))
-    heads = re.findall(r">([^<>]+)</th>", html[html.index("<h3>Drift by span</h3>") :].partition("</thead>")[0])
-    assert heads == ["column", "2026-01", "2026-02 (eval)"]
-    assert "of the rows of spans that have none" in html and "to the train rows of all spans together" in html
-    assert "(eval)" not in plain and "of spans that have none" not in plain
-
-
 def test_values_that_are_no_text_are_told_by_their_size():
     column = {
         "column": "x",

@@ -45,14 +45,14 @@ def test_the_first_page_leads_to_the_models_and_to_the_reports_that_there_are(tm
     assert all((site_path(store).parent / link).is_file() for link in links)
 
 
-def test_the_page_of_a_model_has_its_champions_with_when_and_why_and_the_deciding_metric_over_time(tmp_path):
+def test_the_page_of_a_model_has_its_champions_with_when_and_why_and_the_deciding_metric(tmp_path):
     html = site_of(months(tmp_path))["flights.html"]
     champions, versions = rows_of(html, "Champions"), rows_of(html, "Versions")
     assert champions[0] == ["when", "version", "auc", "by", "why", "what"]
     assert [row[1] for row in champions[1:]] == ["3", "2", "1"]
     assert champions[1][4].startswith("Version 3 is promoted: ") and champions[1][-1] == "promoted"
     assert [row[:2] for row in versions[1:]] == [["3", "champion"], ["2", "previous"], ["1", ""]]
-    assert 'aria-label="auc of the champions over time: v1 ' in html and "of different rows" in html
+    assert "of different rows" in html
     assert re.search(
         r"<h1>Version 3 is promoted: .* It is the champion since \d{4}-\d\d-\d\d \d\d:\d\d UTC.</h1>", html
     )
@@ -75,7 +75,6 @@ def test_what_monitoring_found_stands_by_span_and_the_newest_alarm_is_told_first
         ["2014-03", lost.replace("'", "&#39;"), "", "no labels yet", "alarm"],
         ["2014-02", "none", "0.81", "as at its promotion", "none"],
     ]
-    assert 'aria-label="auc of the champion by span: 2014-02 0.81, 2014-04 0.74"' in pages["flights.html"]
     assert f"<b>warning</b> 2014-04: {worse}" in pages["flights.html"], "of the newest span"
     assert f"<b>warning</b> flights: 2014-04: {worse}" in pages["index.html"]
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from flows.pipeline.step_lines import line_of
+from flows.pipeline.listeners import line_of
 from flows.report.data import column_rows
 from flows.report.evaluation import importance_table
 from flows.report.markdown import markdown

@@ -8,8 +8,7 @@ import pytest
 
 from headway.evaluation.compare import Difference
 from headway.evaluation.intervals import quantile
-from headway.evaluation.units import SplitUnits, drawn_together, effective_units, sample_size, uncompared
-from headway.evaluation.verdict import SampleSize
+from headway.evaluation.units import SplitUnits, drawn_together, effective_units, uncompared
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import compare_arrays
 
@@ -76,7 +75,6 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     drawn, sentence = drawn_together(SplitUnits(equal=("x", "of")), table, rows)
     assert sentence == "equal rows, which are in one split, are drawn together (30 distinct of 120)"
     assert len(np.unique(np.stack([drawn.drawn, again]), axis=1).T) == len(np.unique(drawn.drawn)) == 30
-    assert sample_size(BINARY.metric("loss"), drawn) == SampleSize(count=120, of="rows", units=30)
     ten = BINARY.rows(label[again][:40], x[again][:40] ** 2 % 1, groups=again[:40])  # four copies each
     assert uncompared(BINARY.metric("loss"), ten) == "under 20 different rows"
     others = BINARY.rows(label[again][:40], r.random(40), groups=again[:40])

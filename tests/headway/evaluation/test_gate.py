@@ -15,7 +15,7 @@ from headway.evaluation.compare import Difference
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide, gate
 from headway.evaluation.requests import Candidate, Champion, GateRequest, trained_on
-from headway.evaluation.tolerance import Margin, ToleranceTest, corrected
+from headway.evaluation.tolerance import Margin, corrected, tolerance_check
 from headway.evaluation.verdict import LeftOut, Verdict
 from headway.messages import number, signed
 from headway.monitor import Monitor
@@ -308,14 +308,13 @@ def test_holm_by_hand():
         error = None if p is None else 0.01
         moved = 0.01 * NormalDist().inv_cdf(p or 0.5)
         measured = Difference(metric="auc", value=0.7, other=0.7, difference=moved, error=error)
-        auc = task_of("binary").metric("auc")
-        return ToleranceTest(metric=auc, measured=measured, margin=Margin(0.0), confidence=0.9)
+        return tolerance_check(task_of("binary").metric("auc"), measured, Margin(0.0), 0.9)
 
     found = corrected([one(0.03), one(0.001), one(None), one(0.02), one(0.9)])
     assert [t.p_adjusted for t in found] == [
         pytest.approx(each) if each else None for each in (0.06, 0.004, None, 0.06, 0.9)
     ]
-    assert [t.failed for t in found] == [False, True, False, False, False]
+    assert [t.passed for t in found] == [True, False, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_few_rows_of_a_class_hold_overall_as_they_do_on_a_slice(judge):
 def test_what_is_better_is_promoted_whatever_its_data(judge, theirs):
     label, good, worse = models(noise=(0.1, 0.9))
     found = judge(label, good, worse, theirs=theirs)
-    assert (found.status, found.basis, found.outcome) == ("promoted", "better", "better")
+    assert (found.status, found.basis, found.compared()[0].outcome) == ("promoted", "better", "better")
     assert "auc rose from" in said(found)
 
 
@@ -135,7 +135,7 @@ def test_a_verdict_says_which_values_of_a_metric_of_ones_own_are_better(judge, t
     label, good, worse = models(rows=500, noise=(0.1, 2.0))
     config = {"primary": "mine:right", "tolerance": {"mine:right": 0.01, "loss": 0.01}}
     found = judge(label, good, worse, config=config, metrics=[spec])
-    assert (found.primary, found.better, found.outcome) == ("mine:right", "higher", "better")
+    assert (found.primary, found.better, found.compared()[0].outcome) == ("mine:right", "higher", "better")
     compared = {each.metric: each.better for each in found.compared()}
     assert compared == {"mine:right": "higher", "loss": "lower"}
 
@@ -153,15 +153,17 @@ def test_a_span_whose_files_changed_is_newer():
 
 def test_a_change_is_within_the_limit_also_where_it_is_a_loss_beyond_chance_or_cannot_be_told(judge):
     label, a, b = models(rows=20_000, noise=(0.5, 0.5), seed=1)
-    assert judge(label, b, b, theirs=NEW).outcome == "within the limit"
+    assert judge(label, b, b, theirs=NEW).compared()[0].outcome == "within the limit"
     found = judge(label, a, b, config={"tolerance": {"auc": 0.0005}})
     detail = found.compared()[0]
-    assert found.outcome == "cannot tell" and detail.detectable > 0.0005
+    assert detail.outcome == "cannot tell" and detail.detectable > 0.0005
     assert "too few rows to tell whether that is within the limit of 0.0005" in said(found)
     assert "the smallest loss that could have been detected is 0.0" in said(found)
     label, a, b = models(rows=20_000, noise=(0.7, 0.5), seed=1)
     found = judge(label, a, b, config={"tolerance": {"auc": 0.05}})
-    assert found.outcome == "within the limit" and "auc is within the limit of 0.05: from 0." in said(found)
+    assert found.compared()[0].outcome == "within the limit" and "auc is within the limit of 0.05: from 0." in said(
+        found
+    )
 
 
 def test_small_losses_add_up_to_the_tolerance_from_the_anchor_at_most(judge):
@@ -280,7 +282,7 @@ def test_what_is_promoted_all_the_same_is_a_concern(judge, tmp_path):
     found = judge(label, a, b)
     assert found.promote and explain(found).concerns == []
     few = judge(*models(rows=400, noise=(0.55, 0.5), seed=3), config={"tolerance": {"auc": 0.001}})
-    assert few.promote and few.outcome == "cannot tell"
+    assert few.promote and few.compared()[0].outcome == "cannot tell"
     assert re.fullmatch(
         r"auc fell from 0\.\d+ \(version \d\) to 0\.\d+: too few rows to tell whether that is within the limit of 0.001",
         explain(few).concerns[0],

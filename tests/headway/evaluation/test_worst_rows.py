@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headway.evaluation.measure import measure
+from headway.evaluation.measure import MOST_ROWS, measure
 from headway.evaluation.measured import Measured
 from headway.evaluation.requests import MeasureRequest
-from headway.evaluation.worst_rows import MOST
 from headway.monitor import Monitor
 
 
@@ -34,7 +33,7 @@ def test_the_rows_of_the_greatest_losses_come_first_with_label_and_prediction(tm
     prediction = label + r.normal(size=500) * 0.1
     prediction[[17, 400]] = label[[17, 400]] + [9.0, -5.0]
     found = measured(tmp_path, "regression", label, prediction).worst_rows
-    assert [each.row for each in found[:2]] == [17, 400] and len(found) == MOST
+    assert [each.row for each in found[:2]] == [17, 400] and len(found) == MOST_ROWS
     assert (found[0].label, found[0].prediction) == (label[17], prediction[17])
     assert found[0].loss > found[1].loss > found[2].loss
 
@@ -61,7 +60,7 @@ def test_rows_without_weight_count_for_nothing_and_of_equal_losses_the_first_are
     weight[3] = 0.0
     prediction = np.full(100, 0.1)
     found = measured(tmp_path, "binary", np.ones(100, np.int64), prediction, weight=weight).worst_rows
-    assert [each.row for each in found] == [row for row in range(MOST + 1) if row != 3]
+    assert [each.row for each in found] == [row for row in range(MOST_ROWS + 1) if row != 3]
 
 
 @pytest.mark.parametrize("predictions", [[0.1, np.nan] * 50, None])

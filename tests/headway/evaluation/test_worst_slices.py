@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.intervals import tail
 from headway.evaluation import worst_slices
-from headway.evaluation.worst_rows import row_losses
+from headway.evaluation.intervals import tail
+from headway.evaluation.measure import row_losses
 from headway.evaluation.worst_slices import searched
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of

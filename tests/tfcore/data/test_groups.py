@@ -207,7 +207,7 @@ def test_groups_that_are_cut_are_counted_and_named(tmp_path):
     found = group_runs(shards, "query")
     assert [runs.tolist() for runs in found.shards.runs] == [[4, 5, 3], [3, 3]]
     assert found.notes == (
-        "1 group of 4 in 'query', such as 'q2', lies in several spans, files or ranges of a file: each part is ranked by itself",
+        "1 group of 4 in 'query' lies in several spans, files or ranges of a file: each part is ranked by itself",
     )
     assert not group_runs(Shards.of([(parts[0].folder, parts[0].result, "train")]), "query").notes
 
@@ -217,7 +217,7 @@ def test_records_that_cut_groups_are_taken_as_they_are():
     held = rows_in_memory(table([4, 5, 6, 3]), plain, rows_per_record=6)  # as ingest once wrote them
     found = group_runs(held, "query")
     assert [runs.tolist() for runs in found.shards.runs] == [[4, 2, 3, 3, 3, 3]]
-    assert len(found.notes) == 1 and found.notes[0].startswith("2 groups of 4 in 'query', such as 'q")
+    assert len(found.notes) == 1 and found.notes[0].startswith("2 groups of 4 in 'query' lie in ")
     assert dataclasses.replace(held) == held
 
 
