@@ -11,9 +11,9 @@ import tensorflow as tf
 from PIL import Image
 
 from headway.errors import Cancelled
-from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.tfcore.train.trainings import COLUMNS, Lines, table, weights
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -26,12 +26,6 @@ from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import ImageDecoder
 
 GPUS = len(tf.config.list_physical_devices("GPU"))
-COLUMNS = (
-    Column(name="delay", type="float32", nullable=True),
-    Column(name="hour", type="int64", nullable=False),
-    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
-    Column(name="label", type="int64", nullable=False, role="label"),
-)
 MODEL = ModelConfig(hidden=(64, 32), embedding=8, dropout=0.1)
 """Widths that a GPU's products would be rounded for: multiples of eight."""
 MODEL_LARGE = ModelConfig(hidden=(1024, 1024, 1024), embedding=8)
@@ -43,35 +37,10 @@ def _there_is_one(request):
         (pytest.fail if request.config.option.gpu else pytest.skip)("needs a GPU: make gpu")
 
 
-def table(rows, seed):
-    rng = np.random.default_rng(seed)
-    delay = rng.standard_normal(rows).astype(np.float32)
-    hour, carrier = rng.integers(0, 24, rows), rng.integers(0, 5, rows)
-    label = delay + 0.1 * hour + 0.5 * carrier - 2.2 + 0.3 * rng.standard_normal(rows) > 0
-    carriers = pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier))
-    delays = pa.array(delay, mask=rng.random(rows) < 0.1)
-    return pa.table({"delay": delays, "hour": hour, "carrier": carriers, "label": label.astype(np.int64)})
-
-
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     splits = {"train": table(20_000, 1), "eval": table(2000, 2)}
     return write_examples(tmp_path_factory.mktemp("examples"), splits, COLUMNS, shards=4)
-
-
-class Lines(Monitor):
-    """Keeps what is said, and asks to stop once `stop` steps were made."""
-
-    def __init__(self, stop=None):
-        super().__init__()
-        self.lines, self.until = [], stop
-
-    def progress(self, done, total, unit, **facts):
-        if self.until is not None and done >= self.until:
-            self.stop.set()
-
-    def log(self, line):
-        self.lines.append(line)
 
 
 def request(examples, model=MODEL, *, module=None, checkpoints=None, **training):
@@ -85,11 +54,6 @@ def request(examples, model=MODEL, *, module=None, checkpoints=None, **training)
         seed=3,
         checkpoints=checkpoints,
     )
-
-
-def weights(out):
-    reader = tf.train.load_checkpoint(str(out / "weights"))
-    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map()) if "model/" in name}
 
 
 @pytest.mark.parametrize("jit", ["off", "on"])

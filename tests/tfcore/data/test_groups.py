@@ -6,13 +6,15 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tfcore.data.groups import NO_GROUP, GroupOrder
+from tests.patched import patched
+from tfcore.data.groups import NO_GROUP, GroupOrder, group_splits, row_groups
 from tfcore.data.shards import Holdout, Shards, kept_rows
 from tfcore.data.source import rows_in_memory
 from tfcore.train.config import TrainingConfig
@@ -41,11 +43,7 @@ def table(sizes, nulls=()):
     )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_windows():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.rows.window_rows", lambda row_bytes: 200)
-        yield
+_small_windows = patched({"tfcore.train.rows.window_rows": lambda row_bytes: 200})
 
 
 SIZES = np.random.default_rng(0).integers(1, 15, 160)
@@ -243,3 +241,34 @@ def test_a_group_larger_than_a_batch_is_an_error_that_names_it(tmp_path):
     made(written, batch_size=33)
     with pytest.raises(DataError, match="more rows than a batch"):  # a row that comes twice takes two places
         made(written, batch_size=40, sampling={"rates": {"1": 2.5}})
+
+
+compiled = tf.function(group_splits, jit_compile=True, reduce_retracing=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_a_group_is_a_run_of_one_id(ids):
+    lengths = [1] * bool(ids)
+    for before, one in itertools.pairwise(ids):
+        if one == before:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+    expected = np.cumsum([0, *lengths, *[0] * (len(ids) - len(lengths))])
+    for given_ids in (np.array(ids, np.int64), np.array([str(one) for one in ids], object)):
+        splits = group_splits(tf.constant(given_ids, tf.int64 if given_ids.dtype == np.int64 else tf.string))
+        np.testing.assert_array_equal(splits, expected)
+    np.testing.assert_array_equal(row_groups(splits, len(ids)), np.repeat(np.arange(len(lengths)), lengths))
+
+
+def test_the_shape_is_known_under_xla():
+    splits = compiled(tf.constant([5, 5, 1, 5]))
+    np.testing.assert_array_equal(splits, [0, 2, 3, 4, 4])
+    traced = tf.function(group_splits).get_concrete_function(tf.TensorSpec([7], tf.int64))
+    assert traced.outputs[0].shape == [8]
+
+
+def test_ids_that_are_no_vector_are_refused():
+    with pytest.raises(ValueError, match=r"ids is a vector, not of shape \(1, 2\)"):
+        group_splits([[1, 2]])

@@ -17,7 +17,6 @@ from tfcore.data.reader import Labeler, safe
 from tfcore.data.shards import Holdout, Shards
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.fitted import apply_numeric
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import fit_parameters
 from tfcore.transform.preprocess import derive
@@ -274,33 +273,6 @@ def test_row_groups_of_any_size_give_the_same_inputs(tmp_path):
         least = 1e-6 if name == "numeric" else 0
         np.testing.assert_allclose(found[1][name], found[16][name], rtol=least, err_msg=name)
         np.testing.assert_allclose(found[1][name], found[4096][name], rtol=least, err_msg=name)
-    # and the same as NumPy says of the Arrow batch
-    for name, want in reference_inputs(parameters, batch).items():
-        place = [*parameters.numeric, *(entry.name for entry in parameters.categorical)].index(name)
-        both = np.concatenate([found[16]["numeric"], found[16]["categorical"]], 1)
-        np.testing.assert_allclose(both[:, place], want, rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-def reference_inputs(parameters, batch):
-    """Model inputs by name, of everything but what out-of-vocabulary and hash buckets decide."""
-    inputs = {}
-    for fitted in parameters.fitted:
-        rows = batch[fitted.column.name].to_pylist()
-        last = fitted.ops[-1]
-        if last.op == "bucketize":
-            inside = np.searchsorted(last.boundaries, [row or 0 for row in rows], side="right")
-            inputs[fitted.column.name] = [
-                fitted.null_id if row is None else i for row, i in zip(rows, inside, strict=True)
-            ]
-        elif fitted.size is None:
-            values = np.array([np.nan if row is None else row for row in rows], np.float64)
-            values = np.where(np.isfinite(values), values, fitted.fill)
-            for op in fitted.ops:
-                values = apply_numeric(op, values)
-            inputs[fitted.column.name] = values
-            inputs[f"{fitted.column.name}__missing"] = [float(row is None) for row in rows]
-            inputs[f"{fitted.column.name}__nan"] = [float(row is not None and not np.isfinite(row)) for row in rows]
-    return inputs
 
 
 def _raw(values, dtype, present=None):
@@ -356,19 +328,6 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
     dataset = dataset_of(shards, Transform(parameters), Labeler(parameters.label), seed=0, batch=16, stack=2)
     with pytest.raises(DataError, match="train-00001-of-00003"):
         _take(dataset, shards, 50)
-
-
-def test_stock_tensorflow_parses_a_shard_by_the_feature_spec(tmp_path):
-    from headway.records.encode import feature_spec
-
-    shards, _ = _write(tmp_path, [40], 16)
-    kinds = {"int64": tf.int64, "float32": tf.float32, "string": tf.string}
-    spec = {
-        name: tf.io.FixedLenSequenceFeature([], kinds[entry["dtype"]], allow_missing=True)
-        for name, entry in feature_spec(COLUMNS).items()
-    }
-    parsed = [tf.io.parse_single_example(record, spec) for record in tf.data.TFRecordDataset(list(shards.paths))]
-    assert np.concatenate([p["x"] for p in parsed]).tolist() == list(range(40))
 
 
 def test_a_preprocess_that_fails_on_the_data_is_not_called_a_damaged_shard(tmp_path):

@@ -159,15 +159,6 @@ def test_metrics_of_more_rows_than_are_judged_are_of_the_rows_that_the_gate_judg
     assert result["metrics"] == predictions.measured(task.metrics, predictions.rows_of(judged, task))
 
 
-def test_a_saved_model_predicts_what_was_trained(binary, tmp_path):
-    trained = predict(binary.request(), tmp_path / "a", Monitor())
-    saved = predict(binary.request(SavedModel(path=binary.saved)), tmp_path / "b", Monitor())
-    a, b = (pq.read_table(tmp_path / name / "predictions.parquet") for name in "ab")
-    assert np.abs(a["prediction"].to_numpy() - b["prediction"].to_numpy()).max() < 1e-6
-    assert a.drop(["prediction"]) == b.drop(["prediction"])
-    assert abs(trained["metrics"]["auc"] - saved["metrics"]["auc"]) < 1e-6
-
-
 def test_other_tasks(other, tmp_path):
     trained = predict(other.request(columns=("carrier",)), tmp_path / "a", Monitor())
     predict(other.request(SavedModel(path=other.saved)), tmp_path / "b", Monitor())

@@ -1,11 +1,14 @@
 """Names, dtypes and shapes of an exported model's signatures: frozen, since servers and clients are written to them."""
 
+import numpy as np
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.schema.columns import Column
 from headway.schema.tensor_name import PRESENT, tensor_name
-from tfcore.export.signatures import describe, nullable_inputs, tensor_names
+from tfcore.export.request_columns import of_examples, of_tensors
+from tfcore.export.signatures import describe, nullable_inputs, raw_inputs, tensor_names
 
 
 def column(name, type="float32", nullable=False):
@@ -122,3 +125,39 @@ def test_every_input_has_a_name_of_its_own_that_python_takes(pairs):
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name.isascii() and name[0].isalpha() for name in names)
     assert names_of(columns) == names
+
+
+COLUMNS = (
+    Column(name="state", type="bytes", nullable=True, null=("",)),
+    Column(name="city", type="bytes", nullable=True, null=("", "NA")),
+    Column(name="x", type="float32", nullable=True, null=("", "NA")),
+    Column(name="plain", type="bytes", nullable=False, null=("NA",)),
+)
+ROWS = {"state": [b"NA", b"", b"DE"], "city": [b"NA", b"", b"Bonn"], "x": [1.0, 2.0, 3.0], "plain": [b"NA", b"a", b"b"]}
+KNOWN = {"state": [True, False, True], "city": [False, False, True], "x": [True, True, True]}
+
+
+def _check(raw):
+    for name, present in KNOWN.items():
+        assert raw[name].present.numpy().tolist() == present
+    assert raw["plain"].present is None and raw["plain"].plain().numpy().tolist() == ROWS["plain"]
+    assert raw["city"].plain().numpy().tolist() == [b"", b"", b"Bonn"]
+
+
+def test_a_word_for_a_missing_value_is_a_null_in_tensors():
+    tensors = {name: tf.constant(np.array(values)) for name, values in ROWS.items()}
+    tensors["x"] = tf.cast(tensors["x"], tf.float32)
+    _check(of_tensors(tensors, COLUMNS, raw_inputs(COLUMNS)))
+    flags = {f"{name}__present": tf.constant([True]) for name in KNOWN}
+    _check(of_tensors(tensors | flags, COLUMNS, nullable_inputs(COLUMNS)))
+
+
+def test_a_word_for_a_missing_value_is_a_null_in_examples():
+    records = []
+    for i in range(3):
+        example = tf.train.Example()
+        for name, values in ROWS.items():
+            kind = example.features.feature[name]
+            (kind.float_list if name == "x" else kind.bytes_list).value.append(values[i])
+        records.append(example.SerializeToString())
+    _check(of_examples(tf.constant(records), COLUMNS))

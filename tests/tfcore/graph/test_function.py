@@ -79,17 +79,6 @@ def test_a_python_number_is_refused_since_it_would_be_a_graph_of_its_own(scaled,
     assert "a tf.function would trace a new graph for each Python value" in caught.value.fix
 
 
-def test_lists_and_tuples_have_a_structure_too():
-    pair = (_spec(), {"a": _spec()})
-    function = GraphFunction(lambda pair: pair[0] + pair[1]["a"], {"pair": pair})
-    one = np.ones(2, np.float32)
-    assert function(pair=(one, {"a": one})).numpy().tolist() == [2.0, 2.0]
-    with pytest.raises(SignatureError, match=r"'pair': expected 2 values, given 1 values"):
-        function(pair=(one,))
-    with pytest.raises(SignatureError, match=r"pair\[1\]\['a'\]: expected float32 \[2\], given float64 \[2\]"):
-        function(pair=(one, {"a": np.ones(2)}))
-
-
 def test_autograph_turns_python_s_own_loops_into_graph_ops_where_asked_for():
     def collatz(n):
         steps = 0
@@ -104,16 +93,6 @@ def test_autograph_turns_python_s_own_loops_into_graph_ops_where_asked_for():
     assert function.traces == 1
     with pytest.raises(Exception, match=r"symbolic `tf.Tensor` as a Python `bool`"):
         graph_function(n=number)(collatz)(n=np.int32(6))
-
-
-def test_dicts_are_checked_key_by_key():
-    function = GraphFunction(lambda batch: batch["a"] + batch["b"], {"batch": {"a": _spec(), "b": _spec()}})
-    one, wrong = np.ones(2, np.float32), np.ones(3, np.float32)
-    assert function(batch={"b": one, "a": one}).numpy().tolist() == [2.0, 2.0]
-    with pytest.raises(SignatureError, match=r"batch\['b'\].*expected float32 \[2\], given float32 \[3\]"):
-        function(batch={"a": one, "b": wrong})
-    with pytest.raises(SignatureError, match=r"the keys \['a', 'b'\], given the keys \['a'\]"):
-        function(batch={"a": one})
 
 
 def _spec():

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from headway.errors import StoreError
 from tfcore.graph.op_errors import saving
-from tfcore.graph.shared_state import SharedState
 from tfcore.train.checkpoints import Checkpoints
 
 
@@ -39,19 +38,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_that_are_there(tmp_pat
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="step 2 cannot be written: not a directory"):
         Checkpoints(tmp_path / "file" / "below").save(2, {"v": [large]}, {})
-
-
-def test_a_shared_state_that_cannot_be_written_says_why(tmp_path, large):
-    state = SharedState()
-    state.hold("large", large)
-    with no_file_over(2 << 20), pytest.raises(StoreError) as error:
-        state.save(tmp_path / "states" / "state")
-    assert (
-        error.value.problem == "the shared state cannot be written: file too large" and "ulimit -f" in error.value.fix
-    )
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be written: file exists"):
-        state.save(tmp_path / "file" / "state")
 
 
 def test_a_checkpoint_that_is_torn_after_it_was_found_is_a_store_error(tmp_path):

@@ -73,18 +73,6 @@ def test_two_functions_see_each_other_s_writes_and_hold_nothing_by_value():
     assert train.traces == evaluate.traces == 1
 
 
-@pytest.mark.parametrize(("values", "kind"), [(128, "Const"), (129, "Placeholder")])
-def test_a_tensor_that_is_closed_over_is_copied_up_to_128_values_and_captured_by_reference_beyond(values, kind):
-    tensor = tf.zeros([values])
-    first, second = (tf.function(lambda: tensor + 1.0, autograph=False) for _ in range(2))
-    for function in (first, second):
-        graph = function.get_concrete_function().graph
-        assert [captured is tensor for captured, _ in graph.captures] == [True]
-        assert graph.captures[0][1].op.type == kind
-    tensor = tf.ones([values])
-    assert float(first()[0]) == 1.0  # another tensor of the name is not seen
-
-
 def values(state):
     return {
         f"{name}/{path}": part.numpy()
@@ -256,30 +244,6 @@ def test_what_is_exported_is_what_was_trained_and_goes_its_own_way_after(tmp_pat
     assert not np.array_equal(now["y"], expected[0])
 
 
-def test_a_table_is_one_resource_after_export(tmp_path):
-    class Served(tf.Module):
-        def __init__(self):
-            self.table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
-            state = SharedState()
-            state.hold("words", self.table)
-            spec = tf.TensorSpec([None], tf.string)
-            self.learn = tf.function(
-                lambda words: (state["words"].insert(words, tf.range(tf.size(words, tf.int64), dtype=tf.int64)), words)[
-                    1
-                ],
-                input_signature=[spec],
-            )
-            self.find = tf.function(lambda words: state["words"].lookup(words), input_signature=[spec])
-
-    served = Served()
-    served.learn(tf.constant([b"old"]))
-    tf.saved_model.save(served, str(tmp_path / "saved"))
-    loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    assert loaded.find(tf.constant([b"old", b"new"])).numpy().tolist() == [0, -1]
-    loaded.learn(tf.constant([b"x", b"new"]))
-    assert loaded.find(tf.constant([b"old", b"new"])).numpy().tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("thing", "words"),
     [
@@ -330,23 +294,6 @@ def test_what_keras_and_others_keep_within_a_module_comes_back(tmp_path):
     assert np.array_equal(there.net(ROWS), back.net(ROWS)) and float(back.loss.result()) == float(there.loss.result())
     assert np.array_equal(there.random.normal([4]), back.random.normal([4]))
     assert np.array_equal(keras.random.normal([4], seed=there.seeds), keras.random.normal([4], seed=back.seeds))
-
-
-def test_a_net_that_only_keras_knows_of_comes_back_within_a_module(tmp_path):
-    def made(weight):
-        module = tf.Module()
-        layers = [keras.Input([2]), keras.layers.Dense(1, name="d")]
-        module.net, module.step = keras.Sequential(layers, name="net"), tf.Variable(0)
-        module.net.set_weights([np.full([2, 1], weight), np.ones(1)])
-        state = SharedState()
-        return state, state.hold("ranker", module)
-
-    state, _ = made(7.0)
-    state.save(tmp_path / "state")
-    other, module = made(0.0)
-    assert list(other.parts("ranker")) == ["step", "net/d/kernel", "net/d/bias"]
-    other.restore(tmp_path / "state")
-    assert module.net.get_weights()[0].ravel().tolist() == [7.0, 7.0]
 
 
 def test_a_variable_that_keras_does_not_list_comes_back_with_its_layer(tmp_path):

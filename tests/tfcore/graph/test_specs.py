@@ -68,8 +68,14 @@ def test_text_is_str_or_bytes_and_nothing_else():
     assert "given object [1] with text that UTF-8 cannot encode, " in refused(TEXT, np.array(["\ud800"], object))
 
 
-def test_keys_of_any_type_are_named():
+def test_structures_are_compared_key_by_key():
+    one, wrong = np.ones([1, 2], np.float32), np.ones([1, 2])
+    assert bound({"a": (ROWS,)}, {"a": (one,)}).numpy().tolist() == [[1.0, 1.0]]
     assert "the keys ['a'], given the keys ['b', 1]" in refused({"a": ROWS}, {1: 2, "b": 3})
+    assert "the keys ['a', 'b'], given the keys ['a']" in refused({"a": ROWS, "b": ROWS}, {"a": one})
+    assert "expected 2 values, given 1 values" in refused((ROWS, ROWS), (one,))
+    with pytest.raises(SignatureError, match=r"x\['a'\]\[0\]: expected float32 \[None, 2\], given float64 \[1, 2\]"):
+        bound({"a": (ROWS,)}, {"a": (wrong,)})
 
 
 def test_a_namedtuple_stays_one():

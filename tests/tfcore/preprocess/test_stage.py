@@ -17,7 +17,7 @@ from tfcore.preprocess.request import AnalyseRequest
 from tfcore.preprocess.stage import analyse
 from tfcore.transform.config import ColumnTransform, DerivedParameters
 from tfcore.transform.parameters import TransformRequest, fit
-from tfcore.transform.preprocess import transform_of
+from tfcore.transform.preprocess import load_preprocess, transform_of
 
 COLUMNS = (
     Column(name="miles", type="int64", nullable=True),
@@ -181,3 +181,13 @@ def test_an_exception_in_a_python_op_of_preprocess_is_shown_with_its_own_line(tm
     bare = PYTHON.replace(', b"LGA": 3', "").replace('op(columns["origin"])', call)
     with pytest.raises(PythonOpError, match=r"KeyError: b'LGA' in File .*features.py"):
         analysed(tmp_path, bare)
+
+
+def test_a_preprocess_imports_where_autograph_converts_it(tmp_path):
+    text = "def features(columns):\n    import helpers\n    from parts.units import scaled\n"
+    text += "    return {'y': scaled(columns['x']) if helpers.ON else columns['x']}\n"
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "mine.py").write_text(text)
+    (tmp_path / "helpers.py").write_text("ON = True\n")
+    (tmp_path / "parts" / "units.py").write_text("def scaled(x):\n    return x * 3\n")
+    assert load_preprocess(tmp_path / "mine.py", "mine:features")({"x": 2}) == {"y": 6}

@@ -133,14 +133,6 @@ def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
     assert child.lines == ["one two", "to stderr"]
 
 
-def test_a_request_model_crosses_whole(child, stages, tmp_path):
-    class Request(Frozen):
-        rows: int = 2
-        limit: float = float("-inf")
-
-    assert child.call("my_stages:echo", Request(), tmp_path)["limit"] == float("-inf")
-
-
 def test_errors_keep_their_kind(child, tmp_path):
     with pytest.raises(DataError) as info:
         child.call("my_stages:data_error", {"rows": 1}, tmp_path)
@@ -279,28 +271,6 @@ def test_a_module_that_cannot_be_imported_is_reported_at_the_first_call(stages, 
     with Child(preload=("no_such_tensorflow",), environment=stages) as child, pytest.raises(ChildError) as info:
         child.call("my_stages:echo", {"rows": 1}, tmp_path)
     assert "cannot import" in info.value.problem and "headway doctor" in info.value.fix
-
-
-@pytest.mark.long
-def test_it_works_from_a_foreign_directory_with_packages_of_our_names(tmp_path):
-    for name in ("flows", "tfcore", "headway"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong package')")
-    script = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from tfcore.runtime.tensorflow_process import Child
-        assert not any(name.split(".")[0] in ("tensorflow", "keras") for name in sys.modules), "the parent is light"
-        lines = []
-        with Child(on_line=lines.append) as child:
-            try:
-                child.call("tfcore.runtime.worker:nothing", {}, Path("."))
-            except Exception as error:
-                assert "no function 'nothing'" in str(error), error
-        assert not lines, lines  # TensorFlow's C++ log is silent unless it is asked for
-    """)
-    done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Cluster(Stage[Frozen]):

@@ -2,7 +2,13 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import tensorflow as tf
+
+from tfcore.models.build import build
+from tfcore.models.precision import LossScale
+from tfcore.train.loop import Learner
+from tfcore.train.step import StepConfig
 
 B, NUMERIC, SIZES = 16, 3, (5, 7)
 """Rows of a batch, numbers of a row, and the size of each vocabulary."""
@@ -25,22 +31,60 @@ def specs_of(batches):
     }
 
 
-class Kinds:
-    """kinds(key, make) -> the learner that make() returned for this key first, with its variables as they were then."""
+def batch(step):
+    """Batch number `step` of an endless stream."""
+    rng = np.random.default_rng(step)
+    numeric = rng.standard_normal((B, NUMERIC), np.float32)
+    return {
+        "numeric": numeric,
+        "categorical": rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32),
+        "label": (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32),
+        "weight": rng.uniform(0.5, 2, B).astype(np.float32),
+    }
 
-    def __init__(self):
-        self._made = {}
 
-    def __call__(self, key, make):
-        if key not in self._made:
+def stacked(batches):
+    return {name: tf.constant(np.stack([one[name] for one in batches])) for name in batches[0]}
+
+
+class Learners:
+    """Learners as if each were new; those of one kind are one, with its variables as they were at first.
+
+    Args:
+        steps: how many a call makes.
+        model: of the built-in model.
+        optimizer: where a kind has no other.
+    """
+
+    def __init__(self, steps, model, optimizer):
+        self.specs, self._model, self._optimizer, self._made = specs_of(steps), model, optimizer, {}
+
+    def __call__(self, jit="off", *, model=None, scheduled=(), optimizer=None, head="binary", good_steps=None, **more):
+        """A learner; in float16 its loss scale is doubled after `good_steps`.
+
+        Args:
+            more: of the model, `dropout` and `precision`, or of StepConfig.
+        """
+        given = {"dropout": 0.2, "precision": "float32"} | more
+        dropout, precision = given.pop("dropout"), given.pop("precision")
+
+        def make():
+            step = tf.Variable(0, dtype=tf.int64, trainable=False)
+            config = self._model.model_copy(update={"dropout": dropout})
+            built = model or build(config, LAYOUT, seed=7, step=step, precision=precision)
+            if precision == "float16":
+                given["scale"] = LossScale() if good_steps is None else LossScale(good_steps=good_steps)
+            config = StepConfig(optimizer=optimizer or self._optimizer, values=("learning_rate", *scheduled), **given)
+            return Learner(model=built, head=head, step=step, specs=self.specs, config=config, jit=jit)
+
+        kind = None if model else repr((jit, sorted(scheduled), optimizer, head, good_steps, more))
+        if model or kind not in self._made:
             it = make()
-            self._made[key] = (
-                it,
-                [(variable, variable.numpy()) for some in it.variables().values() for variable in some],
-            )
-        it, begun = self._made[key]
+            self._made[kind] = it, [(v, v.numpy()) for some in it.variables().values() for v in some]
+        it, begun = self._made[kind]
         for variable, value in begun:
             variable.assign(value)
+        it.in_row = np.int32(0)
         return it
 
 

@@ -1,21 +1,17 @@
 """Rows varied on their way out of shards: the same after a resume and for any batch size; mixup's labels are right."""
 
-import shutil
-
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
 from tfcore.heads.table import head_of
-from tfcore.models.config import ModelConfig
 from tfcore.train.augment import _SALT, _SHARE, LEVELS, Augment, Draws, beta_quantiles
 from tfcore.train.config import AugmentConfig, TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.stage import train
 from tfcore.train.training_data import training_data
 from tfcore.transform.config import ColumnTransform
 
@@ -44,11 +40,7 @@ LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
 EVERYTHING = {"flip": "horizontal", "crop": 1, "mixup": 0.4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_windows():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.rows.window_rows", lambda row_bytes: 100)
-        yield
+_small_windows = patched({"tfcore.train.rows.window_rows": lambda row_bytes: 100})
 
 
 def photo(rng):
@@ -180,10 +172,6 @@ def test_epochs_and_copies_of_a_row_differ(written, plain):
     assert len({copy.tobytes() for copy in copies}) > len(copies) / 2
 
 
-def test_nothing_configured_leaves_every_row_as_it_was(plain):
-    assert not [name for name in plain("multiclass") if name.startswith("augment")]
-
-
 def test_mixup_mixes_inputs_and_labels_by_one_share(written, plain):
     plain = first(plain("multiclass"), 480)
     mixed = rows_of(written, "multiclass", {"mixup": 0.5}, stacks=15)
@@ -271,38 +259,3 @@ def test_in_a_graph_it_is_what_it_is_eagerly(written, plain):
         np.testing.assert_array_equal(eager[name], graph[name], err_msg=name)
         assert eager[name].dtype == rows[name].dtype or name == "label"
         assert eager[name].shape[1:] == rows[name].shape[1:] or name == "label"
-
-
-@pytest.mark.long
-def test_a_varied_training_that_is_resumed_ends_at_the_same_bits(written, tmp_path):
-    """From the checkpoint of a step: a stop takes the same one, see `train/test_stage.py`. Of images: `test_killed.py` there."""
-    task, augment = "multiclass", {"mixup": EVERYTHING["mixup"]}
-
-    def request(checkpoints):
-        training = {
-            "batch_size": 32,
-            "steps": 40,
-            "checkpoint_every_steps": 24,
-            "jit": "off",
-            "sampling": {"rates": {"a": 0.6}},
-            "schedules": {"label_smoothing": 0.1, "temperature": 1.5},
-        }
-        return TrainRequest(
-            examples=(written[task].part("train"),),
-            transform=written[task].fit(IMAGELESS, task),
-            model=ModelConfig(hidden=(8,), embedding=3),
-            training=TrainingConfig(**training, augment=augment),
-            seed=3,
-            checkpoints=checkpoints,
-        )
-
-    def weights(out):
-        reader = tf.train.load_checkpoint(str(out / "weights"))
-        names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
-        return [reader.get_tensor(n).tobytes() for n in names]
-
-    whole = train(request(tmp_path / "checkpoints"), tmp_path / "whole", Monitor())
-    shutil.copytree(tmp_path / "checkpoints" / "24", tmp_path / "again" / "24")
-    resumed = train(request(tmp_path / "again"), tmp_path / "resumed", Monitor())
-    assert resumed["resumed_from"] == 24 and whole["traces"] == 1
-    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")

@@ -11,68 +11,31 @@ from headway.monitor import Monitor
 from headway.tasks.table import task_of
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
-from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Kinds, Turn, specs_of
-from tfcore.graph.function import graph_function
+from tests.tfcore.train.learners import B, Learners, Turn, batch, stacked
 from tfcore.heads.builtin import BinaryHead
-from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import OffsetEmbedding
 from tfcore.models.precision import FIRST, LossScale, computing_in
 from tfcore.train.callbacks import Recorder
 from tfcore.train.config import OptimizerConfig
-from tfcore.train.loop import Learner, run
-from tfcore.train.step import StepConfig, accumulated
+from tfcore.train.loop import run
 
 K = 8
-SPECS = specs_of(K)
+learner = Learners(K, ModelConfig(hidden=(8,), embedding=3), OptimizerConfig(name="sgd", settings={"momentum": 0.9}))
 
 
-def stack(first=0, spoilt=(), spoil=np.nan):
+def stack(first=0, spoilt=()):
     """Batches first .. first + K - 1 of an endless stream; in those that are spoilt one number is none."""
-    batches = []
-    for step in range(first, first + K):
-        rng = np.random.default_rng(step)
-        numeric = rng.standard_normal((B, NUMERIC), np.float32)
-        label = (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32)
-        if step in spoilt:
-            numeric[B - 1, 0] = spoil
-        ids = rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32)
-        batches.append((numeric, ids, label, rng.uniform(0.5, 2, B).astype(np.float32)))
-    return {name: tf.constant(np.stack(values)) for name, values in zip(SPECS, zip(*batches, strict=True), strict=True)}
+    batches = [batch(step) for step in range(first, first + K)]
+    for step in {*spoilt} & {*range(first, first + K)}:
+        batches[step - first]["numeric"][B - 1, 0] = np.nan
+    return stacked(batches)
 
 
 def stacks(step, **spoilt):
     while True:
         yield stack(step, **spoilt)
         step += K
-
-
-KINDS = Kinds()
-MOMENTUM = OptimizerConfig(name="sgd", settings={"momentum": 0.9})
-
-
-def learner(jit="off", *, precision="float32", scheduled=(), dropout=0.2, good_steps=None, **options):
-    """As if it were new; two of one kind are one learner. In float16 its loss scale is doubled after `good_steps`."""
-
-    def make():
-        step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        config = ModelConfig(hidden=(8,), embedding=3, dropout=dropout)
-        model = build(config, LAYOUT, seed=7, step=step, precision=precision)
-        given = dict(options)
-        if precision == "float16":
-            given["scale"] = LossScale() if good_steps is None else LossScale(good_steps=good_steps)
-        return Learner(
-            model=model,
-            head=given.pop("head", "binary"),
-            step=step,
-            specs=SPECS,
-            config=StepConfig(optimizer=MOMENTUM, values=("learning_rate", *scheduled), **given),
-            jit=jit,
-        )
-
-    it = KINDS(repr((jit, precision, sorted(scheduled), dropout, good_steps, options)), make)
-    it.in_row = np.int32(0)
-    return it
 
 
 def rates(rate=0.05, **scheduled):
@@ -131,26 +94,6 @@ def test_micro_batches_make_the_step_of_the_whole_batch_and_their_number_costs_n
     assert it.traces == traces
 
 
-def test_what_is_added_up_is_the_whole_batch_s_gradient_in_graph_and_eager_mode():
-    it = learner()
-    batch = {name: value[0] for name, value in stack().items()}
-    total = tf.reduce_sum(batch["weight"])
-    whole = it.train_step.part(batch)
-    specs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in SPECS.items()}
-    add = lambda batch, count: vars(accumulated(it.train_step, batch, count, total=tf.reduce_sum(batch["weight"])))  # noqa: E731
-    in_graph = graph_function(batch=specs, count=tf.TensorSpec([], tf.int32))(add)
-    for count in (1, 2, 8):
-        eager, graph = (
-            accumulated(it.train_step, batch, tf.constant(count), total=total),
-            in_graph(batch=batch, count=np.int32(count)),
-        )
-        for found in (vars(eager), graph):
-            np.testing.assert_allclose(found["loss"], whole.loss, rtol=1e-6)
-            for one, other in zip(found["gradients"], whole.gradients, strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
-    assert in_graph.traces == 1
-
-
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_one_micro_batch_that_is_not_finite_skips_the_whole_step(jit):
     it = learner(jit, scheduled=NUMBERS, clip_norm=0.5, micro_batches=True)
@@ -193,16 +136,6 @@ def test_the_row_of_steps_that_are_not_finite_goes_on_from_call_to_call():
     it.run(stack(spoilt=[2, 3, 4]), first=4, steps=4, values=rates())
     assert it.ended and int(it.step) == 5
     assert len(it.run(stack(), first=5, steps=3, values=rates()).losses) == 0
-
-
-def test_a_training_with_a_limit_ends_at_the_step_and_a_restored_one_there_too():
-    spoilt = [10, 11, 12, 13, 14, 15]
-    it = learner(limit=3)
-    assert train(it, 40, batches=lambda step: stacks(step, spoilt=spoilt)) == 13 == int(it.step)
-    it = learner(limit=3)
-    assert train(it, 11, batches=lambda step: stacks(step, spoilt=spoilt)) == 11
-    it.in_row = np.int32(int(it.in_row))  # as a checkpoint holds it
-    assert train(it, 40, start=11, batches=lambda step: stacks(step, spoilt=spoilt)) == 13
 
 
 # --- mixed precision
@@ -301,7 +234,7 @@ def test_many_rows_of_one_id_lose_nothing_when_their_gradients_are_added_up():
 
 
 def test_a_resume_carries_the_loss_scale_and_micro_batches_change_no_bit_of_it(tmp_path):
-    """Compiled by XLA; what is restored is the same uncompiled, and test_learner.py resumes such a training."""
+    """Compiled by XLA; what is restored is the same uncompiled, and test_stage.py resumes such a training."""
     begun = Turn(in_float16("on"))
 
     def go(turn, first, end):

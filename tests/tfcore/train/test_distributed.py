@@ -26,13 +26,13 @@ from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
 from tests.ports import free_port
+from tests.tfcore.train import trainings
 from tests.tfcore.train.test_killed import varied_images
+from tests.tfcore.train.trainings import MODEL, weight_bits, weights
 from tests.waiting import until
-from tfcore.models.config import ModelConfig
 from tfcore.runtime.tensorflow_process import Child
-from tfcore.train.config import TrainingConfig
-from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.train.step import StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement
@@ -81,14 +81,8 @@ def examples(tmp_path_factory):
 
 
 def request(examples, hidden=(8,), **training):
-    training = {"batch_size": 32, "steps": STEPS, "jit": "off", "learning_rate": 0.01} | training
-    return TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task="binary"),
-        model=ModelConfig(hidden=hidden, embedding=3, dropout=0.1),
-        training=TrainingConfig(**training),
-        seed=3,
-    )
+    model = MODEL.model_copy(update={"hidden": hidden})
+    return trainings.request(examples, model=model, **{"steps": STEPS} | training)
 
 
 def losses(out):
@@ -97,24 +91,8 @@ def losses(out):
     return [np.asarray([p[name] for p in history if name in p], float) for name in ("loss", "holdout_loss")]
 
 
-def weights(out):
-    reader = tf.train.load_checkpoint(str(out / "weights"))
-    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
-    return {name: reader.get_tensor(name) for name in names}
-
-
-def same(one, other):
-    assert list(one) == list(other)
-    for name, value in one.items():
-        assert value.tobytes() == other[name].tobytes(), name
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _a_step_a_call():
-    """Of the trainings in this process, all of which are watched."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 1)
-        yield
+_a_step_a_call = patched({"tfcore.train.trainer.STEPS_PER_CALL": 1})
+"""Of the trainings in this process, all of which are watched."""
 
 
 @pytest.fixture(scope="module")
@@ -213,36 +191,14 @@ def images(tmp_path_factory):
     return asked.model_copy(update={"training": asked.training.model_copy(update=TWO)})
 
 
-TOWERS = """
-import keras
-
-@keras.saving.register_keras_serializable("mine")
-class Square(keras.layers.Layer):
-    def call(self, x):
-        return x * x
-"""
-MINE = """
-import keras
-from towers import Square
-
-def build(layout, options):
-    inputs = {name: keras.Input(shape, dtype=dtype, name=name) for name, (shape, dtype) in layout.inputs().items()}
-    return keras.Model(inputs, keras.layers.Dense(1)(Square()(inputs["numeric"])))
-"""
-
-
 @pytest.fixture(scope="module")
 def pair(examples, tmp_path_factory):
     """The folder of many trainings in one pair of workers."""
     out = tmp_path_factory.mktemp("pair")
-    (out / "towers.py").write_text(TOWERS)
-    (out / "mine.py").write_text(MINE)
-    mine = {"model": ModelConfig(name="mine:build"), "module": out / "mine.py"}
     jobs = [
         job("losses", request(examples, **WATCHED, **TWO), calls=1),
         job("half", request(examples, hidden=DEEPER, **HALF, **TWO), calls=1),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4), calls=1),
-        job("mine", request(examples, steps=80, **TWO).model_copy(update=mine)),
     ]
     done(jobs, out, TWO)
     return out
@@ -337,11 +293,7 @@ def test_a_mirrored_training_that_is_stopped_resumes_to_the_same_bits(mirrored):
     out = mirrored
     assert not (out / "stopped").exists()
     assert 50 <= told(out / "resumed")["resumed_from"] < FEWER
-    same(weights(out / "resumed"), weights(out / "whole"))
-
-
-def test_a_module_of_ones_own_imports_files_beside_it_in_every_worker(pair):
-    assert told(pair / "mine")["steps"] == 80
+    assert weight_bits(out / "resumed") == weight_bits(out / "whole")
 
 
 @pytest.mark.long
@@ -386,7 +338,7 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     result = resumed(asked, tmp_path, TWO)
     assert (result["workers"], result["resumed_from"]) == (2, 80)
     assert json.loads((tmp_path / "resumed-1.json").read_text()) == {"steps": FEWER, "worker": 1}
-    same(weights(tmp_path / "resumed"), weights(pair_stopped / "whole"))
+    assert weight_bits(tmp_path / "resumed") == weight_bits(pair_stopped / "whole")
     row("kill -9 of a worker of a cluster (TF_CONFIG)", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
@@ -402,7 +354,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     killed(asked, tmp_path, TWO, calls=4, at=43, worker=1)
     result = resumed(asked, tmp_path, TWO, calls=4)
     assert result["resumed_from"] == 40
-    same(weights(tmp_path / "resumed"), weights(tmp_path / "images"))
+    assert weight_bits(tmp_path / "resumed") == weight_bits(tmp_path / "images")
     row("kill -9 of a worker on images", "the weights of one that lived")
     histories = [
         json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")
@@ -419,7 +371,7 @@ def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bit
     # between two
     killed(asked, tmp_path, MIRRORED, at=50)
     assert resumed(asked, tmp_path, MIRRORED)["resumed_from"] == 40
-    same(weights(tmp_path / "resumed"), weights(mirrored / "whole"))
+    assert weight_bits(tmp_path / "resumed") == weight_bits(mirrored / "whole")
     row("kill -9 of a mirrored training", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 

@@ -1,44 +1,27 @@
 """The compiled steps, the loop around them and their checkpoints, on data in memory."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
-from headway.monitor import Monitor
 from tests.exact_resume import assert_resumes_exactly
-from tests.same_bytes import assert_same_bytes
-from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Kinds, Turn, specs_of
+from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Learners, Turn, batch, stacked
 from tfcore.graph.scheduled import scheduled
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import ColumnLasso, OffsetEmbedding
-from tfcore.train.callbacks import Recorder
 from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.config import OptimizerConfig, repays_compiling
 from tfcore.train.cost import scatters_under_xla, slow_under_xla
-from tfcore.train.loop import Learner, PeriodicAction, run
+from tfcore.train.loop import PeriodicAction, run
 from tfcore.train.rows import class_weights
 from tfcore.train.schedule import Schedule, StepValues
-from tfcore.train.step import StepConfig
 
 K = 4
-SPECS = specs_of(K)
-
-
-def batch(step):
-    """Batch number `step` of an endless stream."""
-    rng = np.random.default_rng(step)
-    numeric = rng.standard_normal((B, NUMERIC), np.float32)
-    return {
-        "numeric": numeric,
-        "categorical": rng.integers(0, SIZES, (B, len(SIZES))).astype(np.int32),
-        "label": (numeric.sum(1) + rng.standard_normal(B) > 0).astype(np.float32),
-        "weight": rng.uniform(0.5, 2, B).astype(np.float32),
-    }
+MODEL = ModelConfig(hidden=(8, 4), embedding=3)
+learner = Learners(K, MODEL, OptimizerConfig())
 
 
 def stacks(step, change=lambda step, batch: None):
@@ -46,33 +29,8 @@ def stacks(step, change=lambda step, batch: None):
         batches = [batch(s) for s in range(step, step + K)]
         for number, one in enumerate(batches):
             change(step + number, one)
-        yield {key: tf.constant(np.stack([one[key] for one in batches])) for key in SPECS}
+        yield stacked(batches)
         step += K
-
-
-KINDS = Kinds()
-
-
-def learner(jit="off", dropout=0.2, model=None, scheduled=(), optimizer="adam", **config):
-    """As if it were new; two of one kind are one learner."""
-
-    def make():
-        step = tf.Variable(0, dtype=tf.int64, trainable=False)
-        built = model or build(ModelConfig(hidden=(8, 4), embedding=3, dropout=dropout), LAYOUT, seed=7, step=step)
-        return Learner(
-            model=built,
-            head="binary",
-            step=step,
-            specs=SPECS,
-            config=StepConfig(
-                optimizer=OptimizerConfig(name=optimizer), values=("learning_rate", *scheduled), **config
-            ),
-            jit=jit,
-        )
-
-    it = make() if model else KINDS(repr((jit, dropout, sorted(scheduled), optimizer, config)), make)
-    it.in_row = np.int32(0)
-    return it
 
 
 def train(it, total, start=0, batches=stacks, **options):
@@ -108,7 +66,7 @@ def test_training_learns_in_one_trace_whatever_number_of_steps_a_call_has(jit):
 
 def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
     it = learner(dropout=0.0)
-    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    reference = build(MODEL, LAYOUT, seed=7)
     one = {key: tf.constant(value) for key, value in batch(0).items()}
     with tf.GradientTape() as tape:
         logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
@@ -122,11 +80,6 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
     assert np.allclose(outcome.weights, [one["weight"].numpy().sum()], rtol=1e-5)
     for a, b in zip(it.model.get_weights(), reference.get_weights(), strict=True):
         assert np.allclose(a, b, atol=1e-5)
-
-
-def test_a_resumed_training_ends_at_the_same_bits(tmp_path):
-    """Compiled by XLA: test_data_dependent_steps.py."""
-    resumes_exactly(learner(), steps=30, stop=13, folder=tmp_path)
 
 
 def resumes_exactly(it, *, steps, stop, folder):
@@ -148,43 +101,8 @@ def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
     resumes_exactly(with_keras_dropout, steps=10, stop=6, folder=tmp_path)
 
 
-@pytest.mark.parametrize("jit", ["off", "on"])
-def test_a_step_that_is_not_finite_changes_nothing_but_the_count(jit):
-    def spoil(step, one):
-        if step == 2:
-            one["numeric"][0, 0] = np.nan
-
-    inputs = {
-        "numeric": keras.Input((NUMERIC,), name="numeric"),
-        "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
-    }
-    keras.utils.set_random_seed(1)
-    normal = keras.layers.BatchNormalization()(inputs["numeric"])
-    it = learner(jit, model=keras.Model(inputs, keras.layers.Dense(1)(normal)))
-    outcomes = []
-    train(it, 2)
-    before = it.model.get_weights()
-    train(it, 3, start=2, batches=lambda s: stacks(s, spoil), report=lambda s, o: outcomes.append(o))
-    assert outcomes[-1].applied.tolist() == [False]
-    assert_same_bytes(it.model.get_weights(), before)
-    assert int(it.step) == 3
-    assert int(it.optimizer.iterations) == 2
-    train(it, 6, start=3)
-    assert all(np.isfinite(v).all() for v in it.model.get_weights())
-
-
-def test_steps_that_stay_not_finite_end_the_training():
-    def spoil(step, one):
-        one["weight"][0] = np.inf
-
-    recorder = Recorder(total=20, batch=B, monitor=Monitor())
-    it = learner(limit=6)
-    assert train(it, 20, batches=lambda s: stacks(s, spoil), report=recorder) == 6
-    assert recorder.skipped == 6 and it.ended
-
-
 def test_gradients_are_clipped_to_their_global_norm():
-    it = learner(dropout=0.0, clip_norm=0.01, optimizer="sgd")
+    it = learner(dropout=0.0, clip_norm=0.01, optimizer=OptimizerConfig(name="sgd"))
     start = it.model.get_weights()
     it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=1.0))
     moved = np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(it.model.get_weights(), start, strict=True)))
@@ -217,7 +135,7 @@ def test_scheduled_numbers_change_between_calls_and_steps_without_another_trace(
 
 def test_what_scheduled_numbers_mean():
     one = {key: tf.constant(value) for key, value in batch(0).items()}
-    reference = build(ModelConfig(hidden=(8, 4), embedding=3), LAYOUT, seed=7)
+    reference = build(MODEL, LAYOUT, seed=7)
     logits = reference({k: one[k] for k in ("numeric", "categorical")})[:, 0]
     label, weight = one["label"], one["weight"]
 
@@ -296,12 +214,6 @@ def test_a_user_s_layer_reads_its_own_number_and_where_it_predicts_its_default(j
     assert np.isclose(it.evaluate([one]), losses[2], rtol=1e-5)
 
 
-def test_a_number_that_nothing_reads_is_a_mistake():
-    it = learner(model=with_a_margin(), scheduled=["margn"])
-    with pytest.raises(ConfigError, match=r"training\.schedules\.margn: nothing in the step reads 'margn'"):
-        it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margn=1.0))
-
-
 def test_evaluation_ignores_padding_and_dropout():
     it = learner()
     ones = [{key: tf.constant(value) for key, value in batch(s).items()} for s in range(2)]
@@ -349,30 +261,9 @@ def test_checkpoints_are_kept_torn_ones_passed_over_and_leftovers_swept(tmp_path
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     Checkpoints(tmp_path).save(1, learner().variables(), {})
-    other = learner(optimizer="sgd")
+    other = learner(optimizer=OptimizerConfig(name="sgd"))
     with pytest.raises(StoreError, match="optimizer has"):
         Checkpoints(tmp_path).restore(Checkpoints(tmp_path).newest(), other.variables())
-
-
-def test_the_history_is_the_same_however_steps_were_cut_into_calls():
-    def history(cut, start_again=None):
-        recorder = Recorder(total=24, batch=B, monitor=Monitor())
-        points = PeriodicAction(8, lambda step: recorder.point(step, loss=recorder.loss()))
-        it = learner()
-        train(
-            it,
-            24 if start_again is None else start_again,
-            every=[points, PeriodicAction(cut, lambda step: None)],
-            report=recorder,
-        )
-        if start_again is not None:
-            again = Recorder(total=24, batch=B, monitor=Monitor())
-            again.restore(json.loads(json.dumps(recorder.state())))
-            recorder = again
-            train(it, 24, start=start_again, every=[points], report=recorder)
-        return recorder.history
-
-    assert history(3) == history(24) == history(5, start_again=13)
 
 
 def test_cancelling_ends_the_loop_between_calls():

@@ -10,22 +10,21 @@ import tensorflow as tf
 from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
-from tests.example_shards import dataset_of, write_examples
-from tfcore.data.reader import Labeler
-from tfcore.data.shards import Holdout, Shards
+from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
+from tfcore.private_api import op_determinism
+from tfcore.runtime.devices import prepare, relaxed
 from tfcore.train.config import TrainingConfig
 from tfcore.train.cost import PAIR_FLOPS, Work, work_of
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.train.strategy import choose, given_cluster, slice_of, workers_of
-from tfcore.transform.preprocess import transform_of
 
 COLUMNS = (
     Column(name="delay", type="float32", nullable=False),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-ROWS, BATCH, STACK = 3000, 32, 4
+ROWS = 3000
 ADDRESSES = ["a:1", "b:2"]
 
 
@@ -154,31 +153,14 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=128, shards=5)
 
 
-def stacks(examples, count):
-    """Those of `training_dataset`."""
-    parameters = examples.fit(task="binary")
-    part = examples.part("train")
-    shards = Shards.of([(part.path, part.result, part.split)])
-    dataset = dataset_of(
-        shards,
-        transform_of(parameters, None),
-        Labeler(parameters.label),
-        seed=3,
-        batch=BATCH,
-        stack=STACK,
-        window=700,
-        holdout=Holdout.by_place(shards, 0.1),
-    )
-    return [{name: value.numpy() for name, value in stack.items()} for stack in dataset.take(count)]
-
-
-def test_slices_are_whole_batches_together(examples):
-    whole = stacks(examples, count=3)
-    dataset = tf.data.Dataset.from_tensor_slices({name: np.stack([one[name] for one in whole]) for name in whole[0]})
+def test_slices_are_whole_batches_together():
+    weight = np.arange(384.0).reshape(3, 4, 32)
+    whole = {"numeric": np.random.default_rng(0).normal(size=(3, 4, 32, 2)), "weight": weight, "label": weight > 9}
+    dataset = tf.data.Dataset.from_tensor_slices(whole)
     parts = [[*dataset.map(slice_of(worker, 4))] for worker in range(4)]
-    for number, stack in enumerate(whole):
-        for name in ("numeric", "label", "weight"):
-            assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack[name])
+    for name, stacks in whole.items():
+        for number, stack in enumerate(stacks):
+            assert np.array_equal(np.concatenate([part[number][name] for part in parts], axis=1), stack)
 
 
 def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
@@ -207,3 +189,19 @@ def test_a_process_that_has_computed_joins_no_cluster(examples, tmp_path, monkey
     with pytest.raises(ConfigError, match="has computed already") as failed:
         train(request, tmp_path / "out", Monitor())
     assert "in a fresh process" in failed.value.fix
+
+
+def test_products_of_float32_are_those_of_float32():
+    tf.config.experimental.enable_tensor_float_32_execution(True)  # TensorFlow's default
+    prepare()
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+def test_a_training_s_own_rounding_and_order_end_with_it():
+    prepare()
+    rounds = tf.config.experimental.tensor_float_32_execution_enabled
+    with relaxed(tf32=True, deterministic=False):
+        assert rounds() and not op_determinism()
+    assert not rounds() and op_determinism()
+    with relaxed(tf32=False, deterministic=True):
+        assert not rounds() and op_determinism()

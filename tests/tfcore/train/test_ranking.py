@@ -1,7 +1,6 @@
 """The order within groups as a part of a training's objective."""
 
 import functools
-import shutil
 
 import keras
 import numpy as np
@@ -14,13 +13,13 @@ from headway.errors import ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
 from tfcore.data.groups import NO_GROUP, group_ids, group_splits
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import OptimizerConfig, RankingConfig, TrainingConfig
 from tfcore.train.loop import Learner
 from tfcore.train.ranking import pairwise_loss
 from tfcore.train.request import TrainRequest
-from tfcore.train.stage import train
 from tfcore.train.step import StepConfig
 from tfcore.train.trainer import TrainingSession
 from tfcore.train.training_data import training_data
@@ -159,11 +158,7 @@ def examples(tmp_path_factory):
     return write_examples(folder, {"train": table()}, COLUMNS, rows_per_record=256, shards=3)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _short_calls():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 8)
-        yield
+_short_calls = patched({"tfcore.train.trainer.STEPS_PER_CALL": 8})
 
 
 def request(examples, **training):
@@ -175,25 +170,6 @@ def request(examples, **training):
         training=TrainingConfig(**(given | training)),
         seed=3,
     )
-
-
-def test_a_batch_holds_whole_groups_and_an_epoch_every_row_once(examples):
-    made = training_data(request(examples, epochs=1, steps=None))
-    batches = next(made.stacks(made.total_steps())(0))
-    group, weight = batches["group"].numpy(), batches["weight"].numpy()
-    sizes, rows = {}, 0
-    for ids, counts in zip(group, weight, strict=True):
-        assert len(ids) == 96
-        runs = ids[np.flatnonzero(np.diff(ids, prepend=-2))]
-        runs = runs[runs != NO_GROUP]
-        assert len(runs) == len(set(runs)), "a group comes twice in a batch"
-        assert not set(sizes) & set(runs), "a group comes in two batches"
-        sizes |= {one: int(np.sum(ids == one)) for one in runs}
-        assert np.all(counts[ids != NO_GROUP] == 1)
-        rows += int(np.sum(counts > 0))
-    query = table()["query"].to_pylist()
-    assert sorted(sizes.values()) == sorted(query.count(one) for one in set(query) - {None})
-    assert rows == ROWS and made.epochs(made.total_steps()) == 1
 
 
 def wrongly_ordered(examples, out, **training):
@@ -217,22 +193,6 @@ def wrongly_ordered(examples, out, **training):
 @pytest.mark.long
 def test_a_training_that_ranks_orders_groups_better(examples, tmp_path):
     assert wrongly_ordered(examples, tmp_path / "a") < wrongly_ordered(examples, tmp_path / "b", ranking=None) - 0.01
-
-
-@pytest.mark.long
-def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path):
-    """From a checkpoint of one that was never stopped; a stop takes the same, see `test_stage.py`."""
-    asked = request(examples, early_stopping={"every_steps": 20}, checkpoint_every_steps=31)
-    asked, other = (asked.model_copy(update={"checkpoints": tmp_path / name}) for name in ("before", "after"))
-    whole = train(asked, tmp_path / "whole", Monitor())
-    shutil.copytree(asked.checkpoints / "31", other.checkpoints / "31")
-    again = train(other, tmp_path / "resumed", Monitor())
-    assert again["resumed_from"] == 31 and again["best_loss"] == whole["best_loss"]
-    files = [tf.train.load_checkpoint(str(tmp_path / name / "weights")) for name in ("whole", "resumed")]
-    names = [name for name in files[0].get_variable_to_shape_map() if name.startswith("model/")]
-    for name in names:
-        np.testing.assert_array_equal(files[0].get_tensor(name), files[1].get_tensor(name))
-    assert names
 
 
 def test_xla_does_not_compile_large_batches_of_pairs(examples, monkeypatch):

@@ -13,6 +13,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
 from tfcore.models.config import ModelConfig
 from tfcore.models.towers.two_towers import as_vectors
 from tfcore.train.config import TrainingConfig
@@ -48,11 +49,7 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("retrieval"), {"train": table}, COLUMNS, rows_per_record=256)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _short_calls():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 40)
-        yield
+_short_calls = patched({"tfcore.train.trainer.STEPS_PER_CALL": 40})
 
 
 def request(examples, counted="movie", model=MODEL, transforms=None, **training):

@@ -9,6 +9,7 @@ from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
@@ -18,7 +19,7 @@ from tfcore.train.rows import class_rates
 from tfcore.train.stage import train
 from tfcore.train.training_data import training_data
 
-ROWS, BASE = 20_000, 0.05
+ROWS = 20_000
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
     Column(name="number", type="int64", nullable=False, role="passthrough"),
@@ -35,11 +36,7 @@ def table(seed, rows=ROWS):
     return pa.table({"x": x, "number": np.arange(rows), "label": label.astype(np.int64)})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_windows():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.rows.window_rows", lambda row_bytes: 3000)
-        yield
+_small_windows = patched({"tfcore.train.rows.window_rows": lambda row_bytes: 3000})
 
 
 @pytest.fixture(scope="module")

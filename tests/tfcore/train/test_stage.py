@@ -1,13 +1,7 @@
 """The training stage on real shards: exact resume, early stopping, tasks, and a process that is killed."""
 
-import contextlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,48 +12,33 @@ from headway.errors import Cancelled, ConfigError, DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.patched import patched
+from tests.tfcore.train.trainings import COLUMNS, Lines, request, table, weight_bits
 from tfcore.data.dataset import evaluation_dataset
 from tfcore.models.config import ModelConfig
-from tfcore.train.config import TrainingConfig
-from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.train.training_data import TrainingData, training_data
 
 ROWS = 3000
-COLUMNS = (
-    Column(name="delay", type="float32", nullable=True),
-    Column(name="hour", type="int64", nullable=False),
-    Column(name="carrier", type="bytes", nullable=False, encoding="dictionary"),
-    Column(name="importance", type="float32", nullable=False, role="weight"),
-)
 LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
 
 
-def table(task, rows=ROWS):
-    rng = np.random.default_rng(1)
-    delay = rng.standard_normal(rows).astype(np.float32)
-    hour = rng.integers(0, 24, rows)
-    carrier = rng.integers(0, 5, rows)
-    score = delay + 0.1 * hour + 0.5 * carrier - 2.2 + 0.3 * rng.standard_normal(rows)
-    label = {
-        "binary": pa.array((score > 0).astype(np.int64)),
-        "multiclass": pa.array([[b"early", b"fair", b"late"][i] for i in np.digitize(score, [-0.7, 0.7])], pa.binary()),
-        "regression": pa.array((1000 + 50 * score).astype(np.float32)),
-    }[task]
-    return pa.table(
-        {
-            "delay": pa.array(delay, mask=rng.random(rows) < 0.1),
-            "hour": pa.array(hour),
-            "carrier": pa.array([b"AA", b"BB", b"CC", b"DD", b"EE"]).take(pa.array(carrier)),
-            "importance": pa.array(rng.uniform(0.5, 2, rows).astype(np.float32)),
-            "label": label,
-        }
-    )
-
-
 def written(folder, task="binary"):
-    columns = (*COLUMNS, Column(name="label", type=LABELS[task], nullable=False, role="label"))
-    return write_examples(folder, {"train": table(task)}, columns, rows_per_record=256, shards=3)
+    rows = table(ROWS, 1)
+    late = rows["label"].to_numpy()
+    label = {
+        "binary": late,
+        "multiclass": pa.array([b"early", b"late"]).take(pa.array(late)),
+        "regression": (1000 + 50 * late).astype(np.float32),
+    }[task]
+    weight = np.random.default_rng(2).uniform(0.5, 2, ROWS).astype(np.float32)
+    rows = rows.drop_columns(["label"]).append_column("importance", pa.array(weight)).append_column("label", [label])
+    columns = (
+        *COLUMNS[:-1],
+        Column(name="importance", type="float32", nullable=False, role="weight"),
+        COLUMNS[-1].model_copy(update={"type": LABELS[task]}),
+    )
+    return write_examples(folder, {"train": rows}, columns, rows_per_record=256, shards=3)
 
 
 @pytest.fixture(scope="module")
@@ -67,49 +46,11 @@ def examples(tmp_path_factory):
     return written(tmp_path_factory.mktemp("examples"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _short_calls():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfcore.train.trainer.STEPS_PER_CALL", 8)
-        yield
-
-
-def request(examples, task="binary", model=None, **training):
-    training = {"batch_size": 32, "steps": 60, "jit": "off", "learning_rate": 0.01} | training
-    return TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task=task),
-        model=model or ModelConfig(hidden=(8,), embedding=3, dropout=0.1),
-        training=TrainingConfig(**training),
-        seed=3,
-    )
-
-
-def weights(out, name="weights"):
-    reader = tf.train.load_checkpoint(str(out / name))
-    names = sorted(n for n in reader.get_variable_to_shape_map() if n.startswith("model/"))
-    return [reader.get_tensor(n).tobytes() for n in names]
-
-
-class StopAt(Monitor):
-    """Asks to stop once `step` was reached, as a Ctrl-C would."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.step, self.lines, self.seen = step, [], []
-
-    def progress(self, done, total, unit, **facts):
-        self.seen.append((done, total, unit, facts))
-
-    def cancelled(self):
-        return super().cancelled()
-
-    def log(self, line):
-        self.lines.append(line)
+_short_calls = patched({"tfcore.train.trainer.STEPS_PER_CALL": 8})
 
 
 def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
-    monitor = StopAt(None)
+    monitor = Lines()
     asked = request(examples, epochs=4, steps=None).model_copy(update={"summaries": tmp_path / "summaries"})
     result = train(asked, tmp_path / "out", monitor)
     json.dumps(result)
@@ -137,16 +78,6 @@ def _scalars(folder):
     return names
 
 
-@pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_other_tasks_learn_too(task, tmp_path):
-    made = written(tmp_path / "examples", task)
-    result = train(
-        request(made, task, steps=300, class_weights="balanced" if task == "multiclass" else None), tmp_path, Monitor()
-    )
-    history = json.loads((tmp_path / "history.json").read_text())["history"]
-    assert result["final_loss"] < {"multiclass": 0.55, "regression": 1300}[task] < history[0]["loss"]
-
-
 STOPPED = {"early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
 
 
@@ -161,18 +92,14 @@ def test_stopped_and_resumed_it_ends_at_the_same_bits(examples, tmp_path, monkey
     )
     monkeypatch.setattr("tfcore.train.callbacks.PROGRESS_SECONDS", 0.0)
     for stop, asked in ((37, steps), (121, epochs)):  # one that was resumed is stopped too
-        monitor = StopAt(None)
-        monkeypatch.setattr(
-            monitor, "progress", lambda done, *_, m=monitor, stop=stop, **__: done >= stop and m.stop.set()
-        )
         with pytest.raises(Cancelled):
-            train(asked, tmp_path / "stopped", monitor)
-    monitor = StopAt(None)
+            train(asked, tmp_path / "stopped", Lines(stop=stop))
+    monitor = Lines()
     again = train(epochs, tmp_path / "resumed", monitor)
     assert again["resumed_from"] >= 121
     assert any("resumed at step" in line for line in monitor.lines)
     assert "tracing the training step" in monitor.lines or "compiling the training step" in monitor.lines
-    assert weights(tmp_path / "resumed") == weights(folder)
+    assert weight_bits(tmp_path / "resumed") == weight_bits(folder)
     history = [json.loads((out / "history.json").read_text())["history"] for out in (tmp_path / "resumed", folder)]
     assert history[0] == history[1]
     assert again["best_loss"] == whole["best_loss"]
@@ -193,12 +120,12 @@ def test_scheduled_numbers_are_recorded_and_a_resumed_training_goes_on_with_them
     assert [history[step]["learning_rate"] for step in (8, 40, 48)] == [pytest.approx(0.01)] * 2 + [0.0]
     assert 0.4 > history[8]["label_smoothing"] > history[48]["label_smoothing"] > 0 and history[8]["temperature"] == 2.0
     assert result["traces"] == 1
-    assert weights(asked.checkpoints / "40", "variables") == weights(tmp_path / "whole")
+    assert weight_bits(asked.checkpoints / "40", "variables") == weight_bits(tmp_path / "whole")
     other = asked.model_copy(update={"checkpoints": tmp_path / "others"})
     shutil.copytree(asked.checkpoints / "40", other.checkpoints / "40")
     assert train(other, tmp_path / "resumed", Monitor())["resumed_from"] == 40
     histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("resumed", "whole")]
-    assert histories[0] == histories[1] and weights(tmp_path / "resumed") == weights(tmp_path / "whole")
+    assert histories[0] == histories[1] and weight_bits(tmp_path / "resumed") == weight_bits(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +167,7 @@ def test_a_schedule_of_keras_that_gives_no_learning_rate_ends_the_training(examp
 
 def test_early_stopping_keeps_the_best_weights(examples, tmp_path, monkeypatch):
     monkeypatch.setattr("tfcore.train.checkpoints.KEPT", 99)
-    monitor = StopAt(None)
+    monitor = Lines()
     options = {
         "learning_rate": 0.3,
         "early_stopping": {"every_steps": 10, "patience": 3, "holdout": 0.2},
@@ -253,43 +180,8 @@ def test_early_stopping_keeps_the_best_weights(examples, tmp_path, monkeypatch):
     assert result["steps"] == result["best_step"] + 30
     assert 0.75 * ROWS < result["rows"] < 0.85 * ROWS
     assert "has not fallen since step" in monitor.lines[-1]
-    best = weights(asked.checkpoints / str(result["best_step"]), "variables")
-    assert best == weights(tmp_path / "long") != weights(asked.checkpoints / str(result["steps"]), "variables")
-
-
-CHILD = """
-import sys
-from pathlib import Path
-from headway.monitor import Monitor
-from headway.process import own
-own()
-from tfcore.train.request import TrainRequest
-from tfcore.train.stage import train
-train(TrainRequest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), Monitor())
-"""
-
-
-@pytest.mark.long
-def test_a_killed_process_continues_where_its_last_checkpoint_was(examples, tmp_path, fork_server):
-    options = {"steps": 500, "checkpoint_every_steps": 50}
-    whole = request(examples, **options)
-    train(whole, tmp_path / "whole", Monitor())
-    checkpoints = tmp_path / "checkpoints"
-    asked = whole.model_copy(update={"checkpoints": checkpoints})
-    (tmp_path / "request.json").write_text(asked.model_dump_json())
-    (tmp_path / "train.py").write_text(CHILD)
-    process = fork_server.start(tmp_path / "train.py", tmp_path / "request.json", tmp_path / "killed", cwd=tmp_path)
-    deadline = time.monotonic() + 120
-    while not list(checkpoints.glob("[0-9]*")) and time.monotonic() < deadline:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.01)
-            break
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "weights.index").exists()
-    result = train(asked, tmp_path / "resumed", Monitor())
-    assert 50 <= result["resumed_from"] < 500
-    assert weights(tmp_path / "resumed") == weights(tmp_path / "whole")
+    best = weight_bits(asked.checkpoints / str(result["best_step"]), "variables")
+    assert best == weight_bits(tmp_path / "long") != weight_bits(asked.checkpoints / str(result["steps"]), "variables")
 
 
 def test_mistakes_are_reported_before_training(examples, tmp_path):
@@ -300,21 +192,6 @@ def test_mistakes_are_reported_before_training(examples, tmp_path):
     part = asked.examples[0].model_copy(update={"result": empty})
     with pytest.raises(DataError, match="train split has no rows"):
         train(asked.model_copy(update={"examples": (part,)}), tmp_path, Monitor())
-
-
-def test_a_damaged_shard_is_named(examples, tmp_path):
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    for file in examples.folder.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    shard = sorted(folder.glob("train-*"))[1]
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
-    shard.write_bytes(bytes(data))
-    asked = request(examples)
-    part = asked.examples[0].model_copy(update={"path": folder})
-    with pytest.raises(DataError, match=shard.name):
-        train(asked.model_copy(update={"examples": (part,)}), Path(tmp_path), Monitor())
 
 
 def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
@@ -376,4 +253,4 @@ def test_a_users_model_trains_from_its_file(examples, tmp_path):
     first, second = (train(asked, tmp_path / name, Monitor()) for name in "ab")
     assert first["traces"] == 1
     assert first["final_loss"] == second["final_loss"]
-    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert weight_bits(tmp_path / "a") == weight_bits(tmp_path / "b")

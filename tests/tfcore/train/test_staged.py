@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pytest
-import tensorflow as tf
 
 from headway.errors import StoreError
 from headway.monitor import Monitor
@@ -16,6 +15,7 @@ from headway.stages.refs import Examples
 from headway.storage.prefetch import RemoteFiles
 from headway.storage.store import Store, open_store
 from tests.example_shards import write_examples
+from tests.tfcore.train.trainings import Lines, weight_bits
 from tfcore.evaluation.request import EvaluateRequest, TrainedModel
 from tfcore.evaluation.stage import predict
 from tfcore.train.config import TrainingConfig
@@ -28,15 +28,6 @@ COLUMNS = (
     Column(name="tags", type="int64", nullable=False, shape=(None,)),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-
-
-class Lines(Monitor):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def log(self, line):
-        self.lines.append(line)
 
 
 def ingest(store: Store, per_record=64):
@@ -106,17 +97,6 @@ def of_local_store(tmp_path_factory):
     return make
 
 
-def weights(folder):
-    reader = tf.train.load_checkpoint(str(folder / "weights"))
-    return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
-
-
-def same(left, right):
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        np.testing.assert_array_equal(value, right[name], err_msg=name)
-
-
 @pytest.mark.parametrize(
     ("bucket_url", "per_record"),
     # each kind of bucket and of record once: neither knows of the other
@@ -138,7 +118,7 @@ def test_weights_and_predictions_are_bit_for_bit_those_of_a_local_store(
     remote = RemoteFiles.model_validate(json.loads(json.dumps(remote.model_dump(mode="json"))))
     monitor = Lines()
     train(request, tmp_path / "two", monitor, remote=remote)
-    same(weights(folder / "one"), weights(tmp_path / "two"))
+    assert weight_bits(folder / "one") == weight_bits(tmp_path / "two")
     assert any("fetched 9 shards" in line for line in monitor.lines)
 
     asked = Examples(path=b.output("ingest", FP), split="eval", result=made.result).paths()

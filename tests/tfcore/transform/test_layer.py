@@ -166,36 +166,6 @@ def test_integer_vocabularies_know_train_values_and_nothing_else(spread, values)
     assert got.tolist() == [known.index(v) if v in known else len(known) for v in values]
 
 
-def test_the_empty_string_is_a_value_and_not_a_null():
-    parameters = _fitted(TEXT, [b""] * 4 + [b"a"] * 3 + [None] * 2, "vocabulary")
-    module = Transform(parameters)
-    got = module({"s": RawColumn(tf.constant([b"", b"a", b""]), tf.constant([True, True, False]))})["categorical"]
-    assert got.numpy()[:, 0].tolist() == [0, 1, 3]
-
-
-def test_a_large_vocabulary_survives_export_and_a_move(tmp_path):
-    words = [f"word-{i}".encode() for i in range(100_000)]
-    parameters = _fitted(TEXT, words * 2, "vocabulary")
-    module = Transform(parameters)
-
-    class Served(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.transform = module
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def ids(self, values):
-            return self.transform({"s": RawColumn(values, None)})["categorical"]
-
-    served = Served()
-    values = tf.constant([b"word-7", b"word-99999", b"unknown"])
-    want = served.ids(values).numpy()
-    tf.saved_model.save(served, str(tmp_path / "a"))
-    (tmp_path / "a").rename(tmp_path / "b")
-    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "b")).ids(values).numpy(), want)
-    assert len(set(want[:2, 0])) == 2
-
-
 def test_columns_of_one_form_are_traced_once_for_all_graphs_that_ask_for_them():
     traced = []
 

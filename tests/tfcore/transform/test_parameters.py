@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from PIL import Image
+from pydantic import TypeAdapter
 
 from headway.errors import ConfigError, DataError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
-from tfcore.transform.config import ColumnTransform
+from tfcore.transform.config import ColumnTransform, TransformConfig, check_chain, check_chains, fitting
 from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
 from tfcore.transform.vocabularies import Vocabulary
 
@@ -179,29 +180,6 @@ def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
     assert _fit(batch, s={"hash": {"buckets": 4}}, counted="s")[0].fitted[-1].counts == ()
 
 
-def test_auto_leaves_out_identifiers_and_constants_with_a_note():
-    rows = 3000
-    columns = (
-        Column(name="id", type="bytes", nullable=True, encoding="dictionary"),
-        Column(name="same", type="int64", nullable=True),
-        Column(name="x", type="float32", nullable=True),
-        COLUMNS[-1],
-    )
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([f"id{i}".encode() for i in range(rows)], pa.binary()).dictionary_encode(),
-            pa.array([7] * rows),
-            pa.array(np.arange(rows, dtype=np.float32)),
-            pa.array([0, 1] * (rows // 2)),
-        ],
-        names=["id", "same", "x", "label"],
-    )
-    parameters, notes = _fit(batch, columns)
-    assert parameters.numeric == ("x",) and not parameters.categorical
-    assert any(note.column == "id" and "identifier" in note.text for note in notes)
-    assert any(note.column == "same" for note in notes)
-
-
 def test_missing_numbers_get_an_indicator_only_where_train_rows_miss_them():
     parameters, _ = _fit(x="standardize", n="standardize")
     assert parameters.numeric == ("x", "x__missing", "n")
@@ -247,19 +225,20 @@ def test_parameters_survive_json():
     assert TransformParameters.model_validate_json(parameters.model_dump_json()) == parameters
 
 
-def test_identifiers_are_left_out_and_names_are_categories_unless_a_transform_is_given():
+def test_identifiers_and_constants_are_left_out_and_names_are_categories_unless_a_transform_is_given():
     columns = (
         Column(name="id", type="int64", nullable=False, meaning="identifier"),
         Column(name="user_id", type="int64", nullable=False, meaning="category"),
+        Column(name="same", type="int64", nullable=False),
         COLUMNS[-1],
     )
     rows = np.arange(2000)
-    batch = pa.record_batch({"id": rows, "user_id": rows % 300, "label": rows % 2})
-    parameters, (note,) = _fit(batch, columns)
-    assert [(f.column.name, f.size) for f in parameters.fitted] == [("user_id", 301)]
+    batch = pa.record_batch({"id": rows, "user_id": rows % 300, "same": rows * 0, "label": rows % 2})
+    parameters, (note, constant) = _fit(batch, columns)
+    assert [(f.column.name, f.size) for f in parameters.fitted] == [("user_id", 301)] and constant.column == "same"
     assert str(note).startswith("column 'id' is left out: 2,000 distinct values in 2,000 look like an identifier")
-    parameters, notes = _fit(batch, columns, id="standardize", user_id="standardize")
-    assert parameters.numeric == ("id", "user_id") and not notes
+    parameters, _ = _fit(batch, columns, id="standardize", user_id="standardize")
+    assert parameters.numeric == ("id", "user_id")
 
 
 def test_a_vector_of_few_integers_keeps_its_places():
@@ -267,12 +246,6 @@ def test_a_vector_of_few_integers_keeps_its_places():
     values = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(400) % 5), 2)
     parameters, _ = _fit(pa.record_batch({"v": values, "label": np.arange(200) % 2}), columns)
     assert parameters.numeric == ("v__0", "v__1")
-
-
-def test_a_group_may_be_a_feature_as_well():
-    group = COLUMNS[2].model_copy(update={"role": "group", "feature": True})
-    parameters, _ = _fit(_batch(), (*COLUMNS[:2], group, COLUMNS[-1]))
-    assert [category.name for category in parameters.categorical] == ["s"]
 
 
 def test_integers_of_a_group_are_names_whatever_the_column_is_called():
@@ -367,3 +340,37 @@ def test_a_columns_settings_are_written_out_whole_so_that_those_of_two_versions_
         ["mean", "min", "max", "length"],
         None,
     )
+
+
+ONE = {"hash": {"buckets": 4}, "image": {"height": 2, "width": 2}, "clip": {"min": 0}}
+KINDS = [("bytes", ()), ("int64", ()), ("float32", ()), ("bytes", (None,)), ("int64", (3,))]
+
+
+def _chain(value):
+    return TypeAdapter(TransformConfig).validate_python(value)
+
+
+@pytest.mark.parametrize(("kind", "shape"), KINDS)
+@pytest.mark.parametrize(
+    "op", ["standardize", "min_max", "log", "clip", "bucketize", "vocabulary", "hash", "image", "identity"]
+)
+def test_chains_accepted_by_the_check_run_and_the_rest_is_refused(kind, shape, op):
+    column = Column(name="c", type=kind, nullable=True, shape=shape)
+    chain = _chain({op: ONE.get(op, {})})
+    if op in fitting(column):
+        check_chain(column, chain, where="columns.c")
+        return
+    with pytest.raises(ConfigError) as error:
+        check_chain(column, chain, where="columns.c")
+    assert error.value.where == "columns.c" and "column 'c' holds" in error.value.problem
+    assert all(name in error.value.fix for name in fitting(column))
+
+
+def test_only_features_with_operations_of_their_own_are_looked_at():
+    text = Column(name="s", type="bytes", nullable=True)
+    log = {"s": ColumnTransform(transform=_chain("log"))}
+    check_chains([text.model_copy(update={"role": "key"})], log, where="p.yaml")
+    check_chains([text], {"s": ColumnTransform()}, where="p.yaml")
+    with pytest.raises(ConfigError, match="log needs numbers, and column 's' holds text") as error:
+        check_chains([text], log, where="p.yaml")
+    assert error.value.where == "p.yaml: columns.s" and "s: {type: float, transform: log}" in error.value.fix
