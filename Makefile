@@ -74,7 +74,7 @@ browser: $(STAMP)-browser ## pages in a headless Chromium, which has to be insta
 
 gpu: $(STAMP) ## what needs a GPU, and whole pipelines on one
 	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 3 --dist loadfile --gpu tests/tfcore/test_gpu.py tests/flows/test_end_to_end.py \
-	  tests/flows/test_ranking.py tests/flows/test_training_options.py
+	  tests/flows/test_digits.py tests/flows/test_ranking.py tests/flows/test_training_options.py
 
 flink: $(STAMP) ## Beam jobs on a local Flink, and on machines of namespaces (needs Java 17, Maven and root)
 	$(PYTEST) -n 2 --dist loadfile --no-skips -m flink $(if $(LEAVE_OUT),-k "not ($(LEAVE_OUT))") tests/infra

@@ -38,7 +38,7 @@ LONG = {
     "width": "--columns 3",
 }
 ELSEWHERE = {"branches", "hostile", "mutants", "orchestration", "same"}
-"""test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_hostile_clients.py hostile;
+"""test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_serve.py hostile;
 orchestration is started here, and needs PostgreSQL."""
 PARTS = {"common", "packaged_tables", "same_pipelines"}
 """Modules that benches share."""

@@ -36,7 +36,7 @@ REASONS = {
     "an installation": "make dist, make versions; it would change the environment of the tests",
     "another program": "PostgreSQL, TensorFlow Serving: tests/infra, where it is installed",
     "data of your own": "files that the reader has",
-    "long trainings": "tests/flows: test_own_step, test_ranking, test_predict_and_monitor, pipeline, on less data",
+    "long trainings": "tests/flows: test_own_task, test_ranking, test_predict_and_monitor, pipeline, on less data",
     "the tutorial": "these are its commands",
     "part of a program": "what stands around it is the reader's",
 }

@@ -8,11 +8,11 @@ A ```text block right after a Python block is what that block prints; "..." in i
 import doctest
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.pages import ROOT, blocks
+
 GUIDE = ROOT / "docs" / "graph-functions"
 PAGES = [
     *sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"),
@@ -22,7 +22,6 @@ PAGES = [
     ROOT / "docs" / "stages.md",
     ROOT / "docs" / "training.md",
 ]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHILD = """
 import contextlib, io, json, os, sys, types
 path, spans = sys.argv[1], json.loads(sys.argv[2])
@@ -42,23 +41,20 @@ os._exit(0)  # without taking TensorFlow apart
 """
 
 
-def blocks(page):
+def programs(page):
     """[(first line, last line, code, what it is to print or None)] of a page."""
-    text = page.read_text(encoding="utf-8")
-    found = [(text.count("\n", 0, m.start()) + 1, m[1], m[2], m.start(), m.end()) for m in BLOCK.finditer(text)]
-    made = []
-    for i, (line, kind, code, _, end) in enumerate(found):
-        if kind != "python" or text[: found[i][3]].endswith(" -->\n"):  # <!-- not run: why -->
-            continue
-        after = found[i + 1] if i + 1 < len(found) else None
-        follows = after is not None and after[1] == "text" and not text[end : after[3]].strip()
-        made.append((line, line + code.count("\n"), code, after[2] if follows else None))
+    found, made = blocks(page), []
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.language == "python" and not block.notes:
+            follows = after is not None and after.language == "text" and after.follows
+            last = block.line + block.code.count("\n")
+            made.append((block.line, last, block.code, after.code if follows else None))
     return made
 
 
 def run(page, tmp_path, fork_server):
     """What each of the page's blocks prints. Its lines keep their numbers, so that a traceback points into the page."""
-    found = blocks(page)
+    found = programs(page)
     lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
     for first, last, code, _ in found:
         lines[first:last] = code.splitlines()
@@ -84,7 +80,7 @@ def differences(page, tmp_path, fork_server):
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_guide_s_programs_run_and_print_what_they_show(page, tmp_path, fork_server):
-    assert any(expected for *_, expected in blocks(page)), "a page shows what its programs print"
+    assert any(expected for *_, expected in programs(page)), "a page shows what its programs print"
     wrong = differences(page, tmp_path, fork_server)
     assert not wrong, "\n".join(wrong)
 

@@ -1,6 +1,10 @@
 """A pipeline whose task, loss and metrics are the user's own, from raw files to predictions of the promoted version."""
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -77,3 +81,21 @@ def test_a_task_of_ones_own_is_trained_judged_promoted_and_predicted_with(typed,
     again = json.loads(typed("run", tmp_path, "--set", "training.steps=5", "--json").stdout)
     assert again["verdict"]["status"] == "rejected"
     assert "my_tasks:error rose from" in " ".join(again["reasons"])
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own-step"
+
+
+@pytest.mark.slow
+def test_a_training_step_of_ones_own_trains_a_model_that_predicts_ranges(typed, tmp_path):
+    for file in EXAMPLE.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    subprocess.run([sys.executable, tmp_path / "prepare.py", "4000"], check=True)
+    record = json.loads(typed("run", tmp_path, "--json", "--set", "training.steps=200", check=0).stdout)
+    # one range for all of these flights scores 140
+    assert record["state"] == "promoted" and record["metrics"]["delays:interval_score"] < 80, record["metrics"]
+    raw = tmp_path / "data" / "flights.parquet"
+    typed("predict", tmp_path, "--input", raw, "--output", tmp_path / "scored", check=0)
+    scored = ds.dataset([str(path) for path in (tmp_path / "scored").glob("*.parquet")]).to_table()
+    for middle, low, high in scored["prediction"].to_pylist()[:100]:
+        assert low < middle < high

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from flows.cli.app import main
 from flows.pipeline.listeners import Pace, Progress
 from flows.pipeline.reasons import in_words
 from flows.pipeline.run import note_killed, run_name
@@ -62,18 +61,6 @@ def test_a_stage_is_the_candidates_whatever_else_went_through_it():
     assert run.step("evaluate champion 3").fingerprint.endswith("1") and run.step("gate") is None
 
 
-def test_show_takes_a_run_or_a_pipeline_and_a_run(store, tmp_path, capsys, monkeypatch):
-    (tmp_path / "pipeline.yaml").write_text("name: p\nsource: {format: csv, path: d.csv}\nlabel: y\n")
-    monkeypatch.chdir(tmp_path)
-    run = "20240501-10"
-    for arguments in (["show"], ["show", run], ["show", ".", run], ["show", run, "."], ["show", str(tmp_path)]):
-        assert main(arguments) == 0
-        said = capsys.readouterr().out
-        assert "run 20240501-100000-aa of p: done, version 2" in said and "auc 0.75" in said
-    assert main(["runs"]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
 def _owner(**more):
     return {
         "run": "r",
@@ -124,12 +111,6 @@ def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_dow
     assert left == {others, begun}, "of other pipelines, and of a run that may be about to make its record"
     assert json.loads((store.runs_folder / f"{killed}.json").read_text())["state"] == "killed"
     told()
-
-
-def test_runs_lists_a_killed_run_as_killed(store, tmp_path):
-    store.save_run(_run("20240503-100000-dd", state="running", seconds=0.0, seen="2024-05-01T10:05:00.000Z"))
-    newest = runs_of(store)[0]
-    assert (newest.state, newest.seconds) == ("killed", 300.0)
 
 
 _DIFFERENCE = re.compile(

@@ -19,7 +19,6 @@ import yaml
 
 from flows.orchestration.flows import ended
 from flows.records import read_record
-from flows.report.verdict import ending_of
 from headway.storage.process_identity import alive
 from tests.ports import free_port
 from tests.waiting import until
@@ -221,19 +220,6 @@ def test_a_cancelled_run_stops_cleanly(prefect, project):
     assert recorded() == "cancelled"
 
 
-@served
-def test_a_run_that_is_deleted_saves_stops_and_promotes_nothing(prefect, project):
-    trains, recorded = _endless(project)
-    run = prefect.start(pipeline=str(project))
-    until(trains, 180, lambda: prefect.state(run))
-    engine = prefect.engine(run)
-    prefect(f"/flow_runs/{run}", method="DELETE")
-    until(lambda: not alive(engine), 60)
-    assert recorded() == "cancelled"
-    assert not (project / "store" / "models").exists()
-    assert [*(project / "store" / "checkpoints").glob("*/*")], "what was trained is kept"
-
-
 @killed
 def test_a_run_outlives_its_worker_and_ends_when_its_state_is_set(prefect, project, row):
     trains, recorded = _endless(project)
@@ -282,27 +268,9 @@ def test_nobody_without_the_password_runs_anything(prefect, tmp_path):
     body = {"state": {"type": "SCHEDULED"}, "job_variables": {"command": f"touch {ran}"}}
     path = f"/deployments/{deployment}/create_flow_run"
 
-    # another user of this machine: asks the API, and looks for the password
-    script = f"""
-import urllib.request, urllib.error, sys
-for path, data in [({path!r}, {json.dumps(body)!r}.encode()), ("/flow_runs/filter", b"{{}}"), ("/csrf-token?client=x", None)]:
-    request = urllib.request.Request("http://127.0.0.1:{prefect.port}/api" + path, data, {{"content-type": "application/json"}})
-    try:
-        urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=30)
-        sys.exit("it was let in: " + path)
-    except urllib.error.HTTPError as error:
-        assert error.code in (401, 403), error
-if {os.geteuid() == 0}:
-    try:
-        open({str(prefect.home / "auth")!r})
-        sys.exit("it may read the password")
-    except PermissionError:
-        pass
-"""
-    other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
-    python = "/usr/bin/python3" if other and Path("/usr/bin/python3").exists() else sys.executable
-    done = subprocess.run([python, "-c", script], cwd="/", capture_output=True, text=True, check=False, env={}, **other)
-    assert done.returncode == 0, done.stderr
+    # another user of this machine
+    for asked, data in ((path, body), ("/flow_runs/filter", {}), ("/csrf-token?client=x", None)):
+        assert prefect.answer(asked, data)[0] in (401, 403)
     assert (prefect.home / "auth").stat().st_mode & 0o777 == 0o600 and prefect.home.stat().st_mode & 0o777 == 0o700
 
     # a page of another origin in a browser: neither a preflight, nor a simple request without one, nor with the password
@@ -358,32 +326,7 @@ def test_up_needs_a_free_port(tmp_path):
     assert "nothing was running" in _up(tmp_path, "down").stdout
 
 
-CHECK = {
-    "name": "threshold",
-    "metric": "auc",
-    "value": 0.6,
-    "allowed": 0.85,
-    "limit": "at least",
-    "outcome": "missed",
-    "passed": False,
-}
-
-
-def test_how_a_run_ended_is_one_sentence():
-    verdict = {
-        "status": "rejected",
-        "checks": [CHECK | {"status": "rejected"}],
-    }
-    record = {
-        "run": "r",
-        "pipeline": "p",
-        "started": "",
-        "state": "rejected",
-        "verdict": verdict,
-        "metrics": {"auc": 0.6},
-    }
-    said = ending_of(read_record(record | {"warnings": ["few rows"]})).line
-    assert said == "The candidate is rejected: auc is 0.6, below the required minimum of 0.85. Warning: Few rows."
+CHECK = {"name": "threshold", "metric": "auc", "value": 0.6, "allowed": 0.85, "limit": "at least", "outcome": "missed"}
 
 
 @pytest.mark.parametrize(
@@ -398,7 +341,7 @@ def test_how_a_run_ended_is_one_sentence():
 )
 def test_a_run_that_a_person_should_look_at_raises_an_alarm(state, word, alarm):
     status = "kept" if state == "already champion" else state
-    verdict = {"status": status, "checks": [CHECK | {"status": status}]}
+    verdict = {"status": status, "checks": [CHECK | {"status": status, "passed": False}]}
     record = {"run": "r", "pipeline": "p", "started": "", "state": state, "version": 3, "verdict": verdict}
     ending = ended(read_record(record))
     assert (ending.word, ending.alarm) == (word, alarm)

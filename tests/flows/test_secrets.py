@@ -56,11 +56,3 @@ def test_a_secret_is_neither_in_the_output_nor_in_the_store(project, typed):
     assert not [path for path, text in _all_text(store) if SECRET in text]
     for folder in (store / "stages" / "ingest").iterdir():
         assert SECRET not in str(read_quarantine(folder).to_pydict())
-
-
-def test_a_password_in_a_url_is_a_config_error_that_hides_it(project, typed):
-    config = project / "pipeline.yaml"
-    config.write_text(config.read_text().replace("store: store", "store: s3://AKIAX:hunter2/7@bucket/headway"))
-    done = typed("plan", project, check=2)
-    assert "s3://***@bucket/headway: holds a user or a password" in done.stderr
-    assert "hunter2" not in done.stdout + done.stderr

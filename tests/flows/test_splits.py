@@ -45,13 +45,6 @@ def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, sm
     assert "are in train and in eval: customer '" in stopped and "as customer '" in stopped
 
 
-@pytest.mark.slow
-def test_an_unknown_key_is_reported_with_its_setting_and_the_nearest_name(typed, small):
-    typed("run", "--to", "validate", small, check=0)
-    said = typed("run", "--to", "validate", small, "--set", "split.key=costumer", check=2).stderr
-    assert "split.key" in said and "'costumer'" in said and "did you mean 'customer'" in said
-
-
 PATIENTS = """
 name: patients
 source: {format: csv, path: visits.csv}

@@ -66,17 +66,3 @@ def test_patients_are_not_learned_by_heart(typed, tmp_path, columns, split):
         assert not {"patient", UNIT} & set(json.dumps(inputs).split('"'))
     _, counts = np.unique(codes, return_counts=True)
     assert set(counts) == {VISITS}
-
-
-@pytest.mark.slow
-def test_a_trial_of_tune_is_judged_on_other_patients(typed, tmp_path):
-    pytest.importorskip("optuna")
-    pq.write_table(_table(), tmp_path / "table.parquet")
-    text = PIPELINE.replace("COLUMNS", "auto").replace("SPLIT", "{key: patient}").replace("steps: 600", "steps: 300")
-    text = text[: text.index("  early_stopping")] + "tune: {space: {model.hidden: [[64, 64], []]}}\n"
-    (tmp_path / "pipeline.yaml").write_text(text)
-    found = json.loads(typed("tune", tmp_path, "--trials", "2", "--json", check=0).stdout)
-    evaluated = json.loads(typed("run", "--to", "evaluate", tmp_path, "--json", check=0).stdout)["metrics"]["loss"]
-    # what hidden layers learn of patients by heart counts against them, as on eval rows
-    assert abs(found["base"]["loss"] - evaluated) < 0.15 and found["base"]["loss"] > np.log(2)
-    assert found["best"]["params"]["model.hidden"] == []

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from flows.cli.app import EPILOG, application, main, surely_trains
 from flows.cli.usage import commands, page, parameters
+from tfcore.runtime.tensorflow_process import Child
 
 GOLDEN = Path(__file__).parent / "golden" / "command_line.json"
 
@@ -134,14 +134,6 @@ def test_options_come_before_or_after_the_pipeline(arguments, monkeypatch):
     assert shared.overrides_of(options) == {"a": -1, "b": [1, 2]} and options.json
 
 
-def test_a_missing_pipeline_is_reported_without_a_traceback(tmp_path, capsys):
-    assert main(["plan", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "pipeline.yaml" in error and "fix:" in error
-    assert main(["plan", str(tmp_path), "--json"]) == 2
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
-
-
 MISSING = {
     ("run", "--to", "validate", "--set", "validation.serving=gone.jsonl"): (
         "pipeline.yaml: validation.serving: ",
@@ -220,26 +212,6 @@ def test_a_store_that_cannot_be_made_is_reported():
         Store(Path("/proc/headway")).create()
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_the_tab_key_completes_commands_options_and_values_in_bash(tmp_path):
-    (tmp_path / "script").write_text(application().generate_completion(shell="bash"))
-    asked = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _headway; echo "${COMPREPLY[*]}" """
-
-    def complete(*words):
-        line = ["bash", "-c", asked, "bash", str(tmp_path / "script"), "headway", *words]
-        return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
-
-    assert complete("roll") == "rollback"
-    assert complete("run", "--unt") == "--until"
-    assert complete("export-rows", "--split", "") == "train eval test"
-
-
-def test_completion_is_installed_where_the_shell_looks(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert main(["--install-completion", "--shell", "bash"]) == 0
-    assert str(tmp_path) in capsys.readouterr().out and "headway" in (tmp_path / ".bashrc").read_text()
-
-
 @pytest.mark.parametrize(
     ("tokens", "text", "made", "trains"),
     [
@@ -285,3 +257,17 @@ def test_a_command_that_fails_ends_the_tensorflow_it_began_and_says_nothing_of_i
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["2", "-9", "False"], done
     assert done.stderr.startswith("headway run: ") and "lable" in done.stderr and "ensor" not in done.stderr
+
+
+PIPELINE = "name: toy\nsource: {format: csv, path: a.csv}\nlabel: y\n"
+
+
+@pytest.mark.parametrize(("options", "begins"), [([], ["Beam", "TensorFlow"]), (["--to", "ingest"], ["Beam"])])
+def test_a_first_run_imports_what_it_will_need_while_it_looks_at_the_data(options, begins, tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("label: y", "label: z"))
+    begun = []
+    monkeypatch.setattr("flows.pipeline.run.begin_import", lambda: begun.append("Beam"))
+    monkeypatch.setattr(Child, "spawn", lambda child: begun.append("TensorFlow"))
+    assert main(["run", str(tmp_path), *options]) == 2, "there is no column z"
+    assert begun == begins

@@ -92,13 +92,6 @@ def test_a_step_that_fails_is_named_and_not_its_folder(churn, typed):
     assert (said.stdout + said.stderr).count("were rejected; at most") == 1
 
 
-def test_a_wrong_option_is_told_the_same_way(churn, typed):
-    said = typed("run", churn, "--windw", "3", check=2)
-    assert said.stderr.count("--windw") == 1
-    error = json.loads(typed("run", churn, "--windw", "3", "--json", check=2).stdout)["error"]
-    assert "--windw" in f"{error['where']}: {error['problem']}" and error["kind"] == "ConfigError"
-
-
 def test_a_json_log_has_the_error_too_and_stdout_the_answer(churn):
     misspelt(churn)
     command = [sys.executable, "-P", "-m", "flows.cli", "run", str(churn), "--log-format", "json", "--json"]

@@ -4,8 +4,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +58,20 @@ def test_without_a_store_or_a_champion_there_is_nothing_to_serve(served, typed):
     assert "there is no champion yet" in done.stderr and "headway run promotes one" in done.stderr
     done = typed("serve", served, "--port", "0", "--version", "9", check=5)
     assert "version 9 does not exist" in done.stderr
+
+
+BENCH = Path(__file__).parents[3] / "bench" / "hostile.py"
+
+
+@pytest.mark.long
+def test_hostile_clients_are_refused_or_cut_and_a_good_one_is_answered_meanwhile(served):
+    command = [sys.executable, BENCH, "--pipeline", served, "--seconds", "4", "--rate", "0.1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["wrong"] == {}
+    for name in ("quiet", "attacked"):
+        assert found[name]["requests"] > 10 and found[name]["failed"] == 0, found[name]
+    for name in ("half a head", "half a body"):
+        assert set(found["attacks"][name][1]) & {"408", "cut"}, "the oldest are cut by now"
+    assert all(" loading " in line or " ended; " in line for line in found["said"]), found["said"]

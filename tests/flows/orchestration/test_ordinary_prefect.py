@@ -109,15 +109,6 @@ def _deployed(env, pipeline, **variables):
     _typed(env, "deploy", "--all", cwd=pipeline.folder)
 
 
-def test_prefects_own_deploy_and_worker_run_a_retrain_to_its_promotion(env, worker, tmp_path):
-    pipeline = TinyPipeline(tmp_path / "plain", "plain")
-    _deployed(env, pipeline)
-    _typed(env, "deployment", "run", "retrain/plain", "--watch")
-    states, message = _states(env, "plain")
-    assert states[-1] == "Completed" and message.startswith("Version 1 is promoted"), (states, message)
-    assert pipeline.champion() == 1
-
-
 def test_a_served_flow_runs_a_retrain_to_its_promotion(env, tmp_path):
     pipeline = TinyPipeline(tmp_path / "served", "served")
     script = tmp_path / "serve.py"

@@ -2,16 +2,21 @@
 
 import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from flows.pipeline import promote as promotions
+from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
 from flows.pipeline.plan import PlannedStep
 from flows.report.checks import explain
 from headway.errors import ConfigError
+from headway.evaluation.config import EvaluationConfig
 from headway.evaluation.verdict import Verdict
+from headway.registry.registry import Version
+from headway.stages.step import Output
 from headway.storage.store import Store
 
 
@@ -66,3 +71,40 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
     plans("a" * 32)  # pipeline.yaml is as it was before that run
     with pytest.raises(ConfigError, match="another training, so this would promote another model"):
         promotions.last_candidate(spec)
+
+
+F1 = {"config": EvaluationConfig(threshold="f1").threshold.model_dump(mode="json"), "value": 0.31}
+
+
+def test_a_run_that_ends_with_the_training_says_nothing_of_the_champion():
+    context = Context(SimpleNamespace(pipeline=pipeline_with(None)), None, last="train")
+    context.champion = Version(number=4, path=Path(), created="", facts={"train": "t"})
+    context.add([Output("train", "train", "t", Path(), {}, hit=True)])
+    recognise(context)
+    assert context.verdict is None and context.champion is not None
+
+
+def pipeline_with(rule):
+    return SimpleNamespace(evaluation=EvaluationConfig(threshold=rule))
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "note"),
+    [
+        (None, None, None),
+        ("f1", F1, None),
+        ("f1", None, "(none was chosen: 0.5)"),
+        (0.3, F1, "(0.31)"),
+        (None, F1, "(0.31)"),
+    ],
+)
+def test_a_champion_that_keeps_another_threshold_than_the_config_names_is_said(rule, kept, note):
+    context = Context(SimpleNamespace(pipeline=pipeline_with(rule)), None)
+    context.champion = Version(number=4, path=Path(), created="", facts={"threshold": kept, "train": "t"})
+    context.add([Output("train", "train", "t", Path(), {}, hit=True)])
+    recognise(context)
+    assert context.verdict.status == "kept" and context.over
+    assert len(context.notes) == (note is not None)
+    if note:
+        (said,) = context.notes
+        assert "`classify` of version 4 keep the threshold" in said.text and note in said.text

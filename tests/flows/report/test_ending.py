@@ -177,9 +177,11 @@ def test_the_test_split_is_a_remark_that_decides_nothing(records):
     assert ending_of(record).notes[-1] == said and said in summary(record)
 
 
-def test_the_checks_name_their_rows(records):
+def test_the_checks_name_their_rows_and_the_window_of_a_source_with_spans(records):
     record = records["promoted"]
     assert ending_of(record).judged_on == "judged on 4,000 eval rows of 2024-03"
+    verdict = record.verdict.model_copy(update={"spans": ("all",)})
+    assert ending_of(record.model_copy(update={"verdict": verdict})).judged_on == "judged on 4,000 eval rows"
 
 
 def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_worse():
@@ -315,12 +317,6 @@ def test_a_headline_is_not_said_again():
     alone = verdict.model_copy(update={"checks": verdict.checks[:1]})
     ending = ending_of(RunRecord(**KNOWN, state="promoted", version=2, verdict=alone))
     assert (ending.concerns, ending.tone) == ((), "amber")
-
-
-def test_a_source_without_spans_has_no_window(records):
-    record = records["promoted"]
-    verdict = record.verdict.model_copy(update={"spans": ("all",)})
-    assert ending_of(record.model_copy(update={"verdict": verdict})).judged_on == "judged on 4,000 eval rows"
 
 
 @pytest.mark.parametrize("columns", ["80", "100"])

@@ -3,10 +3,12 @@
 import pytest
 
 from flows.records import MonitorState, SpanCheck, records
+from flows.report import compare as comparing
 from flows.report.page import write
 from flows.report.site import write_site
 from tests.flows.report.months import months
 from tests.flows.report.recorded import LEVELS, recorded
+from tests.flows.report.test_compare import A, B, two_runs
 
 pytestmark = pytest.mark.browser
 RUNS = {
@@ -103,3 +105,16 @@ def test_the_site_of_a_store_is_whole_and_can_be_read(visit, accessible, tmp_pat
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     seen = "[...document.querySelectorAll('.toned td:last-child')].every(td => td.getBoundingClientRect().right <= 320)"
     assert page.evaluate(seen), "the outcome of a row is seen on a phone"
+
+
+@pytest.fixture(scope="module", params=[("binary", 4), ("regression", 2)], ids=lambda case: case[0])
+def comparison(request, tmp_path_factory):
+    """The page of a comparison, and how many figures it has."""
+    task, figures = request.param
+    return comparing.write(comparing.compare(two_runs(tmp_path_factory.mktemp("compared"), task), A, B)), figures
+
+
+@pytest.mark.parametrize(("scheme", "axe_at"), [("light", 360), ("dark", 1440)])
+def test_a_comparison_is_whole_and_can_be_read(visit, accessible, comparison, scheme, axe_at):
+    page, figures = comparison
+    whole_and_readable(visit(page, scheme=scheme), accessible, axe_at, least=figures)

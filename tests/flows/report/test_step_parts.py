@@ -88,40 +88,20 @@ def test_a_frequent_float_has_no_more_digits_than_float32_holds():
 
 
 def test_figures_of_dates_and_times_are_dates_and_times():
-    column = STATISTICS["columns"]["train"][0] | {
-        "mean": 15706.5,
-        "std": 2.0,
-        "min": 15706,
-        "p25": 15706.25,
-        "max": 15710,
-    }
-    day = column | {"temporal": "date", "top": [[15706, 9]]}
+    column = STATISTICS["columns"]["train"][0]
+    day = {"temporal": "date", "mean": 15706.5, "std": 2.0, "min": 15706, "p25": 15706.25, "top": [[15706, 9]]}
     at, later = 1_357_034_400_000_000, 1_357_034_401_500_000
-    time = column | {
-        "temporal": "timestamp",
-        "mean": later + 0.25,
-        "std": 90e6,
-        "min": at,
-        "max": later,
-        "top": [[later, 2]],
-    }
-    day, time = _rows(day, time)
-    assert [day[name] for name in ("type", "mean", "std", "min", "p25", "max")] == [
-        *("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-05")
+    time = {"temporal": "timestamp", "mean": later + 0.25, "std": 90e6, "min": at, "max": later, "top": [[later, 2]]}
+    seconds = {"temporal": "epoch_seconds", "mean": at / 1e6 + 1.5, "std": 90.0, "min": at // 1_000_000, "top": []}
+    day, time, seconds = _rows(column | day, column | time, column | seconds)
+    assert [day[name] for name in ("type", "mean", "std", "min", "p25", "most frequent")] == [
+        *("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-01 (9)")
     ]
-    assert day["most frequent"] == "2013-01-01 (9)" and day["distinct"] == 80
+    assert day["distinct"] == 80
     assert [time[name] for name in ("type", "mean", "std", "min", "max")] == [
         *("timestamp", "2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00", "2013-01-01 10:00:01.500000")
     ]
     assert time["most frequent"] == "2013-01-01 10:00:01.500000 (2)"
-    seconds = column | {
-        "temporal": "epoch_seconds",
-        "mean": at / 1e6 + 1.5,
-        "std": 90.0,
-        "min": at // 1_000_000,
-        "top": [],
-    }
-    (seconds,) = _rows(seconds)
     assert [seconds[name] for name in ("mean", "std", "min")] == ["2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00"]
 
 

@@ -1,9 +1,12 @@
 """A finished run in words."""
 
 import sys
+from types import SimpleNamespace
 
+from flows.cli.options import summary_text
 from flows.records import read_record
 from flows.report.text import summary
+from headway.storage.store import Store
 
 COMPARED = {
     "name": "champion",
@@ -68,3 +71,17 @@ def test_the_summary_wraps_on_a_terminal_and_leaves_paths_whole(monkeypatch):
     lines = summary(read_record(RECORD), [("model", path)]).splitlines()
     assert path in "\n".join(lines)
     assert max(len(line) for line in lines if path not in line) <= 60
+
+
+def test_headway_export_names_the_folder_of_the_saved_model_and_not_of_its_replay(monkeypatch, tmp_path):
+    monkeypatch.setattr("flows.report.text.summary", lambda record, places, verbose: str(dict(places)))
+    stages = [
+        {"stage": stage, "title": stage, "fingerprint": "ab", "cached": False}
+        for stage in ("train", "export", "replay")
+    ]
+    store = Store(tmp_path / "store")
+    for last, folder in (("export", "export"), ("train", "train")):
+        done = stages[: 3 if last == "export" else 1]
+        record = {"run": "r", "pipeline": "p", "started": "", "state": "done", "stages": done}
+        text = summary_text(read_record(record), SimpleNamespace(last=last, store=store))
+        assert text == str({"output": str(tmp_path / "store" / "stages" / folder / "ab")})
