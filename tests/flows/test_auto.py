@@ -24,20 +24,9 @@ def test_a_small_table_is_learned_and_the_same_settings_written_out_are_the_same
     record = json.loads(typed("run", "--to", "evaluate", tmp_path, "--json", check=0).stdout)
     assert record["metrics"]["accuracy"] > 0.85  # the largest class has a good third of the rows
     assert {each["column"] for each in record["importance"]["columns"]} == {f"c{i}" for i in range(6)}
-    evaluation = record["evaluation"]
-    assert set(evaluation["baselines"]) == {"constant", "linear"} and set(
-        evaluation["tables"]["per_class"]["class"]
-    ) == {*("ash", "beech", "cedar")}
-    said = typed("run", "--to", "evaluate", tmp_path, check=0).stdout
-    assert "worse accuracy (" in said and "intervals" in said and "  ash " in said
     chosen = record["training"]
     assert chosen["training"]["steps"] == 1000 and chosen["training"]["batch_size"] == 32
     assert chosen["model"]["linear"] and "1,000 steps of 32 rows" in typed("show", tmp_path, check=0).stdout
-
-    output = next(path for title, path in record["outputs"].items() if title == "evaluate")
-    linear = pq.read_table(f"{output}/predictions-linear.parquet")
-    best = np.argmax(np.stack(linear["prediction"].to_pylist()), axis=1)
-    assert (best == linear["label"].to_numpy()).mean() > 0.85
 
     (tmp_path / "pipeline.yaml").write_text(
         PIPELINE.replace("auto\n", f"auto\nmodel: {json.dumps(chosen['model'])}\n", 1).replace(

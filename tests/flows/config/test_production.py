@@ -47,7 +47,10 @@ def test_a_cron_expression_alone_is_that_of_retrain(schedule, tmp_path):
         ({"alarms": {"notify": "ops"}}, "'ops' is not type/name of a notification block, such as slack-webhook/ops"),
         ({"alarms": {"when": ["fail"]}}, "did you mean 'failed'?"),
         ({"queues": {"tensorflwo": "gpu"}}, "did you mean 'tensorflow'? (got 'tensorflwo')"),
-        ({"queues": {"tensorflow": "GPU 1"}}, "queues.tensorflow: 'GPU 1'"),
+        (
+            {"queues": {"tensorflow": "GPU 1"}},
+            "queues.tensorflow: should be like ^[a-z][a-z0-9_-]{0,62}$ (got 'GPU 1')",
+        ),
         (
             {"arrival": {"done": "data/_SUCCESS"}},
             "arrival.done needs the placeholders of source.path, which are: {span}",

@@ -104,18 +104,18 @@ def test_a_stage_that_the_dag_lacks_is_refused_before_a_run_is_recorded(project,
     assert not list(folder.glob("store/runs/*"))
 
 
-def test_classes_have_no_order_to_judge(project):
-    folder = project("t", "evaluation: {ndcg_at: 3}\n")
-    with pytest.raises(ConfigError, match="ndcg_at needs an order"):
-        check_metrics(read_pipeline(folder), ("multiclass",))
-    check_metrics(read_pipeline(folder), ("binary", "multiclass"))
-
-
-def test_only_two_classes_have_a_threshold(project):
-    folder = project("n", "evaluation: {threshold: f1}\n")
-    with pytest.raises(ConfigError, match="decides between two classes, and the task is regression"):
-        check_metrics(read_pipeline(folder), ("regression",))
-    check_metrics(read_pipeline(folder), ("binary", "multiclass"))
+@pytest.mark.parametrize(
+    ("setting", "task", "words"),
+    [
+        ("ndcg_at: 3", "multiclass", "ndcg_at needs an order"),
+        ("threshold: f1", "regression", "decides between two classes, and the task is regression"),
+    ],
+)
+def test_a_setting_that_the_task_has_no_use_for_is_refused(project, setting, task, words):
+    loaded = read_pipeline(project("t", f"evaluation: {{{setting}}}\n"))
+    with pytest.raises(ConfigError, match=words):
+        check_metrics(loaded, (task,))
+    check_metrics(loaded, ("binary", "multiclass"))
 
 
 MEDIANS = {"label": 2.0, "x": 9.0}

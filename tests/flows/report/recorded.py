@@ -86,9 +86,9 @@ def _predicted(r, task, label, noise, width):
     return np.maximum(label + r.normal(size=rows) * noise, 0.05)
 
 
-def _label(r, task, rows, classes):
+def _label(r, task, rows):
     if task == "multiclass":
-        return r.integers(0, len(classes), rows)
+        return r.integers(0, len(CLASSES), rows)
     if task == "binary":
         return (r.random(rows) < 0.3).astype(np.int64)
     return r.poisson(3.0, rows).astype(np.float64) if task == "count" else r.normal(5.0, 2.0, rows)
@@ -122,7 +122,6 @@ def make_recorded(
     champion=True,
     rows=700,
     wide=0,
-    classes=CLASSES,
     until=None,
     state=None,
     again=0,
@@ -171,8 +170,8 @@ def make_recorded(
         return store, whole
 
     table, before = _rows(r, rows, 4.0 * again, wide), _rows(r, rows, 9.0, wide)
-    label = _label(r, task, rows, classes)
-    stored = pa.array([classes[i].encode() for i in label]) if task == "multiclass" else pa.array(label)
+    label = _label(r, task, rows)
+    stored = pa.array([CLASSES[i].encode() for i in label]) if task == "multiclass" else pa.array(label)
     if task not in ("multiclass", "binary"):
         stored = stored.cast(pa.float32())
     kinds = {"float": "float32", "int64": "int64", "string": "bytes", "binary": "bytes"}
@@ -277,7 +276,7 @@ def make_recorded(
 
     def predicted(noise):
         def make(out):
-            values = _predicted(r, task, label, noise, len(classes))
+            values = _predicted(r, task, label, noise, len(CLASSES))
             made = pa.array(list(values)) if values.ndim > 1 else pa.array(values)
             pq.write_table(
                 pa.table({"row": np.arange(rows), "label": label, "prediction": made, **kept}), out / "p.parquet"
@@ -298,7 +297,7 @@ def make_recorded(
         predictions=mine / "p.parquet",
         baselines={"champion": other / "p.parquet"} if other else {},
         label=facts,
-        classes=classes if task == "multiclass" else (),
+        classes=CLASSES if task == "multiclass" else (),
         slices=("city", "rooms"),
         slice_min_rows=20,
         searched=("city", "rooms"),

@@ -1,38 +1,35 @@
 """Tables for a terminal line up."""
 
+import pytest
+
 from flows.report.model import Table, cell
 from flows.report.text import table_text, text_table
 
-
-def test_numbers_stand_right_text_left_and_empty_columns_are_left_out():
-    rows = [
-        {"name": "a", "rows": 1200, "gone": None, "share": "1.5%"},
-        {"name": "long", "rows": 7, "gone": "", "share": "12%"},
-    ]
-    assert text_table(rows).splitlines() == [
-        "  name   rows  share",
-        "  a     1,200   1.5%",
-        "  long      7    12%",
-    ]
+V, R = "v" * 60, "r" * 60 + " at byte 7"
 
 
-def test_a_column_that_the_first_row_lacks_is_shown():
-    assert text_table([{"a": 1}, {"a": 2, "b": "x"}]).splitlines() == ["  a  b", "  1", "  2  x"]
-
-
-def test_a_row_is_one_line_whatever_its_cells_hold():
-    assert text_table([{"a": "x\ny\tz"}]).splitlines() == ["  a", "  x\\ny\\tz"]
-    assert text_table([{"a\n": "\x1b[2Jé\u202e東"}]).splitlines() == ["  a\\n", "  \\x1b[2Jé\\u202e東"]
-
-
-def test_without_rows_the_table_is_empty():
-    assert text_table([]) == ""
-
-
-def test_long_cells_are_cut_but_for_columns_that_are_wanted_whole():
-    row = {"value": "v" * 60, "reason": "r" * 60 + " at byte 7"}
-    assert text_table([row], whole=["reason"], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 60} at byte 7"
-    assert text_table([row], width=200).splitlines()[1] == f"  {'v' * 45}...  {'r' * 45}..."
+@pytest.mark.parametrize(
+    ("rows", "options", "lines"),
+    [
+        (  # numbers stand right, text left, and empty columns are left out
+            [
+                {"name": "a", "rows": 1200, "gone": None, "share": "1.5%"},
+                {"name": "long", "rows": 7, "gone": "", "share": "12%"},
+            ],
+            {},
+            ["  name   rows  share", "  a     1,200   1.5%", "  long      7    12%"],
+        ),
+        ([{"a": 1}, {"a": 2, "b": "x"}], {}, ["  a  b", "  1", "  2  x"]),  # the first row lacks a column
+        ([{"a": "x\ny\tz"}], {}, ["  a", "  x\\ny\\tz"]),  # a row is one line
+        ([{"a\n": "\x1b[2Jé\u202e東"}], {}, ["  a\\n", "  \\x1b[2Jé\\u202e東"]),
+        ([], {}, []),
+        # long cells are cut but for columns that are wanted whole
+        ([{"v": V, "r": R}], {"whole": ["r"]}, ["  v" + " " * 49 + "r", f"  {'v' * 45}...  {R}"]),
+        ([{"v": V, "r": R}], {}, ["  v" + " " * 49 + "r", f"  {'v' * 45}...  {'r' * 45}..."]),
+    ],
+)
+def test_a_table_lines_up(rows, options, lines):
+    assert text_table(rows, width=200, **options).splitlines() == lines
 
 
 def test_names_in_the_first_column_wrap_where_the_others_fit_beside_them_then():

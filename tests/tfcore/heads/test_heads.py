@@ -155,7 +155,7 @@ def test_a_users_loss_is_checked_where_it_is_called(tmp_path):
     assert error.value.fix == "a batch has: label"
 
 
-TEXT = """
+OWN = """
 import tensorflow as tf
 
 def error(label, prediction, columns):
@@ -188,7 +188,7 @@ class Wrong(Own):
 
 @pytest.fixture
 def file(tmp_path):
-    (tmp_path / "own.py").write_text(TEXT)
+    (tmp_path / "own.py").write_text(OWN)
     return tmp_path / "own.py"
 
 
