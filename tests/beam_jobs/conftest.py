@@ -48,6 +48,20 @@ def make_request(
     )
     if range_size is not None:
         small_ranges(range_size, source.format)
+    split = split or SplitConfig(key=("id",))
+    return request_of(source, columns, stored, label, split, span=span, rows_per_record=rows)
+
+
+def request_of(
+    source: SourceConfig,
+    columns: tuple[Column, ...],
+    stored: tuple[str, ...],
+    label: Any,
+    split: SplitConfig,
+    span: str | None = None,
+    **more: Any,
+) -> IngestRequest:
+    """The request for a span of a source, the first if none is named."""
     span = span or spans(source)[0]
     return IngestRequest(
         span=span,
@@ -56,8 +70,8 @@ def make_request(
         read=columns,
         stored=stored,
         label=LabelConfig.model_validate(label),
-        split=split or SplitConfig(key=("id",)),
-        rows_per_record=rows,
+        split=split,
+        **more,
     )
 
 

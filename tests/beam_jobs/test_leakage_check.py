@@ -1,7 +1,6 @@
 """The proof of the splits on real artifacts: it passes what is apart, and names what leaks with its rows."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,19 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import leakage_check
-from beam_jobs.ingest.request import NOTES, IngestRequest
+from beam_jobs.ingest.request import NOTES
 from beam_jobs.ingest.stage import ingest, ingest_many
 from beam_jobs.leakage_check import FILE, prove
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
-from headway.errors import ConfigError, DataError
+from headway.errors import DataError
 from headway.leakage.key_index import read
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files
-from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
+from tests.beam_jobs.conftest import request_of
 from tests.small_ranges import small_ranges
 
 KEY = Column(name="k", type="bytes", nullable=True, role="key")
@@ -47,15 +45,8 @@ def window(tmp_path):
             source = SourceConfig(format="csv", path=str(tmp_path / "raw" / name), where=where)
             if range_size is not None:
                 small_ranges(range_size, "csv")
-            request = IngestRequest(
-                span=span,
-                files=files(source, span),
-                source=source,
-                read=(*columns, *COLUMNS),
-                stored=("x",),
-                label=LabelConfig(expression="y > 0"),
-                split=(configs or {}).get(span, split),
-            )
+            given = (configs or {}).get(span, split)
+            request = request_of(source, (*columns, *COLUMNS), ("x",), "y > 0", given, span=span)
             out = tmp_path / "out" / span
             out.mkdir(parents=True)
             outputs.append(SpanOutput(request=request, notes=out / NOTES))
@@ -114,17 +105,6 @@ def test_a_key_written_in_two_ways_leaks_through_the_hash_and_is_found(window):
     assert message.count("row ") == 10 and "a a.csv row" in message and "b b.csv row" in message
     assert ".0'" in message and "as k '" in message
     assert "the same way" in result["anomalies"][0]["fix"] and result["says"] == []
-
-
-def test_rows_that_cannot_be_read_again_are_not_shown_and_what_was_found_stands(window, tmp_path):
-    split, lines = SplitConfig(key="k", eval=0.4), []
-    window(split, a=rows(range(40)), b=rows([f"{i}.0" for i in range(40)]))
-    (tmp_path / "raw" / "b" / "b.csv").unlink()
-    monitor = Monitor()
-    monitor.log = lines.append
-    kinds = [each["kind"] for each in apart(prove(window.request, tmp_path, monitor))]
-    assert kinds == ["key overlap"]
-    assert lines[0] == "reading the rows of 2 spans again" and "b.csv: there is no such file" in lines[1]
 
 
 @pytest.mark.parametrize("gone", ["a", "b"])
@@ -207,13 +187,6 @@ def test_rows_without_a_key_are_counted_and_compared_with_nothing(window):
     assert "3 of 63 rows have no k" in message and "one split together" in message
 
 
-def test_keys_of_several_columns(window):
-    columns = (KEY, Column(name="t", type="bytes", nullable=False, role="key"))
-    split = SplitConfig(key=("t", "k"), eval=0.4)
-    again = window(split, columns=columns, a=rows(range(40)), b=rows(range(40), "2013-01-02"))
-    assert apart(again) == [] and "no (k, t) is in two splits" in again["says"][0]
-
-
 # --- without a key
 
 
@@ -235,27 +208,7 @@ def test_without_a_key_a_row_on_the_wrong_side_is_an_error(window, tmp_path):
     notes = json.loads(path.read_text())
     notes["splits"]["eval"]["hashes"][1] = notes["splits"]["train"]["hashes"][0]
     path.write_text(json.dumps(notes))
-    request = SplitsRequest.model_validate(
-        {
-            "split": SplitConfig(eval=0.3),
-            "spans": [SpanOutput(request=_request(tmp_path / "raw", "a"), notes=path.parent)],
-            "parts": {"train": (("a", "train"),), "eval": (("a", "eval"),)},
-        }
-    )
-    assert only(prove(request, tmp_path, Monitor()))[:3] == ("error", "key overlap", "train, eval")
-
-
-def _request(folder: Path, span: str) -> IngestRequest:
-    source = SourceConfig(format="csv", path=str(folder / "{span}"))
-    return IngestRequest(
-        span=span,
-        files=files(source, span),
-        source=source,
-        read=(KEY, TIME, *COLUMNS),
-        stored=("x",),
-        label=LabelConfig(expression="y > 0"),
-        split=SplitConfig(eval=0.3),
-    )
+    assert only(prove(window.request, tmp_path, Monitor()))[:3] == ("error", "key overlap", "train, eval")
 
 
 # --- by time
@@ -316,15 +269,7 @@ def test_a_column_of_dates_in_one_file_and_of_timestamps_in_another_is_an_error(
         table = table.append_column("x", pa.array([1.0, 2.0])).append_column("y", pa.array([1.0, 0.0]))
         pq.write_table(table, tmp_path / f"{span}.parquet")
         source = SourceConfig(format="parquet", path=str(tmp_path / "{span}.parquet"))
-        request = IngestRequest(
-            span=span,
-            files=files(source, span),
-            source=source,
-            read=columns,
-            stored=("x",),
-            label=LabelConfig(expression="y > 0"),
-            split=split,
-        )
+        request = request_of(source, columns, ("x",), "y > 0", split)
         (tmp_path / span).mkdir()
         ingest(request, tmp_path / span, Monitor(), runner=RunnerConfig(workers=1))
         outputs.append(SpanOutput(request=request, notes=tmp_path / span / NOTES))
@@ -470,26 +415,14 @@ def test_a_span_without_rows_is_noted_too(window):
 def test_damaged_notes_are_reported(window, tmp_path):
     split = SplitConfig(key="k")
     window(split, a=rows(range(30)))
-    request = _request(tmp_path / "raw", "a").model_copy(update={"split": split})
     folder = tmp_path / "out" / "a" / NOTES
-    output = SpanOutput(request=request, notes=folder)
-    asked = SplitsRequest(split=split, spans=(output,), parts={"train": (("a", "train"),), "eval": (("a", "eval"),)})
     path = folder / "train.key.u64"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(DataError, match="hashes in place of"):
-        prove(asked, tmp_path, Monitor())
+        prove(window.request, tmp_path, Monitor())
     (folder / "notes.json").write_text("{")
     with pytest.raises(DataError, match="cannot be read"):
-        prove(asked, tmp_path, Monitor())
-
-
-def test_an_unknown_key_column_is_reported_with_its_setting(tmp_path):
-    (tmp_path / "raw" / "a").mkdir(parents=True)
-    (tmp_path / "raw" / "a" / "a.csv").write_text("k,t,x,y\n1,,1,1\n")
-    request = _request(tmp_path / "raw", "a").model_copy(update={"split": SplitConfig(key="kk")})
-    with pytest.raises(ConfigError) as error:
-        request.check()
-    assert error.value.where == "split.key" and "did you mean 'k'" in error.value.fix
+        prove(window.request, tmp_path, Monitor())
 
 
 def overlaps(result):

@@ -1,26 +1,21 @@
 """A table of few distinct rows is split by the places of its rows too: evenly, whoever reads it, and for ever."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.ingest.request import NOTES, IngestRequest
+from beam_jobs.ingest.request import NOTES
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.leakage_check import prove
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from headway.monitor import Monitor
-from headway.records.decode import decode
-from headway.records.tfrecord import read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files
-from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig, window_splits
+from tests.beam_jobs.conftest import request_of, rows_of
 from tests.small_ranges import small_ranges
 
 ROWS = 4000
@@ -51,35 +46,15 @@ def split_of(tmp_path):
                 pacsv.write_csv(table, folder / span / f"{i}.csv")
             else:
                 pq.write_table(table, folder / span / f"{i}.parquet", row_group_size=500)
-        config = SourceConfig(
-            format=format,
-            path=str(folder / "{span}" / f"*.{format}"),
-            where=where,
-        )
+        config = SourceConfig(format=format, path=str(folder / "{span}" / f"*.{format}"), where=where)
         small_ranges(pieces, "csv", "parquet")
-        request = IngestRequest(
-            span=span,
-            files=files(config, span),
-            source=config,
-            read=COLUMNS,
-            stored=("a", "b", "n"),
-            label=LabelConfig(column="y"),
-            split=SplitConfig(),
-            hashed=COLUMNS[:2],
-            by_place=by_place,
-        )
+        hashed = {"hashed": COLUMNS[:2], "by_place": by_place}
+        request = request_of(config, COLUMNS, ("a", "b", "n"), "y", SplitConfig(), span=span, **hashed)
         out = tmp_path / f"out{len([*tmp_path.iterdir()])}"
         out.mkdir()
         result = ingest(request, out, Monitor(), runner=RunnerConfig(workers=workers))
         run.proof = request, out
-        columns = [Column.model_validate(column) for column in result["columns"]]
-        found = {}
-        for name, of in result["splits"].items():
-            batches = [
-                decode(record, columns) for shard in of["shards"] for record in read_records(out / shard["file"])
-            ]
-            found[name] = np.sort(np.concatenate([batch.column("n") for batch in batches])) if batches else np.array([])
-        return found
+        return {name: np.sort([row["n"] for row in rows_of(out, result, name)]) for name in result["splits"]}
 
     return run
 
@@ -129,10 +104,3 @@ def test_the_proof_says_what_was_done_and_reports_no_duplicate(table, split_of):
         "rows are split by their places in their files too: equal rows are in several splits, which is not a leak"
         in says
     )
-
-
-def test_a_request_that_does_not_look_at_places_has_the_key_that_it_always_had(table, split_of):
-    split_of(table)
-    request, _ = split_of.proof
-    before = request.model_copy(update={"by_place": False}).key()
-    assert "by_place" not in json.dumps(before) and request.key() == before | {"by_place": True}

@@ -1,6 +1,5 @@
-"""The same rows in any format end as the same records; what cannot be read stands in the quarantine with its file."""
+"""Files of each format in ingest: columns that come later, images and lines that cannot be read, splits of folders."""
 
-import gzip
 import io
 import json
 
@@ -10,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from beam_jobs.ingest.request import IngestRequest
 from beam_jobs.ingest.stage import ingest
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import DataError
@@ -19,10 +17,9 @@ from headway.records import wire
 from headway.records.tfrecord import frame
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files
 from headway.tabular import quarantine
-from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from tests.beam_jobs.conftest import request_of
 
 ROWS = [
     {"id": 0, "x": 1.5, "s": "a", "l": [1, 2], "y": 1},
@@ -85,56 +82,23 @@ def csv():
 
 FILES = {
     "a.csv": csv,
-    "a.csv.gz": lambda: gzip.compress(csv()),
     "a.jsonl": json_lines,
-    "a.json.gz": lambda: gzip.compress(json_lines()),
     "a.parquet": lambda: arrow("parquet"),
     "a.arrow": lambda: arrow("file"),
     "a.feather": lambda: arrow("stream"),
     "a.tfrecord": lambda: b"".join(map(example, ROWS)),
-    "a.tfrecord.gz": lambda: gzip.compress(b"".join(map(example, ROWS))),
 }
 FORMATS = {"json": "jsonl", "tfrecord": "examples", "feather": "arrow"}
 
 
 def run(source, columns, stored, out, label="y", span="all"):
-    request = IngestRequest(
-        span=span,
-        files=files(source, "all"),
-        source=source,
-        read=columns,
-        stored=stored,
-        label=LabelConfig(column=label),
-        split=SplitConfig(key=stored[:1], eval=1e-9),
-        rows_per_record=4,
-    )
+    request = request_of(source, columns, stored, label, SplitConfig(key=stored[:1], eval=1e-9), rows_per_record=4)
+    request = request.model_copy(update={"span": span})
     out.mkdir()
     return ingest(request, out, Monitor())
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_null_empty_nan_and_zero_stay_apart_from_any_file_to_the_records(tmp_path, rows_of, name):
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / name).write_bytes(FILES[name]())
-    ending = name.split(".")[1]
-    columns = COLUMNS
-    if ending == "csv":
-        columns = tuple(c.model_copy(update={"separator": "|"}) if c.name == "l" else c for c in COLUMNS)
-    source = SourceConfig(format=FORMATS.get(ending, ending), path=str(tmp_path / "raw"))
-    result = run(source, columns, ("id", "x", "s", "l"), tmp_path / "out")
-    assert result["counts"] == {"read": 5, "written": 5, "quarantined": 0, "filtered": 0}
-    wanted = [
-        {
-            **{k: v for k, v in row.items() if k != "y"},
-            "s": None if row["s"] is None else row["s"].encode(),
-            "label": row["y"],
-        }
-        for row in ROWS
-    ]
-    assert repr(rows_of(tmp_path / "out", result, "train")) == repr(wanted)
-
-
-@pytest.mark.parametrize("name", [name for name in FILES if not name.endswith(".gz")])
 def test_a_column_that_came_with_a_later_span_is_missing_in_an_earlier_one_and_refused_in_a_later_one(
     tmp_path, rows_of, name
 ):
@@ -190,30 +154,14 @@ def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_pat
     assert "at byte" in rejected[0]["reason"] and "at byte" in rejected[1]["reason"]
 
 
-def test_files_keep_the_split_that_their_path_says(request_for, write_csv, rows_of, tmp_path):
-    write_csv(30, "train/a.csv")
-    root = write_csv(20, "eval/b.csv", first=30).parents[1]
-    request = request_for(root / "{split}" / "*.csv", split=SplitConfig(mode="path"), range_size=1024)
-    result = ingest(request, tmp_path / "out", Monitor(), runner=RunnerConfig(workers=1))
-    assert {row["id"] for row in rows_of(tmp_path / "out", result, "train")} == set(range(30))
-    assert {row["id"] for row in rows_of(tmp_path / "out", result, "eval")} == set(range(30, 50))
-
-
 def test_images_keep_the_split_and_the_label_of_their_folders(tmp_path, rows_of):
     for split, kind, grey in (("train", "a", 1), ("train", "b", 2), ("test", "a", 3)):
         folder = tmp_path / "images" / split / kind
         folder.mkdir(parents=True)
         Image.new("L", (2, 2), grey).save(folder / f"{grey}.png")
     source = SourceConfig(format="images", path=str(tmp_path / "images" / "{split}"))
-    request = IngestRequest(
-        span="all",
-        files=files(source, "all"),
-        source=source,
-        read=(Column(name="label", type="bytes", nullable=True), Column(name="path", type="bytes", nullable=True)),
-        stored=("path",),
-        label=LabelConfig(column="label"),
-        split=SplitConfig(mode="path"),
-    )
+    columns = tuple(Column(name=name, type="bytes", nullable=True) for name in ("label", "path"))
+    request = request_of(source, columns, ("path",), "label", SplitConfig(mode="path"))
     result = ingest(request, tmp_path / "out", Monitor(), runner=RunnerConfig(workers=1))
     for split, rows in (("train", [b"a/1.png", b"b/2.png"]), ("test", [b"a/3.png"])):
         found = rows_of(tmp_path / "out", result, split)

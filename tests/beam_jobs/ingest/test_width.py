@@ -66,13 +66,9 @@ result = ingest(request, out, Monitor(), runner=RunnerConfig(workers=2))
 memory = peak()
 train = SplitStatistics.load(out / "statistics" / "train")
 counted = [i for i, c in enumerate(train.columns.values()) if c.complete]
-sketch = train.columns["c2"]
 print(json.dumps({
     "mb": memory, "rows": result["counts"]["written"], "train": train.rows, "complete": len(counted),
     "ranges": len(result["splits"]["train"]["shards"]), "kinds": sorted({i % 4 for i in counted[:-1]}),
-    "distinct": [train.columns["c1"].distinct, train.columns["c3"].distinct],
-    "errors": [sketch.distinct_error, sketch.rank_error], "estimate": sketch.distinct / sketch.values,
-    "median": [float(sketch.quantile([0.5])[0]) / (1 << 40)],
 }), flush=True)
 """
 
@@ -98,9 +94,6 @@ def test_five_thousand_columns_stay_within_their_memory(measured):
     found = measured["wide"]
     assert found["rows"] == 3000 and found["ranges"] == 2 and 1500 < found["train"] < 3000
     assert found["kinds"] == [1, 3] and found["complete"] == 2501  # few integers and texts, and the label
-    assert found["distinct"] == [100, 50]
-    assert abs(found["estimate"] - 1) < 5 * found["errors"][0] and 0 < found["errors"][1] < 0.03
-    assert abs(found["median"][0] - 0.5) < 0.1
     assert found["mb"] < PROMISED_MB, found
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from beam_jobs.predict import stage
 from beam_jobs.predict.model import local_model, model_digest
-from beam_jobs.predict.stage import MANIFEST, predict
+from beam_jobs.predict.stage import predict
 from beam_jobs.runners.config import RunnerConfig
 from beam_jobs.runners.place import writable
 from headway.errors import Locked, StoreError
@@ -56,28 +56,6 @@ def test_the_bytes_are_those_of_a_folder_and_nothing_else_is_left(data, model, b
     written = Bucket(f"{bucket_url}/scored").listing()
     assert predict(request, f"{bucket_url}/scored", Monitor())["cached"]
     assert Bucket(f"{bucket_url}/scored").listing() == written
-
-
-@pytest.mark.parametrize("bucket_url", ["gs"], indirect=True)
-def test_ranges_of_a_prediction_that_failed_are_kept_and_others_are_made_anew(data, model, bucket_url, monkeypatch):
-    url, request = f"{bucket_url}/scored", _request(data / "a.parquet", model)
-    old = predict(_request(data / "a.csv", model, format="csv"), url, Monitor())
-    finish = stage.PredictJob.finish
-
-    def fail(self, done, merging):
-        raise StoreError("the bucket is full")
-
-    monkeypatch.setattr(stage.PredictJob, "finish", fail)
-    with pytest.raises(StoreError, match="the bucket is full"):
-        predict(request, url, Monitor())
-    assert {*_there(url)} > {MANIFEST, *(part["file"] for part in old["parts"])}, "the old output is whole"
-    monkeypatch.setattr(stage.PredictJob, "finish", finish)
-    result = predict(request, url, Monitor())
-    assert result["kept"] == 5 and {*_there(url)} == {
-        MANIFEST,
-        "quarantine.parquet",
-        *(part["file"] for part in result["parts"]),
-    }
 
 
 def test_a_second_prediction_into_a_folder_fails_and_changes_nothing(data, model, bucket_url, monkeypatch):

@@ -71,16 +71,6 @@ def test_a_runner_that_is_not_installed_is_a_config_error(monkeypatch):
         make_pipeline(RunnerConfig(name="dataflow"))
 
 
-def test_importing_what_a_plan_needs_imports_no_beam():
-    code = """
-import sys
-import beam_jobs, beam_jobs.runners.config, beam_jobs.ingest.request, beam_jobs.ingest.stage, beam_jobs.ingest.range_worker
-heavy = {"apache_beam", "tensorflow", "prefect", "grpc"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_importing_beam_says_nothing_and_leaves_logging_alone():
     code = """
 import logging
