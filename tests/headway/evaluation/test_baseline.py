@@ -72,26 +72,6 @@ def test_a_random_order_does_not_beat_the_constant():
     )
 
 
-@pytest.mark.slow
-def test_learning_nothing_fails_on_many_rows_and_rarely_costs_a_good_model_on_few():
-    """Simulated: first models that know nothing, and models of an AUC of 0.76 on 30 rows."""
-    facts, metrics = LabelFacts(counts=(700, 300)), ("auc", "loss")
-    passed = {"nothing": 0, "good": 0}
-    for seed in range(200):
-        r = np.random.default_rng(seed)
-        label = (r.random(2000) < 0.3).astype(float)
-        data = rows(label, 0.3 + 0.02 * r.normal(size=2000))
-        passed["nothing"] += judged("binary", facts, data, primary="auc", metrics=metrics).outcome == "better"
-        label = np.arange(30) % 3 == 0
-        score = 1 / (1 + np.exp(0.8 - label - r.normal(size=30)))
-        passed["good"] += (
-            judged("binary", facts, rows(label, score), primary="auc", metrics=metrics).outcome == "better"
-        )
-    # beyond chance on one side of 95%: 2.5% by auc, and the loss of noise is not better than the constant's
-    assert passed["nothing"] <= 0.07 * 200
-    assert passed["good"] >= 0.98 * 200
-
-
 def test_the_majority_class_may_be_all_that_accuracy_can_say():
     r = np.random.default_rng(0)
     rare = r.random(3000) < 0.05
@@ -200,13 +180,6 @@ def test_what_is_too_little_to_say_is_shown_by_a_metric_that_chance_can_explain(
     assert decided_by(found)[:2] == ("cannot tell", "rmse")
 
 
-def test_of_many_rows_without_a_gain_a_person_decides_too():
-    label, _ = told(0.5, 1, 4000)
-    noise = rows(label, 0.5 + 1e-4 * np.random.default_rng(5).normal(size=4000))
-    found = first("binary", LabelFacts(counts=(1, 1)), noise, "auc", "loss")
-    assert found.outcome == "cannot tell"
-
-
 def test_rows_of_one_unit_count_once():
     """Ten copies of 60 rows say no more than 60 rows."""
     label, p = told(0.5, 0.7, 60, seed=1)
@@ -246,39 +219,3 @@ def test_a_model_no_better_than_the_constant_hardly_ever_becomes_the_first_and_a
             passed["good"] += first("binary", LabelFacts(counts=(7, 3)), good, "auc", "loss").outcome == "better"
     assert passed.pop("good") >= 98
     assert max(passed.values()) <= (0.025 + 2 * 0.0064) * 600, passed
-
-
-def asked(folder, label, prediction, **changes):
-    pq.write_table(pa.table({"label": label, "prediction": prediction}), folder / "candidate.parquet")
-    known = {"task": "binary", "candidate": Candidate(model="new", predictions=folder / "candidate.parquet")}
-    return GateRequest(**known, label=LabelFacts(counts=(1, 1)), **changes)
-
-
-def test_a_first_model_of_few_rows_waits_for_a_person(tmp_path):
-    few = told(0.5, 3, 19)
-    found = decide(asked(tmp_path, *few))
-    assert (found.status, found.promote) == ("needs a person", False)
-    assert (
-        explain(found)
-        .sentences[0]
-        .startswith("19 eval rows are too few to say whether the candidate beats the constant")
-    )
-    assert decide(asked(tmp_path, *few, force=True)).status == "promoted"
-    worse = told(0.5, 3, 400)[0], np.full(400, 0.99)
-    assert decide(asked(tmp_path, *worse)).status == "rejected"
-
-
-def test_a_better_linear_baseline_is_a_concern(tmp_path):
-    label, better = told(0.5, 1.5, 3000)
-    noisy = 1 / (1 + np.exp(-np.log(better / (1 - better)) / 3 - np.random.default_rng(0).normal(size=3000)))
-    pq.write_table(pa.table({"label": label, "prediction": better}), tmp_path / "linear.parquet")
-    beside = {"baselines": {"linear": tmp_path / "linear.parquet"}}
-    found = decide(asked(tmp_path, label, noisy, **beside))
-    linear = found.of("linear baseline", "auc")
-    assert found.status == "promoted" and linear.outcome == "worse" and linear.passed
-    assert linear.interval[0] < linear.change < linear.interval[1] < 0
-    assert linear.change == pytest.approx(linear.value - linear.before)
-    assert "the linear baseline beats the candidate" in explain(found).concerns[0]
-    pq.write_table(pa.table({"label": label, "prediction": noisy}), tmp_path / "linear.parquet")
-    found = decide(asked(tmp_path, label, better, **beside))
-    assert found.status == "promoted" and found.of("linear baseline", "auc").outcome == "better"

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.evaluation.compare import Difference
 from headway.evaluation.intervals import quantile
 from headway.evaluation.units import SplitUnits, drawn_together, effective_units, uncompared
+from headway.metrics.ranking import GroupMetric
 from headway.tasks.table import task_of
 from tests.headway.evaluation.arrays import compare_arrays
 
@@ -35,14 +35,6 @@ def test_quantiles_of_student_s_t(freedom, two_sided, eighty):
     assert quantile(0.975, freedom) == pytest.approx(two_sided, rel=0.05)
     assert quantile(0.8, freedom) == pytest.approx(eighty, rel=0.05)
     assert quantile(0.5, freedom) == 0 and quantile(0.025, freedom) == pytest.approx(-quantile(0.975, freedom))
-
-
-def test_the_p_value_and_the_interval_agree_for_few_groups():
-    d = Difference(metric="loss", value=0.5, other=0.4, difference=0.1, error=0.02, freedom=3)
-    low, _ = d.interval(0.95)
-    assert d.probability_above(low - 1e-9) < 0.025 < d.probability_above(low + 1e-9)
-    many = Difference(metric="loss", value=0.5, other=0.4, difference=0.1, error=0.02)
-    assert many.interval(0.95)[0] > low and many.detectable(0.95) < d.detectable(0.95)
 
 
 def test_groups_of_unequal_weight_count_as_fewer():
@@ -81,5 +73,9 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     assert uncompared(BINARY.metric("loss"), others) is None
     few, _ = drawn_together(SplitUnits(equal=("of",)), table, rows)
     assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
+    ranked = BINARY.rows(
+        np.arange(400) < 76, r.random(400), groups=np.arange(400) // 4
+    )  # 19 groups have a positive one
+    assert uncompared(GroupMetric("ndcg", 5), ranked) == "under 20 groups with a positive label"
     for unknown in (SplitUnits(), SplitUnits(equal=("of",), distinct=30)):
         assert drawn_together(unknown, table, rows) == (rows, None)

@@ -194,18 +194,6 @@ def test_predictions_that_are_not_numbers_are_rejected(files):
     assert "gives 3 of 12,000 predictions that are not finite numbers, the first in row 0" in reasons
 
 
-def test_a_champion_that_became_worse_is_an_alarm_and_no_reason(files):
-    then = decide(request(files, "good")).worth
-    assert set(then) == set(FIXED) and then["auc"]["gain"] is None and then["auc"]["error"] > 0
-    today = decide(request(files, "good", "worse", champion_facts={"worth": then}))
-    assert today.status == "promoted" and [c.metric for c in today.compared("champion decay")] == ["auc", "loss"]
-    told = explain(today)
-    alarms = [str(alarm) for alarm in told.alarms]
-    assert alarms[0].startswith("version 3 became worse, from auc 0.7") and "the candidate makes up for it" in alarms[0]
-    assert not set(alarms) & set(told.sentences) and not any(alarm.concern for alarm in told.alarms), "it is mended"
-    assert explain(decide(request(files, "good", champion_facts={"worth": then}))).alarms == ()
-
-
 def test_other_rows_are_an_error_not_a_verdict(files, tmp_path):
     for name, changes, message in [
         ("short", {"rows": 10}, "12,000"),
@@ -246,30 +234,6 @@ def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
     assert LeftOut(slice="carrier", value="UA", why="under 5 groups") in found.left_out
     assert {c.slice_value for c in found.compared(slices=True)} == {"AA", "B6"}
     assert not all(c.passed for c in found.compared(slices=True))
-
-
-def test_an_order_within_few_groups_is_not_compared(files, tmp_path):
-    label = np.where((CARRIER == "UA") & (np.arange(N) % 400 >= 19), 0, LABEL)
-    ranked = {}
-    for name, noise in (("good", 0.5), ("worse", 1.0)):
-        table = pq.read_table(predictions(tmp_path / f"{name}.parquet", noise=noise, label=label))
-        ranked[name] = tmp_path / f"{name}.parquet"
-        pq.write_table(table.append_column("query", pa.array(np.arange(N) % 400)), ranked[name])
-    config = {"tolerance": FIXED | {"ndcg": 0.005}}
-    found = decide(request(ranked, "worse", group="query", ndcg_at=5, config=config))
-    why = "ndcg: under 20 groups with a positive label"
-    assert LeftOut(slice="carrier", value="UA", why=why) in found.left_out
-    assert "ndcg" in {c.metric for c in found.compared(slices=True) if c.slice_value == "AA"}
-    assert {c.metric for c in found.compared(slices=True) if c.slice_value == "UA"} == {"auc", "loss"}
-
-
-def test_an_auc_of_almost_one_class_is_not_compared(files, tmp_path):
-    label = np.where(CARRIER == "UA", 0, LABEL)
-    label[np.flatnonzero(CARRIER == "UA")[:5]] = 1
-    rare = {name: predictions(tmp_path / f"{name}.parquet", label=label) for name in ("good", "same")}
-    found = decide(request(rare, "same"))
-    assert LeftOut(slice="carrier", value="UA", why="auc: under 20 rows of one class") in found.left_out
-    assert [c.metric for c in found.compared(slices=True) if c.slice_value == "UA"] == ["loss"]
 
 
 def test_the_stage_writes_its_verdict(files, tmp_path):

@@ -110,13 +110,6 @@ def test_a_calibrated_models_ece_is_not_made_of_chance():
         held += low == 0.0
         assert high > 0.01
     assert held >= 72
-    held = 0
-    for seed in range(80):
-        r = np.random.default_rng(seed)
-        off = task_of("binary").rows(r.random(4000) < 0.3, r.uniform(0.4, 0.6, 4000))
-        low, high = intervals(off, [task_of("binary").metric("ece")])["ece"]
-        held += low < 0.2 < high < low + 0.05
-    assert held >= 72, "the predictions' mean is 0.5"
 
 
 @pytest.mark.parametrize("off", [0.0, 0.05, 0.1, 0.2, 0.4])

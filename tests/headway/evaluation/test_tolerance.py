@@ -91,15 +91,6 @@ def test_the_margin_of_a_loss_goes_with_what_there_is_to_gain(rate):
 
 
 @pytest.mark.slow
-def test_tripled_odds_of_a_rare_class_are_blocked():
-    """0.1% positives, 300 of them: the loss rises by less than 0.002, which was once accepted."""
-    label, z = rare(300_000, 0.001)
-    found = compared("binary", label, probability(z + np.log(3)), probability(z), **counts(label))
-    assert found.of("loss").change < 0.002
-    assert {c.metric for c in found.overall if not c.passed} == {"loss", "bias"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "rows"), [(0.01, 200_000), (0.2, 10_000), (0.5, 10_000)])
 def test_shifted_logits_are_blocked_by_the_bias(rate, rows):
     label, z = rare(rows, rate)

@@ -14,7 +14,7 @@ from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.threshold import decide as decided
 from headway.evaluation.tolerance import within_tolerances
-from headway.evaluation.units import EACH_ROW, SplitUnits
+from headway.evaluation.units import SplitUnits
 from headway.metrics.ranking import GroupMetric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
@@ -131,14 +131,3 @@ def test_the_verdict_of_the_gate_and_the_worth_that_a_version_keeps_are_of_units
     assert all(0 < each["freedom"] <= 39 for each in verdict.worth.values())
     assert "rows of one patient are drawn together (40 of them)" in explain(verdict).sentences
     assert any("cannot be told apart" in reason for reason in explain(verdict).sentences)
-
-
-@pytest.mark.slow
-def test_equal_models_of_a_keyed_split_are_not_blocked():
-    """By single rows 16% to 38% were."""
-    blocked = {"units": 0, "rows": 0}
-    for seed in range(60):
-        ours, theirs = tables(units=50, size=30, seed=seed)
-        for name, table in (("units", ours), ("rows", ours.drop_columns([UNIT]))):
-            blocked[name] += any(not test.passed for test in versus(table, theirs, units=EACH_ROW).overall)
-    assert blocked["units"] <= 5 and blocked["rows"] >= 8

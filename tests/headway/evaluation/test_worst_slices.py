@@ -101,15 +101,6 @@ def test_a_slice_that_is_worse_in_many_units_is_found():
     assert [each["value"] for each in found["slices"]] == ["2"]
 
 
-def test_grouped_and_plain_errors_agree_where_each_row_is_a_group():
-    table, rows = scored(bad=lambda table: table["carrier"].to_numpy() == "BB")
-    alone = task_of("binary").rows(rows.label, rows.prediction, rows.weight, groups=np.arange(len(rows)))
-    plain, grouped = (worst(table, each, LOSS, NAMES, min_rows=100) for each in (rows, alone))
-    for a, b in zip(plain["slices"], grouped["slices"], strict=True):
-        assert {k: v for k, v in a.items() if k != "p_adjusted"} == {k: v for k, v in b.items() if k != "p_adjusted"}
-        assert a["p_adjusted"] == pytest.approx(b["p_adjusted"], rel=1e-6)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_chance_of_a_slice_follows_from_how_far_each_unit_moves_the_difference(weighted):
     r = np.random.default_rng(0)
