@@ -1,14 +1,32 @@
-"""A bad connection to the S3 endpoint."""
+"""A store, a SavedModel to publish, and a bad connection to the S3 endpoint."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from headway.storage import filesystem
+from headway.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    made = Store(tmp_path / "store")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def saved_model(tmp_path) -> Path:
+    folder = tmp_path / "exported"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    (folder / "variables" / "variables.index").write_bytes(b"weights")
+    return folder
 
 
 class Proxy:

@@ -15,8 +15,7 @@ from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
 from headway.records.decode import decode, features, varints
-from headway.records.encode import classic_spec, encode, encode_classic, encode_records, feature_spec
-from headway.records.grouping import RowGrouper
+from headway.records.encode import encode, encode_classic, encode_records, feature_spec
 from headway.schema.columns import Column
 from tests.properties import examples
 
@@ -67,15 +66,6 @@ def bits(batch: pa.RecordBatch) -> dict[str, list]:
         values = array.to_pylist()
         found[name] = [struct.pack("<f", v) if isinstance(v, float) else v for v in values]
     return found
-
-
-@given(batches())
-@examples(150)
-def test_decode_undoes_encode(batch):
-    back = decode(encode(batch, COLUMNS), COLUMNS)
-    assert bits(back) == bits(batch)
-    for column, array in zip(COLUMNS, back.columns, strict=True):
-        assert array.type == column.arrow
 
 
 @given(batches(min_rows=1), st.integers(0, 20), st.integers(0, 20))
@@ -172,27 +162,6 @@ def test_varints_of_any_widths_are_those_of_each_value_alone(values, cuts):
     assert ends == [sum(map(len, one_by_one[:cut])) for cut in cuts]
 
 
-@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
-@settings(deadline=None, derandomize=True)
-def test_rows_are_cut_into_equal_records_wherever_batches_end(sizes, rows):
-    total = sum(sizes)
-    words = [[b"a", b"b", None][i * i % 3] for i in range(total)]
-    table = pa.table({"n": pa.array(range(total), pa.int64()), "w": pa.array(words, pa.binary())})
-    grouper, pieces, at = RowGrouper(rows), [], 0
-    for size in sizes:
-        part = table.slice(at, size)
-        columns = [part["n"].combine_chunks(), part["w"].combine_chunks().dictionary_encode()]
-        pieces += grouper.add(pa.RecordBatch.from_arrays(columns, names=["n", "w"]))
-        at += size
-    groups = [*pieces, *grouper.finish()]
-    pieces = [whole.slice(sum(sizes[:i]), size) for whole, sizes in groups for i, size in enumerate(sizes)]
-    assert all(sum(sizes) == whole.num_rows for whole, sizes in groups)
-    assert [p.num_rows for p in pieces] == [rows] * (total // rows) + [total % rows] * (total % rows > 0)
-    assert [v for p in pieces for v in p["n"].to_pylist()] == list(range(total))
-    assert [v for p in pieces for v in p["w"].to_pylist()] == words
-    assert not list(grouper.finish())
-
-
 def golden_batch() -> pa.RecordBatch:
     n = np.arange(1000)
     return batch_of(
@@ -278,26 +247,6 @@ def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
             values = parsed[column.name].tolist()
         shown = [struct.pack("<f", v) if column.type == "float32" else v for v in values]
         assert [v if p else None for v, p in zip(shown, present, strict=True)] == rows[column.name]
-
-
-@given(batch=batches(min_rows=1))
-@examples(40)
-def test_tensorflow_parses_classic_records_with_the_feature_spec(tf, batch):
-    missing = {"int64": -1, "float32": -1.0, "string": b"(missing)"}
-    kinds = {}
-    for name, entry in classic_spec(COLUMNS).items():
-        default = missing[entry["dtype"]] if entry["kind"] == "optional" else None
-        kinds[name] = tf.io.FixedLenFeature([], entry["dtype"], default)
-    parsed = tf.io.parse_example(encode_classic(batch, COLUMNS), kinds)
-    rows = bits(batch)
-    for column in COLUMNS:
-        default = missing["string" if column.type == "bytes" else column.type]
-        wanted = [
-            struct.pack("<f", default) if v is None and column.type == "float32" else v for v in rows[column.name]
-        ]
-        wanted = [default if v is None else v for v in wanted]
-        values = parsed[column.name].numpy().tolist()
-        assert [struct.pack("<f", v) if column.type == "float32" else v for v in values] == wanted
 
 
 def test_the_protobuf_class_reads_and_rewrites_a_record(tf):

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.records.grouping import RowGrouper, group_starts, grouper
-from headway.schema.columns import Column
+from headway.records.grouping import RowGrouper
 from tests.properties import examples
 
 
@@ -129,14 +128,6 @@ def test_dictionaries_of_several_batches_are_one_again():
         [b"q0", b"q0", b"q0"],
         [b"q1", b"q1", b"q2"],
     ]
-
-
-def test_what_cuts_follows_from_the_columns():
-    plain = Column(name="x", type="float32", nullable=False)
-    group = Column(name="g", type="int64", nullable=True, role="group")
-    assert grouper(4096, [plain])._group is None and grouper(4096, [plain, group])._group == "g"
-    assert group_starts(pa.array([3, 3, None, None, 3])).tolist() == [0, 2, 3, 4]
-    assert group_starts(pa.array([], pa.int64())).tolist() == []
 
 
 def test_a_group_beyond_all_bounds_is_named():

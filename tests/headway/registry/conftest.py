@@ -1,32 +1,13 @@
-"""A registry on a local disk, and a SavedModel to publish."""
-
-from pathlib import Path
+"""A registry on a local disk."""
 
 import pytest
 
 from headway.registry.registry import Registry
-from headway.storage.store import Store
-
-
-@pytest.fixture
-def store(tmp_path) -> Store:
-    made = Store(tmp_path / "store")
-    made.create()
-    return made
 
 
 @pytest.fixture
 def registry(store) -> Registry:
     return Registry(store, "flights")
-
-
-@pytest.fixture
-def saved_model(tmp_path) -> Path:
-    folder = tmp_path / "exported"
-    (folder / "variables").mkdir(parents=True)
-    (folder / "saved_model.pb").write_bytes(b"graph")
-    (folder / "variables" / "variables.index").write_bytes(b"weights")
-    return folder
 
 
 @pytest.fixture

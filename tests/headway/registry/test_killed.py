@@ -276,8 +276,11 @@ def test_a_commit_killed_anywhere_leaves_a_whole_output_or_none(killed_at_every_
     assert all(one["again"]["outputs"] == ["a", "b"] for one in found)
 
 
-def test_a_promotion_killed_at_some_places_leaves_the_old_champion_or_the_new_one(killed_at_every_write):
+@pytest.mark.parametrize("action", ["promote", "publish", "commit"])
+def test_an_action_killed_at_some_places_leaves_the_state_before_or_the_one_after(killed_at_every_write, action):
     """A few of the kills of `make chaos`."""
-    found = killed_at_every_write("promote", every=7)
+    found = killed_at_every_write(action, every=7)
     check(found, champions=(2, 3))
-    assert {one["left"]["champion"] for one in found} == {2, 3}
+    states = [(one["left"]["champion"], len(one["left"]["versions"]), len(one["left"]["outputs"])) for one in found]
+    after = {"promote": (3, 4, 1), "publish": (2, 5, 1), "commit": (2, 4, 2)}[action]
+    assert states == sorted(states) and {*states} == {(2, 4, 1), after}

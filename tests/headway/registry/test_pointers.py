@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -140,43 +138,3 @@ def test_an_alias_that_was_moved_meanwhile_is_not_moved_again(three):
     three.remove_alias("stable")
     with pytest.raises(Overtaken, match="but stable was removed"):
         three.set_alias("stable", 3, against=2)
-
-
-RIVAL = """
-import sys
-from pathlib import Path
-from headway.errors import Overtaken
-from headway.registry.registry import Registry
-from headway.storage.store import Store
-registry = Registry(Store(Path(sys.argv[1])), "flights")
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    registry.promote(int(sys.argv[2]), reason="better", against=3)
-    print("won")
-except Overtaken as error:
-    print("late:", error.problem)
-"""
-
-
-def test_of_promotions_at_once_in_several_processes_one_wins_and_the_others_say_so(three, saved_model, store):
-    for _ in range(3):
-        three.publish(saved_model, {})
-    rivals = [
-        subprocess.Popen(
-            [sys.executable, "-c", RIVAL, str(store.root), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in (4, 5, 6)
-    ]
-    assert [rival.stdout.readline() for rival in rivals] == ["ready\n"] * 3
-    for rival in rivals:
-        rival.stdin.write("go\n")
-        rival.stdin.flush()
-    said = [rival.communicate()[0] for rival in rivals]
-    champion = three.champion().number
-    assert [text.startswith("won") for text in said] == [number == champion for number in (4, 5, 6)], said
-    assert all(f"but version {champion} became the champion" in text for text in said if not text.startswith("won"))
-    assert len(three.history()) == 4 and list(three.verify()) == []

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headway.errors import StoreError
-from headway.registry import versions as module
 from headway.registry.leases import reading
 from headway.registry.registry import Registry, Version, names
-from headway.storage.store import Store
 
 
 def served(registry: Registry) -> list[int]:
@@ -237,84 +233,6 @@ def test_a_pointer_to_a_version_that_is_gone_is_named(three):
     with pytest.raises(StoreError, match="version 3 does not exist"):
         three.champion()
     assert three.rollback().version == 2, "and a rollback mends it"
-
-
-def test_a_pointer_of_the_first_release_stays_readable(registry, saved_model):
-    registry.publish(saved_model, {})
-    event = '{"time": "2026-01-01T00:00:00Z", "kind": "promote", "version": 1, "previous": null, "serving": 1, "reason": "first"}'
-    (registry.folder / "champion.json").write_text(f'{{"version": 1, "serving": 1, "history": [{event}]}}')
-    assert registry.champion().number == 1 and registry.history()[0].run is None
-
-
-class Cut:
-    """Lets `left` calls that change the disk through, and fails every one after: a process that is dead does no more."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, left: int):
-        self.left = left
-        for owner, name in ((Path, "rename"), (Path, "replace"), (os, "fsync"), (shutil, "copyfile")):
-            patch.setattr(owner, name, self._cut(getattr(owner, name)))
-        patch.setattr(module, "remove", lambda path: None)  # nor does it clean up
-        patch.setattr(Registry, "lock", lambda self: contextlib.nullcontext())  # whose writes are not counted
-
-    def _cut(self, real):
-        def call(*args, **kwargs):
-            self.left -= 1
-            if self.left < 0:
-                raise OSError(errno.EIO, "killed")
-            return real(*args, **kwargs)
-
-        return call
-
-
-def cut_short(tmp_path: Path, saved_model: Path, monkeypatch, action) -> Iterator[Registry]:
-    """A registry after `action` was cut off, for each place where that can happen."""
-    for left in range(200):
-        store = Store(tmp_path / f"cut-{left}")
-        store.create()
-        registry = Registry(store, "flights")
-        for _ in range(2):
-            registry.publish(saved_model, {})
-        registry.promote(1, reason="first")
-        with monkeypatch.context() as patch:
-            Cut(patch, left)
-            try:
-                action(registry)
-                return
-            except StoreError:
-                pass
-        yield registry
-
-
-def test_a_promotion_cut_short_anywhere_leaves_the_old_champion_or_the_new(tmp_path, saved_model, monkeypatch):
-    champions = []
-    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.promote(2, reason="second")):
-        champion = registry.champion().number
-        if champion == 1:
-            assert served(registry) == [1], "nothing is served that was not promoted"
-            assert list(registry.verify()) == []
-        # whichever it is: the same promotion again completes it
-        registry.promote(2, reason="second")
-        assert registry.champion().number == 2 and [e.version for e in registry.history()] == [1, 2]
-        assert served(registry) == [1, 2] and list(registry.verify()) == []
-        champions.append(champion)
-    assert champions == sorted(champions) and set(champions) == {1, 2}
-
-
-def test_a_rollback_after_a_promotion_cut_short_goes_to_the_champion_before(tmp_path, saved_model, monkeypatch):
-    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.promote(2, reason="second")):
-        if registry.champion().number == 2:
-            assert registry.rollback().version == 1
-            assert max(served(registry)) == registry.history()[-1].serving == 3
-
-
-def test_a_publication_cut_short_anywhere_leaves_no_half_version(tmp_path, saved_model, monkeypatch):
-    cuts = 0
-    for registry in cut_short(tmp_path, saved_model, monkeypatch, lambda r: r.publish(saved_model, {})):
-        cuts += 1
-        assert [v.number for v in registry.versions()] in ([1, 2], [1, 2, 3])
-        assert list(registry.verify()) == [] and registry.champion().number == 1
-        assert registry.publish(saved_model, {}).number == len(registry.versions())
-    assert cuts >= 5
 
 
 PUBLISHER = """

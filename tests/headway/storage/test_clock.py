@@ -1,73 +1,13 @@
-"""Machines whose clocks differ by an hour agree on leases: the store's clock tells them."""
+"""The store's clock, by which machines whose clocks differ agree on leases (test_locks.py)."""
 
-import json
-import subprocess
-import sys
 import time
 
 import pytest
 
-from headway.errors import Locked, StoreError
-from headway.storage.locks import Lock as AnyLock
-from headway.storage.objects import FRESH_SECONDS, Folder, Offset, disk_time
+from headway.errors import StoreError
+from headway.storage.objects import FRESH_SECONDS, Offset, disk_time
 
 HOUR = 3600.0
-HOLDER = """
-import socket, sys, time
-from pathlib import Path
-real = time.time
-time.time = lambda: real() + float(sys.argv[2])
-socket.gethostname = lambda: "elsewhere"
-from headway.storage.locks import Lock
-from headway.storage.objects import Folder
-path = Path(sys.argv[1])
-Lock(Folder(path.parent.parent), f"locks/{path.name}", lease_seconds=float(sys.argv[3])).acquire()
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-def Lock(path):
-    return AnyLock(Folder(path.parent.parent), f"locks/{path.name}")
-
-
-@pytest.fixture
-def holder(tmp_path):
-    """holder(hours, lease) -> a process of another machine whose clock is so many hours ahead holds the lock."""
-    processes = []
-
-    def start(hours, lease=60.0):
-        path = tmp_path / "locks" / "run-flights.json"
-        command = [sys.executable, "-c", HOLDER, str(path), str(hours * HOUR), str(lease)]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert processes[-1].stdout.readline() == "held\n"
-        return path, processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_a_holder_whose_clock_is_an_hour_off_keeps_its_lock_and_no_longer_than_its_lease(holder, hours):
-    path, process = holder(hours, lease=1.5)
-    assert json.loads(path.read_text())["host"].startswith("elsewhere")
-    with pytest.raises(Locked, match="elsewhere"):
-        Lock(path).acquire(wait_seconds=2.0)  # it is renewed
-    process.kill()
-    with Lock(path).held(wait_seconds=10):
-        pass
-
-
-@pytest.mark.parametrize("hours", [-1, 1])
-def test_a_taker_whose_clock_is_an_hour_off_takes_nobodys_lock(holder, monkeypatch, hours):
-    path, _ = holder(0)
-    real = time.time
-    monkeypatch.setattr("time.time", lambda: real() + hours * HOUR)
-    with pytest.raises(Locked, match="elsewhere"):
-        Lock(path).acquire()
 
 
 def test_the_disks_clock_is_asked_and_ours_is_what_remains_where_it_cannot_be(tmp_path, monkeypatch):

@@ -38,12 +38,16 @@ def owned_by(path, *, pid: int, host: str | None = None, expires_in: float = 60.
 
 
 HOLDER = """
-import sys, time
+import socket, sys, time
 from pathlib import Path
 from headway.storage.locks import Lock
 from headway.storage.objects import Folder
-path = Path(sys.argv[1])
-Lock(Folder(path.parent.parent), f"locks/{path.name}", lease_seconds=float(sys.argv[2]), facts={"run": "theirs"}).acquire()
+path, lease, ahead = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+if ahead:
+    real = time.time
+    time.time = lambda: real() + float(ahead)
+    socket.gethostname = lambda: "elsewhere"
+Lock(Folder(path.parent.parent), f"locks/{path.name}", lease_seconds=lease, facts={"run": "theirs"}).acquire()
 print("held", flush=True)
 time.sleep(60)
 """
@@ -51,11 +55,11 @@ time.sleep(60)
 
 @pytest.fixture
 def holder(path):
-    """Starts a process that holds the lock; ends it afterwards."""
+    """Starts a process that holds the lock, of another machine whose clock is so many seconds ahead; ends it afterwards."""
     processes = []
 
-    def start(lease_seconds: float = 60.0):
-        arguments = [sys.executable, "-c", HOLDER, str(path), str(lease_seconds)]
+    def start(lease_seconds: float = 60.0, ahead: float | None = None):
+        arguments = [sys.executable, "-c", HOLDER, str(path), str(lease_seconds), "" if ahead is None else str(ahead)]
         processes.append(subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True))
         assert processes[-1].stdout.readline() == "held\n"
         return processes[-1]
@@ -201,36 +205,6 @@ def test_a_beat_that_fails_is_tried_again(path, monkeypatch):
         lock.check()
 
 
-RACER = """
-import os, sys, time
-from pathlib import Path
-from headway.errors import Locked
-from headway.storage.locks import Lock
-from headway.storage.objects import Folder
-path, start = Path(sys.argv[1]), float(sys.argv[2])
-time.sleep(max(0, start - time.time()))
-try:
-    Lock(Folder(path.parent.parent), f"locks/{path.name}").acquire()
-except Locked:
-    print("lost")
-else:
-    print("won", flush=True)
-    time.sleep(3.0)       # longer than the others may be late
-"""
-
-
-@pytest.mark.long
-def test_of_processes_that_race_for_a_dead_ones_lock_one_wins(path, holder):
-    process = holder()
-    process.kill()
-    process.wait()
-    start = str(time.time() + 1.5)
-    arguments = [sys.executable, "-c", RACER, str(path), start]
-    racers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    said = sorted(racer.communicate()[0].strip() for racer in racers)
-    assert said == ["lost", "lost", "lost", "won"]
-
-
 COUNTER = """
 import sys
 from pathlib import Path
@@ -311,3 +285,26 @@ def test_a_clock_that_jumps_ahead_takes_no_lock_from_its_holder(path, monkeypatc
         with pytest.raises(Locked):
             Lock(path).acquire()
     assert not path.exists()
+
+
+# --- machines whose clocks differ
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+def test_a_holder_whose_clock_is_an_hour_off_keeps_its_lock_and_no_longer_than_its_lease(path, holder, ahead):
+    process = holder(1.5, ahead)
+    assert json.loads(path.read_text())["host"].startswith("elsewhere")
+    with pytest.raises(Locked, match="elsewhere"):
+        Lock(path).acquire(wait_seconds=2.0)  # it is renewed
+    process.kill()
+    with Lock(path).held(wait_seconds=10):
+        pass
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_a_taker_whose_clock_is_an_hour_off_takes_nobodys_lock(path, holder, monkeypatch, ahead):
+    holder(ahead=0)
+    real = time.time
+    monkeypatch.setattr("time.time", lambda: real() + ahead)
+    with pytest.raises(Locked, match="elsewhere"):
+        Lock(path).acquire()

@@ -174,16 +174,6 @@ def test_thousands_of_objects_of_cloud_storage_are_listed(gs_on_disk, new_gs_buc
     _are_listed(bucket)
 
 
-def test_an_endpoint_that_goes_away_is_named_and_leaves_what_was_put(impatient, proxy, bucket_name):
-    bucket = Bucket(f"s3://{bucket_name}/store")
-    bucket.write("a", b"1")
-    proxy.most = proxy.requests
-    with pytest.raises(StoreError, match=r"://.*/store/b: .*\n  fix: check the bucket"):
-        bucket.write("b", b"2")
-    proxy.most = None
-    assert sorted(bucket.listing("")) == ["a"] and bucket.read("a") == b"1"
-
-
 def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_none(bucket):
     old, new = b'{"version": 1}\n', b'{"version": 2, "previous": 1}\n'
     over = threading.Event()

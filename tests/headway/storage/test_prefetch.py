@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from headway.errors import Cancelled, StoreError
 from headway.storage.prefetch import RemoteFiles, Stager
-from headway.storage.store import Store, open_store
+from headway.storage.store import Store
+from tests.waiting import until
 
 FP = "0123456789abcdef" * 2
 SIZE = 1000
-
-
-@pytest.fixture
-def machine(bucket_url, tmp_path):
-    """Another machine, with a working copy of its own."""
-
-    def made(name: str) -> Store:
-        store = open_store(f"{bucket_url}/store", tmp_path / name)
-        store.create()
-        return store
-
-    return made
 
 
 def ingest(store: Store, shards: int) -> None:
@@ -49,13 +37,6 @@ def remote(store: Store, shards: int) -> tuple[RemoteFiles, list[str]]:
 def here(store: Store) -> set[str]:
     folder = store.output("ingest", FP)
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_only_the_shards_that_are_asked_for_come_and_nothing_before_they_are(machine):

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from headway.storage.store import Store
 
 FP = "0123456789abcdef" * 2
 KEY = {"stage": "ingest", "span": "2013-01", "config": {"rows": 4096}}
-
-
-@pytest.fixture
-def store(tmp_path) -> Store:
-    made = Store(tmp_path / "store")
-    made.create()
-    return made
 
 
 def commit(store: Store, fingerprint: str = FP, key=KEY, text: str = "abc", stage: str = "ingest"):
@@ -136,31 +128,6 @@ def test_a_good_output_that_was_put_in_place_under_our_hands_is_not_lost(store):
     assert staged(store) == []
 
 
-RACER = """
-import sys
-from pathlib import Path
-from headway.storage.store import Store
-store = Store(Path(sys.argv[1]))
-for round in range(int(sys.argv[2])):
-    with store.open("ingest", f"{round:032x}", {}) as staging:
-        (staging.path / "a").write_text("x" * 1000)
-        (staging.path / "sub").mkdir()
-        (staging.path / "sub" / "b").write_text("y")
-        assert staging.commit(result={}) == store.find("ingest", f"{round:032x}")
-"""
-
-
-def test_processes_that_make_the_same_outputs_at_the_same_time(store):
-    rounds = 12
-    for round in range(0, rounds, 2):  # half of them stand in the way, damaged
-        store.output("ingest", f"{round:032x}").mkdir(parents=True)
-        (store.output("ingest", f"{round:032x}") / "manifest.json").write_text("{")
-    racers = [subprocess.Popen([sys.executable, "-c", RACER, str(store.root), str(rounds)]) for _ in range(3)]
-    assert [racer.wait() for racer in racers] == [0, 0, 0]
-    assert len(store.manifests("ingest")) == rounds
-    assert list(store.verify()) == [] and staged(store) == []
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -179,15 +146,6 @@ def test_a_killed_process_leaves_a_torn_folder_that_is_swept(store):
         assert store.sweep() == [torn]
         assert staged(store) == [staging.path], "what this process is writing stays"
     assert store.sweep() == []
-
-
-def test_another_hosts_folder_is_swept_after_a_day(store):
-    folder = store.staging / "ingest-ff@elsewhere@1.2@00"
-    folder.mkdir()
-    assert store.sweep() == []
-    old = time.time() - 25 * 3600
-    os.utime(folder, (old, old))
-    assert store.sweep() == [folder]
 
 
 def test_the_registrys_torn_folders_are_swept(store):
@@ -223,37 +181,6 @@ def test_a_store_that_is_a_file_is_a_store_error(tmp_path):
         with pytest.raises(StoreError, match="a file is in the way") as error:
             Store(root).create()
         assert str(root) in error.value.where
-
-
-def test_a_crash_between_any_two_steps_leaves_the_output_absent_or_whole(store, monkeypatch):
-    """Fail each call that changes the disk in turn, as a kill there would."""
-    steps = 0
-    for failing in range(100):
-        calls = 0
-
-        def count(real, failing=failing):
-            def call(*args, **kwargs):
-                nonlocal calls
-                calls += 1
-                if calls - 1 == failing:
-                    raise OSError(errno.EIO, "pulled out")
-                return real(*args, **kwargs)
-
-            return call
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", count(os.fsync))
-            patch.setattr(Path, "rename", count(Path.rename))
-            try:
-                commit(store)
-            except StoreError:
-                steps += 1
-                found = store.find("ingest", FP)
-                assert found is None or list(store.verify()) == []
-                shutil.rmtree(store.output("ingest", FP), ignore_errors=True)
-                continue
-        break
-    assert steps >= 5 and store.find("ingest", FP) is not None
 
 
 def test_nearest_is_the_output_whose_key_has_most_in_common(store):
