@@ -1,6 +1,5 @@
 """The decisions of a first pipeline, on small tables that are written for one of them each."""
 
-import csv
 import datetime
 import shutil
 
@@ -24,19 +23,10 @@ R = np.random.default_rng(5)
 ROWS = 400
 
 
-@pytest.fixture
-def drafted(tmp_path):
-    """Writes columns as CSV and drafts a pipeline."""
-
-    def draft(columns, label="y", delimiter=",", name="table.csv"):
-        with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, delimiter=delimiter)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
-        source, look = look_at(found_source(str(tmp_path / name)))
-        return draft_of(source, look, label_of(label, look.names))
-
-    return draft
+def draft_from(data, label="y"):
+    """The draft for files that are there."""
+    source, look = look_at(found_source(str(data)))
+    return draft_of(source, look, label_of(label, look.names))
 
 
 def uses(draft):
@@ -57,8 +47,7 @@ def test_a_column_that_cannot_be_read_is_a_note_whatever_the_columns_are_called(
     columns["nested"] = [[[1], [2]]] * ROWS
     columns["left out"] = [f"{day:02d}/03/2024" for day in R.integers(1, 29, ROWS)]
     pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), tmp_path / "t.parquet")
-    source, look = look_at(found_source(str(tmp_path / "t.parquet")))
-    notes = draft_of(source, look, label_of("y", look.names)).notes
+    notes = draft_from(tmp_path / "t.parquet").notes
     assert [note.partition(":")[0] for note in notes] == ["column 'nested' is left out"]
 
 
@@ -213,14 +202,12 @@ def test_images_in_folders_and_in_a_column(tmp_path):
     for i in range(40):
         (tmp_path / "images" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
         Image.new("L", (12, 8), i).save(tmp_path / "images" / "ab"[i % 2] / f"{i}.png")
-    source, look = look_at(found_source(str(tmp_path / "images")))
-    draft = draft_of(source, look, label_of("label", look.names))
+    draft = draft_from(tmp_path / "images", "label")
     assert draft.columns == {"image": {"image": {"height": 8, "width": 12, "channels": 1}}} and draft.only
     pixels = [bytes(R.integers(0, 255, 12 * 12 * 3).astype(np.uint8)) for _ in range(40)]
     pq.write_table(pa.table({"pixels": pixels, "y": [0, 1] * 20}), tmp_path / "pixels.parquet")
-    source, look = look_at(found_source(str(tmp_path / "pixels.parquet")))
     with pytest.raises(DataError, match="neither text nor image files; if they are pixels"):
-        draft_of(source, look, label_of("y", look.names))
+        draft_from(tmp_path / "pixels.parquet")
 
 
 def test_the_label_of_images_may_be_an_expression(tmp_path):
@@ -228,8 +215,7 @@ def test_the_label_of_images_may_be_an_expression(tmp_path):
         (tmp_path / kind).mkdir()
         for number in range(30):
             Image.fromarray(R.integers(0, 255, (8, 8, 3), np.uint8)).save(tmp_path / kind / f"{number}.png")
-    source, look = look_at(found_source(str(tmp_path)))
-    draft = draft_of(source, look, label_of('label == "cat"', look.names))
+    draft = draft_from(tmp_path, 'label == "cat"')
     assert draft.source["rename"] == {"label": "label_column"} and draft.facts.kind == "binary"
     assert uses(draft) == {"image": "feature", "path": "left out", "label_column": "label"}
 
@@ -245,32 +231,24 @@ def test_spans_are_judged_on_the_last(tmp_path):
     for month in range(1, 9):
         rows = [f"{x:.2f},{int(x > 0)}" for x in R.normal(size=30)]
         (tmp_path / f"sales-2013-{month:02d}.csv").write_text("\n".join(["x,y", *rows]) + "\n")
-    source, look = look_at(found_source(str(tmp_path)))
-    assert source["path"] == f"{tmp_path}/sales-{{span}}.csv"
-    assert draft_of(source, look, label_of("y", look.names)).split.config == {"mode": "time"}
+    draft = draft_from(tmp_path)
+    assert draft.source["path"] == f"{tmp_path}/sales-{{span}}.csv" and draft.split.config == {"mode": "time"}
     (tmp_path / "sales-2013-08.csv").write_text(
         "\n".join(["x,y,promo", *(f"{x:.2f},{int(x > 0)},1" for x in R.normal(size=30))])
     )
-    source, look = look_at(found_source(str(tmp_path)))
-    draft = draft_of(source, look, label_of("y", look.names))
-    assert look.later == ("promo",) and "promo" in {choice.column for choice in draft.choices}
+    assert look_at(found_source(str(tmp_path)))[1].later == ("promo",) and "promo" in uses(draft_from(tmp_path))
 
 
 def test_folders_called_train_and_test_are_the_split_and_refused_where_the_test_labels_are_kept_back(tmp_path):
     for split, header in (("Train", "x,y"), ("val", "x,y"), ("test", "x,y")):
         (tmp_path / "d" / split).mkdir(parents=True)
         (tmp_path / "d" / split / "a.csv").write_text("\n".join([header, *(f"{i}.5,{i % 2}" for i in range(50))]))
-    source, look = look_at(found_source(str(tmp_path / "d")))
-    draft = draft_of(source, look, label_of("y", look.names))
-    assert source["path"] == str(tmp_path / "d" / "{split}") and draft.rows == 150
+    draft = draft_from(tmp_path / "d")
+    assert draft.source["path"] == str(tmp_path / "d" / "{split}") and draft.rows == 150
     values = {"Train": "train", "test": "test", "val": "eval"}
     assert draft.split.config == {"mode": "path", "values": values} and "val is eval" in draft.split.text
     shutil.rmtree(tmp_path / "d" / "val")
-    source, look = look_at(found_source(str(tmp_path / "d")))
-    assert draft_of(source, look, label_of("y", look.names)).split.config["values"] == {
-        "Train": "train",
-        "test": "eval",
-    }
+    assert draft_from(tmp_path / "d").split.config["values"] == {"Train": "train", "test": "eval"}
     (tmp_path / "d" / "test" / "a.csv").write_text("x\n1.5\n")
     with pytest.raises(DataError, match=r"test/a\.csv: its columns are x, and those of a\.csv are x, y"):
         found_source(str(tmp_path / "d"))
@@ -455,9 +433,8 @@ def test_one_fact_of_many_columns_is_one_line(drafted):
 def test_quotes_behind_blanks_and_names_that_stand_twice_are_said(tmp_path):
     lines = [f'{i}, "{"ab"[i % 3 % 2]}  b c",{i % 2}' for i in range(60)]
     (tmp_path / "a.csv").write_text("\n".join(["x, x,y", *lines]) + "\n")
-    source, look = look_at(found_source(str(tmp_path / "a.csv")))
-    draft = draft_of(source, look, label_of("y", look.names))
-    assert source["csv"]["names"] == ["x", "x_2", "y"]
+    draft = draft_from(tmp_path / "a.csv")
+    assert draft.source["csv"]["names"] == ["x", "x_2", "y"]
     assert ["in quotes" in draft.doubts[0], "does not name each column once" in draft.doubts[1]] == [True, True]
 
 
@@ -500,7 +477,6 @@ def test_a_field_that_is_text_in_some_rows_and_an_object_in_others_is_left_out_a
     fields = ['"text"', '{"k": 1}', '"words"']
     lines = [f'{{"x": {i * 7 % 13}, "y": {i % 2}, "e": {fields[i % 3]}}}' for i in range(600)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines) + "\n")
-    source, look = look_at(found_source(str(tmp_path / "rows.jsonl")))
-    draft = draft_of(source, look, label_of("y", look.names))
+    draft = draft_from(tmp_path / "rows.jsonl")
     assert draft.columns["e"] == "ignore" and "e: ignore" in pipeline_text(draft, path="rows.jsonl")
     assert draft.rows == 600 and "column 'e' is one value and an object" in draft.notes[0]

@@ -1,28 +1,9 @@
 """init splits by the unit that the data show; a column that may be a category stays one, and a person is told."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from headway.first_pipeline.draft import draft_of, look_at
-from headway.first_pipeline.found_files import found_source
-from headway.first_pipeline.label_choice import label_of
-
 MACHINES, ROWS = 200, 10
-
-
-@pytest.fixture
-def drafted(tmp_path):
-    def draft(columns):
-        with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
-        source, look = look_at(found_source(str(tmp_path / "t.csv")))
-        return draft_of(source, look, label_of("y", look.names))
-
-    return draft
 
 
 def machines(**named):

@@ -120,45 +120,14 @@ def test_words_of_a_name_in_any_script(name, words):
 
 def test_names_that_say_identifier():
     said = [
-        "id",
-        "Id",
-        "user_id",
-        "MovieID",
-        "userId",
-        "customerid",
-        "zip_code",
-        "PassengerId",
-        "uuid",
-        "product code",
-        "rownames",
-        "order_no",
-        "AccountNumber",
-        "invoice nr",
-        "cust_ref",
-        "row index",
-        "index",
-    ]
+        "id", "Id", "user_id", "MovieID", "userId", "customerid", "zip_code", "PassengerId", "uuid", "product code", "rownames",
+        "order_no", "AccountNumber", "invoice nr", "cust_ref", "row index", "index",
+    ]  # fmt: skip
     assert [name for name in said if not named_as_identifier(name)] == []
     other = [
-        "humid",
-        "paid",
-        "grid",
-        "width",
-        "Sepal.Width",
-        "idle",
-        "zipper",
-        "price",
-        "recode",
-        "year",
-        "keyboard",
-        "episode",
-        "price_index",
-        "body mass index",
-        "number_of_orders",
-        "num_items",
-        "order_notes",
-        "state",
-    ]
+        "humid", "paid", "grid", "width", "Sepal.Width", "idle", "zipper", "price", "recode", "year", "keyboard", "episode",
+        "price_index", "body mass index", "number_of_orders", "num_items", "order_notes", "state",
+    ]  # fmt: skip
     assert [name for name in other if named_as_identifier(name)] == []
 
 

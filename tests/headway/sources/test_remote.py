@@ -16,7 +16,6 @@ from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files, open_source, spans
 from headway.storage import filesystem as storage
 
-server = pytest.importorskip("moto.server")
 TABLE = pa.table({"id": range(100), "s": [f"x{i}" for i in range(100)]})
 
 
@@ -42,29 +41,6 @@ def in_format(format):
     return out.getvalue().to_pybytes()
 
 
-@pytest.fixture(scope="module")
-def bucket():
-    running = server.ThreadedMotoServer(port=0, verbose=False)
-    running.start()
-    patch = pytest.MonkeyPatch()
-    host, port = running.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        patch.setenv(name, value)
-    storage._filesystem.cache_clear()
-    s3 = pafs.S3FileSystem(endpoint_override=f"http://{host}:{port}", region="us-east-1", allow_bucket_creation=True)
-    s3.create_dir("raw")
-    yield s3
-    storage._filesystem.cache_clear()
-    patch.undo()
-    running.stop()
-
-
 @pytest.mark.parametrize(
     ("format", "name"),
     [
@@ -78,16 +54,16 @@ def bucket():
         ("images", "cat/a.png"),
     ],
 )
-def test_a_bucket_is_read_like_a_disk(bucket, format, name):
-    data = in_format(format)
+def test_a_bucket_is_read_like_a_disk(s3, bucket_name, format, name):
+    data, raw = in_format(format), pafs.S3FileSystem(endpoint_override=s3)
     for day in ("05", "06"):
-        with bucket.open_output_stream(f"raw/{name.replace('/', '.')}/2013/01/{day}/{name}", compression=None) as out:
+        with raw.open_output_stream(f"{bucket_name}/2013/01/{day}/{name}", compression=None) as out:
             out.write(gzip.compress(data) if name.endswith(".gz") else data)
-    config = SourceConfig(format=format, path=f"s3://raw/{name.replace('/', '.')}/{{year}}/{{month}}/{{day}}")
+    config = SourceConfig(format=format, path=f"s3://{bucket_name}/{{year}}/{{month}}/{{day}}")
     assert spans(config) == ["2013-01-05", "2013-01-06"]
     found = files(config, "2013-01-06")
     source = open_source(config)
-    assert len(found) == 1 and found[0].path.startswith("s3://raw/")
+    assert len(found) == 1 and found[0].path.startswith(f"s3://{bucket_name}/")
     names = source.names(found[0])
     assert source.prefix(found, 10).table.column_names == names
     chunks = [chunk for piece in source.ranges(found) for chunk in source.read(piece, names, {})]
@@ -98,8 +74,8 @@ def test_a_bucket_is_read_like_a_disk(bucket, format, name):
         assert [int(i) for chunk in chunks for i in chunk.batch.column("id").to_pylist()] == [*range(100)]
 
 
-def test_what_is_not_there_is_named(bucket):
-    with pytest.raises(ConfigError, match="no file matches s3://raw/none"):
-        spans(SourceConfig(format="csv", path="s3://raw/none/{span}.csv"))
-    with pytest.raises(DataError, match=r"s3://raw/gone\.csv"):
-        storage.open_file("s3://raw/gone.csv").read()
+def test_what_is_not_there_is_named(bucket_name):
+    with pytest.raises(ConfigError, match=f"no file matches s3://{bucket_name}/none"):
+        spans(SourceConfig(format="csv", path=f"s3://{bucket_name}/none/{{span}}.csv"))
+    with pytest.raises(DataError, match=rf"s3://{bucket_name}/gone\.csv"):
+        storage.open_file(f"s3://{bucket_name}/gone.csv").read()

@@ -51,11 +51,6 @@ def test_the_same_lines_are_read_whatever_stands_around_them(tmp_path, way):
     assert text.line(2) == (LINES.encode().index(b"1,K"), '1,Köln,"a ""b""\n'.encode())
 
 
-def test_plain_text_is_no_stream(tmp_path):
-    (tmp_path / "a").write_bytes(LINES.encode().replace(b"\n", b"\r\n"))
-    assert not TextFile(str(tmp_path / "a")).streamed
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -64,6 +59,7 @@ def test_plain_text_is_no_stream(tmp_path):
         (b"\xfd7zXZ\0", "compressed with xz, not text\n  fix: unpack it: xz -d FILE"),
         (zipped(a=gzip.compress(LINES.encode())), "a gzip file, compressed with zip again"),
         ("a,b\n".encode("utf-16") + b"x", "not whole utf-16"),
+        (zipped(**{"[Content_Types].xml": "<x/>", "xl-workbook.xml": "<x/>"}), "an Excel workbook"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, data, said):
@@ -72,18 +68,8 @@ def test_what_cannot_be_read_is_named(tmp_path, data, said):
         list(TextFile(str(tmp_path / "a")).blocks(0, None, 1 << 20, len))
 
 
-def test_a_workbook_is_called_one(tmp_path):
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("[Content_Types].xml", "<x/>")
-        archive.writestr("xl/workbook.xml", "<x/>")
-    (tmp_path / "a").write_bytes(sink.getvalue())
-    with pytest.raises(DataError, match="an Excel workbook"):
-        TextFile(str(tmp_path / "a"))
-
-
-def test_zero_bytes_in_a_text_of_bytes_make_no_utf16_of_it(tmp_path):
-    for plain in (b"a,b\n1,\0\n2,3\n" * 9, b"ab,\0\n" * 9):
+def test_plain_text_is_no_stream_and_zero_bytes_make_no_utf16_of_it(tmp_path):
+    for plain in (LINES.encode().replace(b"\n", b"\r\n"), b"a,b\n1,\0\n2,3\n" * 9, b"ab,\0\n" * 9):
         (tmp_path / "a").write_bytes(plain)
         assert not TextFile(str(tmp_path / "a")).streamed
 

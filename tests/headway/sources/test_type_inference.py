@@ -9,9 +9,6 @@ from headway.records.tfrecord import frame
 from headway.records.wire import BYTES, INTS, field
 from headway.schema.columns import ColumnConfig
 from headway.schema_inference.column_types import infer
-from headway.sources.sample import Sample
-from headway.sources.type_inference import as_numbers
-from headway.tabular.coerce import coerce, raw_type
 
 
 def _types(opened, format, *datas, configs=None):
@@ -49,26 +46,6 @@ def test_one_odd_value_in_a_hundred_of_a_csv_file_decides_nothing(opened, values
     types, notes = _types(opened, "csv", _csv(values))
     assert types == {"a": (kind, ()), "b": ("int64", ())}
     assert ("'odd'" in " ".join(notes)) == (kind != "bytes" and "odd" in values)
-
-
-@pytest.mark.parametrize("format", ["csv", "jsonl"])
-def test_digits_beyond_int64_cost_their_row_and_no_digit_of_the_others(opened, format):
-    """As a column of float32, 2^53 + 1 would have become 2^53."""
-    values = [*[2**53 + 1] * 150, 10**20, *[2**53 + 1] * 49]
-    lines = [str(v) if format == "csv" else json.dumps({"a": v}) for v in values]
-    data = "\n".join([*(["a"] if format == "csv" else []), *lines, ""]).encode()
-    source, found = opened(format, data)
-    schema, notes = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
-    (note,) = notes
-    assert str(note).startswith(
-        f"column 'a': read as numbers: 1 of 200 sampled values does not fit int64, such as '{10**20}'"
-    )
-    (piece,) = source.ranges(found)
-    (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})
-    coerced = coerce(chunk.batch, schema.columns)
-    assert coerced.batch.column("a").to_pylist() == [2**53 + 1] * 199
-    (rejected,) = coerced.rejected.to_pylist()
-    assert (rejected["value"], rejected["reason"]) == (str(10**20), "is not an integer that fits int64")
 
 
 def test_a_few_lines_of_json_with_digits_beyond_int64_are_judged_with_all_others(opened):
@@ -145,23 +122,6 @@ def test_one_record_of_several_values_makes_no_list_of_a_column(opened, odd, sha
     assert types == {"a": ("int64", (None,))} and not notes
 
 
-def test_a_record_of_several_values_in_a_scalar_column_is_rejected_alone(opened):
-    source, found = opened("examples", _records(*[(5,)] * 100, (1, 2), *[(6,)] * 100))
-    schema, _ = infer(source.prefix(found, 1000), {}, only=False, needed=frozenset(), where="x")
-    (piece,) = source.ranges(found)
-    (chunk,) = source.read(piece, ["a"], {"a": raw_type(schema.column("a"))})
-    assert chunk.batch.column("a").to_pylist() == [5] * 100 + [6] * 100
-    (bad,) = chunk.malformed
-    assert (bad.row, bad.column, bad.text, bad.reason) == (100, "a", "[1, 2]", "2 values in a scalar column")
-
-
 def test_quoted_digits_of_one_file_and_numbers_of_another_are_text(opened):
     source, found = opened("jsonl", b'{"zip": 12345}\n' * 200, b'{"zip": "02139"}\n' * 200)
     assert source.prefix(found, 1000).table.schema.field("zip").type in (pa.string(), pa.binary())
-
-
-def test_the_note_counts_and_shows():
-    table = pa.table({"a": ["1"] * 300 + [None, "x", "y"]})
-    made = as_numbers(Sample(table), ["a"])
-    assert made.table.schema.field("a").type == pa.int64()
-    assert made.misfits["a"] == "2 of 302 sampled values are not numbers, such as 'x'"

@@ -54,13 +54,6 @@ def test_a_column_without_values(kind, rows):
         assert np.isnan(stats.quantile([0.5])).all()
 
 
-def test_only_nan_and_infinity():
-    stats = column("float32", [NAN, INF])
-    assert stats.present == 2 and stats.finite == 0 and stats.minimum is None and stats.distinct == 0
-    stats.merge(column("float32", [2.0]))
-    assert (stats.nan, stats.infinite, stats.mean, stats.minimum) == (1, 1, 2.0, 2.0)
-
-
 INTS = st.lists(st.none() | st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1), max_size=30)
 FLOATS = st.lists(st.none() | st.sampled_from([0.0, -0.0, 1.0]) | st.floats(width=32), max_size=30)
 TEXTS = st.lists(st.none() | st.binary(max_size=3), max_size=30)
@@ -129,22 +122,6 @@ def test_dictionary_and_plain_strings_are_one():
     assert column("bytes", encoded.slice(2, 2)).top() == [(b"a", 1), (b"b", 1)]
 
 
-def test_top_goes_by_count_then_value():
-    stats = column("int64", [3, 1, 2, 2, 1, 5])
-    assert stats.top() == [(1, 2), (2, 2), (3, 1), (5, 1)]
-    assert stats.top(1) == [(1, 2)] and stats.top(min_count=2) == [(1, 2), (2, 2)]
-    texts = column("bytes", [b"b", b"a", b"c", b"c"])
-    assert texts.top(2) == [(b"c", 2), (b"a", 1)]
-
-
-def test_quantiles_are_exact_while_counts_are_complete():
-    random = np.random.default_rng(1)
-    values = random.integers(0, 500, 10_001)
-    stats = column("int64", pa.array(values))
-    at = np.linspace(0, 1, 101)
-    assert np.array_equal(stats.quantile(at), np.quantile(values, at, method="inverted_cdf"))
-
-
 def test_a_column_of_many_values_keeps_sketches_from_one_more_than_the_bound():
     exactly = column("int64", pa.array(np.arange(MAX_DISTINCT)), pa.array(np.arange(MAX_DISTINCT)))
     assert exactly.complete and exactly.distinct == MAX_DISTINCT
@@ -155,14 +132,6 @@ def test_a_column_of_many_values_keeps_sketches_from_one_more_than_the_bound():
     apart = column("int64", pa.array(np.arange(40_000)))
     apart.merge(column("int64", pa.array(np.arange(40_000, 80_000))))
     assert not apart.complete and abs(apart.distinct / 80_000 - 1) < 0.1
-
-
-def test_strings_stay_complete_whatever_their_number():
-    values = np.arange(200_000) % 150_000
-    array = pa.array(values).cast(pa.string()).cast(pa.binary())
-    stats = column("bytes", *(array.slice(start, 32_768) for start in range(0, len(array), 32_768)))
-    assert stats.complete and stats.distinct == 150_000
-    assert [count for _, count in stats.top(2)] == [2, 2] and len(stats.top(min_count=2)) == 50_000
 
 
 def test_columns_of_another_kind_do_not_merge():

@@ -50,14 +50,6 @@ def test_ranks_are_off_by_less_than_half_a_percent(name, size):
     assert found[0] == values.min() and found[-1] == values.max() and (np.diff(found) >= 0).all()
 
 
-def test_merging_parts_is_as_good():
-    values = _values("lognormal")
-    whole = ColumnStatistics("x", "float32")
-    for part in np.array_split(values, [100_000, 100_003, 100_500, 200_000]):
-        whole.merge(_column(part, 32_768))
-    assert whole.rows == ROWS and _rank_errors(values, whole.quantile(AT)).max() < 0.005
-
-
 def test_many_tiny_batches_are_not_left_out():
     """Three rising values at a time, of another range each: a fixed place in a batch would see one of them alone."""
     early = _values("uniform")[:150_000]

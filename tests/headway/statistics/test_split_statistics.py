@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from headway.errors import DataError, StoreError
@@ -15,8 +14,6 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import COUNTS_NAME, JSON_NAME, SAMPLE_NAME, SplitStatistics, merge_all, summary
 
 GOLDEN = Path(__file__).parent / "golden" / "statistics.json"
-INTS, FLOATS = ["month", "day", "sched_dep_time", "row_id"], ["dep_delay", "distance", "air_time", "arr_delay"]
-STRINGS = ["carrier", "origin", "dest"]
 
 
 def _digests(folder):
@@ -24,51 +21,28 @@ def _digests(folder):
 
 
 @pytest.fixture(scope="module")
-def real(flights):
-    """(columns, batches) of all flights in stored types, with a number of its own for each row."""
-    table = flights.append_column("row_id", pa.array(np.arange(flights.num_rows)))
-    columns = [Column(name=name, type="int64", nullable=True) for name in INTS]
-    columns += [Column(name=name, type="float32", nullable=True) for name in FLOATS]
-    columns += [Column(name=name, type="bytes", nullable=True, encoding="dictionary") for name in STRINGS]
-    cast = {
-        column.name: table[column.name].cast(pa.string()).cast(pa.binary()).combine_chunks().dictionary_encode()
-        if column.type == "bytes"
-        else table[column.name].cast(column.arrow)
-        for column in columns
+def made():
+    """(columns, batches) in stored types; of one column there are too many values to be counted."""
+    random, rows = np.random.default_rng(0), 80_000
+    arrays = {
+        "month": random.integers(1, 13, rows),
+        "row_id": np.arange(rows),
+        "delay": np.round(random.normal(size=rows) * 30).astype(np.float32),
+        "carrier": pa.array([b"AA", b"UA", None]).dictionary_encode().take(pa.array(random.integers(0, 3, rows))),
     }
-    return columns, pa.table(cast).to_batches(max_chunksize=32_768)
+    kinds = {"month": "int64", "row_id": "int64", "delay": "float32", "carrier": "bytes"}
+    columns = [Column(name=name, type=kind, nullable=True) for name, kind in kinds.items()]
+    return columns, pa.table(arrays).to_batches(max_chunksize=32_768)
 
 
 @pytest.fixture(scope="module")
-def whole(real):
-    columns, batches = real
+def whole(made):
+    columns, batches = made
     statistics = SplitStatistics.create(columns)
     for batch in batches:
         statistics.update(batch)
+    assert not statistics.columns["row_id"].complete
     return statistics
-
-
-def test_real_flights_are_as_numpy_says(real, whole):
-    columns, batches = real
-    table = pa.Table.from_batches(batches)
-    assert whole.rows == table.num_rows == 336_776
-    for column in columns:
-        stats, array = whole.columns[column.name], table[column.name]
-        assert stats.missing == array.null_count
-        if column.type == "bytes":
-            array = array.cast(pa.binary())
-            assert stats.distinct == pc.count_distinct(array).as_py()
-            counts = {item["values"]: item["counts"] for item in pc.value_counts(array).to_pylist()}
-            assert dict(stats.top()) == {value: count for value, count in counts.items() if value is not None}
-            continue
-        values = array.drop_null().to_numpy().astype(np.float64)
-        assert (stats.minimum, stats.maximum, stats.zeros) == (values.min(), values.max(), (values == 0).sum())
-        assert stats.mean == pytest.approx(values.mean(), rel=1e-9)
-        assert stats.std == pytest.approx(values.std(), rel=1e-9)
-        if stats.complete:
-            at = [0.01, 0.25, 0.5, 0.99]
-            assert np.array_equal(stats.quantile(at), np.quantile(values, at, method="inverted_cdf"))
-    assert not whole.columns["row_id"].complete
 
 
 def test_a_folder_reads_back_as_it_was(whole, tmp_path):
@@ -83,7 +57,7 @@ def test_a_folder_reads_back_as_it_was(whole, tmp_path):
 def test_some_columns_are_read_as_all_are(whole, tmp_path):
     whole.save(tmp_path / "train")
     everything = SplitStatistics.load(tmp_path / "train")
-    names = [*everything.columns][1::3]
+    names = [*everything.columns][1::2]
     some = SplitStatistics.load(tmp_path / "train", only=names)
     assert [*some.columns] == names and some.rows == everything.rows
     for name in names:
@@ -92,8 +66,8 @@ def test_some_columns_are_read_as_all_are(whole, tmp_path):
             assert some.columns[name].top(50) == everything.columns[name].top(50)
 
 
-def test_the_same_pieces_in_the_same_order_give_the_same_bytes(real, tmp_path):
-    columns, batches = real
+def test_the_same_pieces_in_the_same_order_give_the_same_bytes(made, tmp_path):
+    columns, batches = made
     for i, batch in enumerate(batches):
         part = SplitStatistics.create(columns)
         part.update(batch)
@@ -145,7 +119,7 @@ def test_a_summary_is_plain_json(small, whole):
     assert (number["nan"], number["infinite"], number["zeros"], number["median"]) == (1, 2, 2, 0.0)
     assert (text["distinct"], text["shortest"], text["longest"]) == (4, 0, 7)
     assert text["top"] == [["b", 3], ["a", 2], ["", 1], ["Zürich", 1]]
-    assert "top" not in summary(whole)[3]  # too many row numbers to count
+    assert "top" not in summary(whole)[1]  # too many row numbers to count
     nothing = summary(SplitStatistics.create([Column(name="x", type="float32", nullable=True)]))
     assert nothing[0]["mean"] is None and nothing[0]["median"] is None and nothing[0]["missing_share"] == 0.0
 
@@ -213,46 +187,3 @@ def test_the_file_is_json_as_indented(columns, tmp_path):
     made.save(tmp_path)
     text = (tmp_path / "statistics.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1) + "\n"
-
-
-@pytest.fixture
-def wide_columns():
-    kinds = ("float32", "int64", "bytes")
-    return tuple(Column(name=f"c{i}", type=kinds[i % 3], nullable=True) for i in range(900))
-
-
-@pytest.mark.long
-def test_pieces_merged_repeat_and_are_as_good_as_the_whole(wide_columns, tmp_path):
-    random = np.random.default_rng(8)
-    rows = 6000
-    makers = [
-        lambda: pa.array(random.standard_normal(rows).astype(np.float32)),
-        lambda: pa.array(random.integers(0, 10**9, rows)),
-        lambda: pa.array([b"%d" % v for v in random.integers(0, 50, 100)], pa.binary()).take(
-            pa.array(random.integers(0, 100, rows))
-        ),
-    ]
-    batch = pa.record_batch([makers[i % 3]() for i in range(900)], names=[c.name for c in wide_columns])
-    whole = SplitStatistics.create(wide_columns)
-    whole.update(batch)
-    folders = []
-    for i, piece in enumerate([batch.slice(0, 100), batch.slice(100, 2900), batch.slice(3000)]):
-        part = SplitStatistics.create(wide_columns, spill=tmp_path / "spill")
-        part.update(piece)
-        part.save(tmp_path / str(i))
-        folders.append(tmp_path / str(i))
-    for name in ("one", "two"):
-        merge_all(folders, wide_columns, spill=tmp_path / "spill").save(tmp_path / name)
-    saved = [sorted((tmp_path / name).iterdir()) for name in ("one", "two")]
-    assert [file.read_bytes() for file in saved[0]] == [file.read_bytes() for file in saved[1]]
-    merged = SplitStatistics.load(tmp_path / "one")
-    for name, column in merged.columns.items():
-        other = whole.columns[name]
-        assert (column.rows, column.missing) == (rows, 0)
-        if column.type == "bytes":
-            assert column.top() == other.top() and len(column.top()) <= 50
-        else:
-            assert column.distinct == other.distinct and not column.complete
-            values = np.sort(batch.column(name).to_numpy())
-            ranks = np.searchsorted(values, column.quantile([0.1, 0.5, 0.9])) / rows
-            assert np.abs(ranks - [0.1, 0.5, 0.9]).max() < column.rank_error

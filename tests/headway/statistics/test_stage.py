@@ -56,17 +56,6 @@ def test_a_summary_says_which_integers_are_dates(tmp_path):
     assert (day["temporal"], day["min"], day["type"]) == ("date", 15_706, "int64")
 
 
-def test_the_same_window_gives_the_same_bytes(saved, columns, tmp_path):
-    request = StatisticsRequest(columns=columns, splits={"train": (saved, saved)})
-    files = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        merge(request, tmp_path / name, Monitor())
-        found = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
-        files.append([(path.relative_to(tmp_path / name), path.read_bytes()) for path in found])
-    assert files[0] == files[1] and len(files[0]) == 4
-
-
 def test_a_stop_is_heard(saved, columns, tmp_path):
     stop = threading.Event()
     stop.set()

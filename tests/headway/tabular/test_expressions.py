@@ -153,13 +153,6 @@ def test_arithmetic_is_that_of_python_and_ieee(number, rows):
             assert found == value or (math.isnan(found) and math.isnan(value))
 
 
-@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-9, 9)), min_size=1))
-def test_floor_division_and_remainder_of_integers_are_pythons_and_exact(pairs):
-    batch = pa.RecordBatch.from_pydict({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]})
-    assert of("a // b", batch) == [a // b if b else None for a, b in pairs]
-    assert of("a % b", batch) == [a % b if b else None for a, b in pairs]
-
-
 @given(st.lists(st.tuples(st.floats(-100, 100), st.sampled_from([-2.5, -1.0, 0.5, 3.0])), min_size=1))
 def test_floor_division_and_remainder_of_floats_have_pythons_signs(pairs):
     batch = pa.RecordBatch.from_pydict({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]})

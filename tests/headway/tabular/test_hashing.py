@@ -81,19 +81,8 @@ def test_long_strings_hash_alike_however_few_there_are(others):
     assert hashes(words).tolist() == [by_hand(word) for word in words]
 
 
-def test_neither_padding_nor_order_nor_length_collides():
-    words = [b"\0" * n for n in range(70)] + [b"ab", b"ba", b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8]
-    assert len(set(hashes(words).tolist())) == len(words)
-
-
 def test_no_strings_at_all():
     assert hashes([]).tolist() == [] and hashes([b""]).shape == (1,)
-
-
-@given(st.integers(0, 2**64 - 1), st.integers(0, 63))
-def test_one_bit_of_a_number_flips_about_half_of_the_hash(x, bit):
-    both = mix64(np.array([x, x ^ (1 << bit)], np.uint64))
-    assert 8 <= int(both[0] ^ both[1]).bit_count() <= 56
 
 
 def test_mixing_is_a_bijection_and_leaves_its_input_alone():

@@ -44,35 +44,17 @@ def batch_of(rows, encoded=False):
     )
 
 
-def hexes(values):
-    return [f"{value:016x}" for value in values]
-
-
-def test_golden_hashes():
-    assert hexes(column_hash(GOLDEN["i"])) == [
-        "910a2dec89025cc1",
-        "e4d971771b652c20",
-        "6e756c6c6e756c6c",
-        "2a67d7552e039ea7",
-    ]
-    assert hexes(column_hash(GOLDEN["f"])) == [
-        "555b738727e4a1cf",
-        "e220a8397b1dcdaf",
-        "6e756c6c6e756c6c",
-        "597709b67ebb1c02",
-    ]
-    assert hexes(column_hash(GOLDEN["s"])) == [
-        "5e025f9ade9eaf3e",
-        "e220a8397b1dcdaf",
-        "6e756c6c6e756c6c",
-        "fdb918fdab0970f0",
-    ]
-    assert hexes(row_hash(GOLDEN, ["s", "i", "f"])) == [
-        "7a8e084adbc36050",
-        "39367a57284fb9de",
-        "a5d378fa7a92418c",
-        "66186b9f1354c74b",
-    ]
+@pytest.mark.parametrize(
+    ("hashed", "golden"),
+    [
+        (column_hash(GOLDEN["i"]), "910a2dec89025cc1 e4d971771b652c20 6e756c6c6e756c6c 2a67d7552e039ea7"),
+        (column_hash(GOLDEN["f"]), "555b738727e4a1cf e220a8397b1dcdaf 6e756c6c6e756c6c 597709b67ebb1c02"),
+        (column_hash(GOLDEN["s"]), "5e025f9ade9eaf3e e220a8397b1dcdaf 6e756c6c6e756c6c fdb918fdab0970f0"),
+        (row_hash(GOLDEN, ["s", "i", "f"]), "7a8e084adbc36050 39367a57284fb9de a5d378fa7a92418c 66186b9f1354c74b"),
+    ],
+)
+def test_golden_hashes(hashed, golden):
+    assert " ".join(f"{value:016x}" for value in hashed) == golden
 
 
 def test_golden_splits():

@@ -36,22 +36,6 @@ def random():
     return np.random.default_rng(0)
 
 
-def test_columns_that_give_a_binary_label_away(random):
-    delay = random.normal(size=ROWS) * 30
-    label = (delay > 15).astype(np.int64)
-    columns = {
-        "delay": delay,
-        "missing": pa.array(np.ones(ROWS, np.float32), mask=label == 1),
-        "told": pa.array([(b"on time", b"late")[v] for v in label], pa.binary()),
-        "noise": random.normal(size=ROWS),
-        "some": delay + random.normal(size=ROWS) * 30,
-        "id": pa.array([b"%d" % i for i in range(ROWS)], pa.binary()),
-        "number": np.arange(ROWS),
-        "label": label,
-    }
-    assert suspects(columns, "binary") == ["delay", "missing", "told"]
-
-
 def test_integers_beyond_what_a_double_holds_exactly_are_looked_at_too():
     columns = {"id": np.arange(ROWS) + 2**62, "told": np.arange(ROWS) % 2 * 2**60 - 2**62, "label": np.arange(ROWS) % 2}
     assert suspects(columns, "binary") == ["told"]

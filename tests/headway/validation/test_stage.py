@@ -337,12 +337,6 @@ def test_errors_come_first_and_only_what_does_not_end_the_run_is_logged(check):
     assert [line.split(":")[0] for line in monitor.lines] == ["warning"]
 
 
-def test_a_column_of_unseen_values_only(check):
-    values = [b"%d" % i for i in range(ROWS)]
-    found = only(check({"carrier": values}))
-    assert "2,000 of 2,000 train rows (100.00%)" in found[4] and found[4].endswith("and 1,995 more")
-
-
 def test_findings_of_the_split_proof_have_the_severity_of_the_config(check, tmp_path):
     overlap = {
         "severity": "error",

@@ -8,9 +8,7 @@ import pytest
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.sources.config import FORMATS, SourceConfig, by_ending
-from headway.sources.discovery.spans import files, open_source, select_window, spans
-from headway.sources.formats.csv import CsvSource
-from headway.sources.formats.parquet import ParquetSource
+from headway.sources.discovery.spans import files, open_source, spans
 
 
 @pytest.fixture
@@ -131,36 +129,6 @@ def test_quoted_newlines_are_noted_for_csv_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("window", "until", "names"),
-    [
-        (None, "latest", "abcd"),
-        (2, "latest", "cd"),
-        (2, "b", "ab"),
-        (None, "c", "abc"),
-        (1, "a", "a"),
-        (4, "d", "abcd"),
-    ],
-)
-def test_a_window_is_the_last_spans_up_to_one(window, until, names):
-    assert select_window("abcd", window, until) == list(names)
-
-
-@pytest.mark.parametrize(
-    ("window", "until", "said"),
-    [
-        (1, "e", "no span 'e'"),
-        (0, "latest", "at least 1"),
-        (-1, "latest", "at least 1"),
-        (3, "b", "--window 2 or less"),
-    ],
-)
-def test_a_window_that_cannot_be_says_what_can(window, until, said):
-    with pytest.raises(ConfigError) as error:
-        select_window("abcd", window, until)
-    assert said in str(error.value) and error.value.where.startswith("--")
-
-
-@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"format": "json"}, "'parquet', 'csv'"),
@@ -189,11 +157,6 @@ def test_ingest_is_named_after_the_format_and_not_after_the_place():
     assert source("a.csv").at_ingest() == source("b.csv").at_ingest()
     others = [source("a.csv"), source("a.csv", where="x > 1"), source("a.csv", csv={"skip_lines": 1})]
     assert len({repr(config.at_ingest()) for config in others}) == 3
-
-
-def test_a_source_for_each_format():
-    assert isinstance(open_source(source("a")).source, CsvSource)
-    assert isinstance(open_source(source("a", format="parquet")).source, ParquetSource)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -65,7 +65,11 @@ def test_a_missing_span_is_an_error_that_names_it_unless_gaps_are_allowed(lackin
     [
         (["a", "b"], "30d", "latest", "named by their dates"),
         (["a", "b"], "x", "latest", "is not a window"),
+        (["a", "b"], None, "e", "no span 'e'"),
+        (["a", "b"], 3, "b", "--window 2 or less"),
         (DAYS, "0d", "latest", "at least 1"),
+        (DAYS, 0, "latest", "at least 1"),
+        (DAYS, -1, "latest", "at least 1"),
         (DAYS, 40, "latest", "--window 31 or less"),
         (DAYS, "3d", "2014-01-01", "no span '2014-01-01'"),
         (MONTHS, "3m", "2013-01-05", "no span '2013-01-05'"),
@@ -79,6 +83,7 @@ def test_a_window_that_cannot_be_says_why(known, window, until, said):
 
 def test_names_that_are_no_dates_have_no_gaps():
     assert select_window(["a", "c", "x-1"], 3) == ["a", "c", "x-1"]
+    assert select_window(["a", "c", "x-1"], 1, "c") == ["c"] and select_window(["a", "c"], None, "a") == ["a"]
     assert select_window(["2013", "2013-03"], 2) == ["2013", "2013-03"]
 
 

@@ -131,17 +131,6 @@ def test_a_time_in_int96_beyond_microseconds_rejects_its_row(opened, read_all):
     assert sorted(malformed) == [(0, "s.t", why), (1, "x", why)]
 
 
-@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "PLAIN"])
-def test_text_of_every_encoding_is_read(opened, encoding):
-    texts = [f"row {i % 7}" for i in range(50)]
-    data = written(
-        pa.table({"x": texts, "n": range(50)}), "parquet", use_dictionary=False, column_encoding={"x": encoding, "n": "PLAIN"},
-        row_group_size=20,
-    )  # fmt: skip
-    rows, rejected, _ = in_stored_types(*opened("parquet", data))
-    assert rows.column("x").to_pylist() == [text.encode() for text in texts] and not rejected
-
-
 def test_a_page_whose_checksum_does_not_hold_is_refused_and_its_column_named(opened, tmp_path):
     rows = range(1000)
     table = pa.table({"x": [777_000 + i for i in rows], "y": [i % 2 for i in rows], "z": [i % 13 / 4 for i in rows]})

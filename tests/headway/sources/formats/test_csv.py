@@ -175,14 +175,6 @@ def test_a_line_longer_than_a_block(written):
         assert source.prefix(found, 10).table.num_rows == 2
 
 
-def test_dictionaries(written):
-    source, found = written(b"a\nx\ny\n\nx\n")
-    kind = pa.dictionary(pa.int32(), pa.binary())
-    (piece,) = source.ranges(found)
-    (chunk,) = source.read(piece, ["a"], {"a": kind})
-    assert chunk.batch.column(0).type == kind and chunk.batch.column(0).to_pylist() == [b"x", b"y", b"x"]
-
-
 def test_large_ranges_come_in_chunks_that_count_on(written):
     rows = 3 * BATCH_ROWS + 70
     source, found = written(b"a,b\n" + b"".join(b"%d,x\n" % i for i in range(rows)), range_size=1 << 26)
@@ -220,14 +212,6 @@ def test_malformed_lines_far_into_a_range_are_numbered_too(written):
     assert len(rows) == n - 3 and all(at == value for at, value, _ in rows)
 
 
-def test_nothing_but_malformed_lines(written):
-    source, found = written(b"a,b\n1\n2\n")
-    assert rows_of(source, found, {"a": INT, "b": TEXT}) == (
-        [],
-        [(0, "1", "1 column instead of 2, at byte 4"), (1, "2", "1 column instead of 2, at byte 6")],
-    )
-
-
 @pytest.mark.parametrize("quoted", [b"y", b'"y\nz"'])
 def test_malformed_lines_that_are_no_utf8(written, quoted, capfd):
     kind = pa.dictionary(pa.int32(), pa.binary())
@@ -262,24 +246,8 @@ def test_many_columns_that_do_not_fit(written):
 
 
 VALUES = [
-    "1",
-    "2.0",
-    "-0",
-    " 7",
-    "+3",
-    "0x1F",
-    "1e3",
-    "1e400",
-    "nan",
-    "NaN(7)",
-    "iNf",
-    "true",
-    "x",
-    '""',
-    "",
-    "NA",
-    "2013-01-01",
-]
+    "1", "2.0", "-0", " 7", "+3", "0x1F", "1e3", "1e400", "nan", "NaN(7)", "iNf", "true", "x", '""', "", "NA", "2013-01-01",
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=8))
@@ -311,6 +279,8 @@ def test_a_values_fate_does_not_hang_on_its_neighbours(tmp_path_factory, kind, s
         (b"a,b,a\n1,2,3\n", "two columns 'a'"),
         (b"a,b\r1,2\r3,4\n5,6\n", "carriage return alone"),
         (b"\n\n", "first line is empty"),
+        (b'a,"12" pipe"\n1,2\n', "the header cannot be read: text follows a closing quote"),
+        (b'a,"b\n1,2\n', "the header cannot be read: a quote opens a value and does not close it"),
     ],
 )
 def test_a_header_that_cannot_be_used_names_the_file_and_what_to_do(written, data, said):
@@ -408,13 +378,6 @@ def test_a_gzip_file_is_one_range_read_in_blocks(written, range_size, quoted):
     assert source.prefix(found, 10).table.schema.types == [pa.int64(), pa.string()]
 
 
-def test_a_stray_quote_in_a_gzip_file_cuts_no_line(written):
-    data = b'a,b\n1,5" pipe\n' + b'2,"x\ny"\n' * 50
-    source, found = written(gzip.compress(data), range_size=16)
-    rows, malformed = rows_of(source, found, {"a": INT, "b": TEXT})
-    assert [row[1:] for row in rows] == [(1, b'5" pipe')] + [(2, b"x\ny")] * 50 and not malformed
-
-
 def test_a_gzip_file_that_is_cut_off_is_a_data_error(written):
     source, found = written(gzip.compress(many(5000))[:-30])
     with pytest.raises(DataError, match=r"0\.csv: not a whole gzip file, after byte [1-9]\d+ of its contents"):
@@ -505,12 +468,6 @@ def test_a_zero_byte_takes_no_line_with_it(written):
     assert [(at, text) for at, text, _ in malformed] == [(100_000, "\0,x,y")]
 
 
-def test_a_header_with_text_behind_a_closing_quote_is_refused(written):
-    source, found = written(b'a,"12" pipe"\n1,2\n')
-    with pytest.raises(DataError, match="the header cannot be read: text follows a closing quote"):
-        source.ranges(found)
-
-
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
@@ -524,12 +481,6 @@ def test_an_odd_number_of_quotes_alone_is_no_error(written, text, rows):
     source, found = written(text.encode())
     assert found[0].quoted_newlines
     assert len(rows_of(source, found)[0]) == rows
-
-
-def test_a_quote_in_the_header_that_is_never_closed_is_named(written):
-    source, found = written(b'a,"b\n1,2\n')
-    with pytest.raises(DataError, match="the header cannot be read: a quote opens a value and does not close it"):
-        source.ranges(found)
 
 
 def test_digits_beyond_a_double_are_no_infinity(written):

@@ -34,17 +34,6 @@ def test_ranges_together_are_the_file(opened, read_all, small, zipped):
     )
 
 
-def test_null_missing_nan_zero_and_empty_stay_apart(opened, read_all):
-    data = lines(
-        {"x": None, "l": None, "s": None}, {}, {"x": float("nan"), "l": [], "s": ""}, {"x": 0.0, "l": [0], "s": "0"}
-    )
-    rows, malformed = read_all(opened("jsonl", data), {"x": REAL, "l": LIST, "s": TEXT})
-    assert repr(rows) == repr(
-        [(0, None, None, None), (1, None, None, None), (2, float("nan"), [], b""), (3, 0.0, [0], b"0")]
-    )
-    assert not malformed
-
-
 def test_lists_of_lists_and_of_objects_are_left_out_with_a_note(opened):
     source, found = opened("jsonl", lines(*[{"ll": [[1]], "lo": [{"a": 1}]}] * 3), lines({"ll": [["x"]], "lo": []}))
     prefix = source.prefix(found, 100)
@@ -91,22 +80,8 @@ def test_bad_lines_and_cells_go_alone_and_say_where(opened, read_all):
 
 
 VALUES = [
-    "1",
-    "2.0",
-    "-0",
-    "1e3",
-    "1e400",
-    "NaN",
-    "true",
-    "null",
-    '"x"',
-    '"7"',
-    '""',
-    "12345678901234567890",
-    '"\\u00e9"',
-    "[1]",
-    "{}",
-]
+    "1", "2.0", "-0", "1e3", "1e400", "NaN", "true", "null", '"x"', '"7"', '""', "12345678901234567890", '"\\u00e9"', "[1]", "{}",
+]  # fmt: skip
 
 
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
