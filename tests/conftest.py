@@ -102,7 +102,6 @@ LONG = [
     "flows/cli/test_serve.py",
     "tfcore/serving/test_app.py",
     "tfcore/graph/test_python_op.py",
-    "headway/evaluation/test_gate_rates.py",
     "flows/pipeline/test_leave_alone.py",
     "headway/sources/formats/test_jsonl.py",
 ]

@@ -13,15 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.ingest.range_worker import SHARD, STATISTICS, ingest_range
-from beam_jobs.ingest.request import IngestRequest
 from headway.records.decode import decode
 from headway.records.tfrecord import ShardWriter, read_records
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files, open_source
+from headway.sources.discovery.spans import open_source
 from headway.statistics.split_statistics import SplitStatistics
-from headway.tabular.label import LabelConfig
 from headway.tabular.splits import SplitConfig
+from tests.beam_jobs.conftest import request_of
 from tfcore.data.reader import Decoder
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.layer import Transform
@@ -141,15 +140,8 @@ def ingested(name, rows, folder):
     columns = COLUMNS
     if name == "csv":
         columns = tuple(c.model_copy(update={"separator": "|"}) if c.shape else c for c in columns)
-    request = IngestRequest(
-        span="all",
-        files=files(source, "all"),
-        source=source,
-        read=(*columns, Column(name="y", type="int64", nullable=False)),
-        stored=tuple(KINDS),
-        label=LabelConfig(column="y"),
-        split=SplitConfig(mode="time"),
-    )
+    read = (*columns, Column(name="y", type="int64", nullable=False))
+    request = request_of(source, read, tuple(KINDS), "y", SplitConfig(mode="time"))
     request.check()
     out = folder / "out"
     out.mkdir()

@@ -144,16 +144,8 @@ class FlinkMachines:
         return int(ask(self.rest, "overview")["slots-total"])
 
 
-def code(folder: Path, version: str | None = None) -> Path:
-    """Headway's packages in a folder, as the wheel has them.
-
-    Args:
-        version: that the packages say they have; None: this one's.
-    """
+def code(folder: Path) -> Path:
+    """Headway's packages in a folder, as the wheel has them."""
     for package in ("headway", "beam_jobs", "tfcore", "flows"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    if version is not None:
-        about = folder / f"headway-{version}.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: headway\nVersion: {version}\n")
     return folder

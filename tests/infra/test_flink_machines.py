@@ -1,14 +1,10 @@
 """Ingest and predict on a Flink of two machines that share nothing but the network and a bucket: the bytes of one machine."""
 
-import hashlib
-import io
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.infra.flink_machines import ROOT, FlinkMachines, code
+from tests.infra.flink_machines import ROOT, FlinkMachines
 from tests.infra.machines import NoMachines
 from tests.waiting import until
 
@@ -38,12 +34,6 @@ PIPELINE = {
     "training": {"steps": 30, "batch_size": 128},
     "gate": {"thresholds": {"auc": {"min": 0.1}}, "baseline": False},
 }
-IMAGES = {
-    "name": "digits",
-    "source": {"format": "images", "images": {"table": "labels.csv"}},
-    "label": "label",
-    "columns": {"image": {"image": {"height": 8, "width": 8, "channels": 1}}},
-}
 
 
 @pytest.fixture(scope="module")
@@ -61,34 +51,19 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(cluster, flights):
-    """A bucket with raw files: twelve months, images, and a long file."""
+    """A bucket with raw files: twelve months, and a long file."""
     bucket = cluster.bucket()
     months = []
     for month in range(1, SPANS + 1):
         months.append(flights.filter(pc.equal(flights["month"], month)).slice(0, ROWS))
         _put(cluster, f"{bucket}/months/2013-{month:02d}.parquet", months[-1])
     _put(cluster, f"{bucket}/long/2013-01.parquet", pa.concat_tables([flights] * 6), 50_000)
-    _put_images(cluster, f"{bucket}/images")
     return bucket
 
 
 def _put(cluster, path, table, group=400):
     with cluster.s3.open_output_stream(path) as file:
         pq.write_table(table, file, row_group_size=group)
-
-
-def _put_images(cluster, folder, count=300):
-    from PIL import Image
-
-    lines = ["file,label"]
-    for number in range(count):
-        picture, name = io.BytesIO(), f"{number:04d}.png"
-        Image.frombytes("L", (8, 8), hashlib.sha512(b"%d" % number).digest()).save(picture, "PNG")
-        with cluster.s3.open_output_stream(f"{folder}/{name}") as file:
-            file.write(picture.getvalue())
-        lines.append(f"{name},{number % 10}")
-    with cluster.s3.open_output_stream(f"{folder}/labels.csv") as file:
-        file.write("\n".join(lines).encode())
 
 
 class Driver:
@@ -168,17 +143,6 @@ def test_ingest_and_predict_write_the_bytes_of_one_machine(cluster, raw, driver)
     assert files > 12 * SPANS
     assert all("Starting worker" in pool.log.read_text() for pool in cluster.pools), "one machine did nothing"
 
-    images = driver.pipeline("images", IMAGES, f"s3://{raw}/images", store)
-    driver.type("run", "--to", "ingest", images)
-    driver.type(
-        "run", "--to", "ingest", driver.pipeline("images-here", IMAGES, f"s3://{raw}/images", "store", there=False)
-    )
-    here_store = driver.folder / "images-here/store/stages/ingest"
-    both = _there(cluster, f"{store[5:]}/stages/ingest")
-    (fingerprint,) = {path.name for path in here_store.iterdir()}
-    theirs = {name: data for name, data in both.items() if name.startswith(fingerprint)}
-    assert _same(_here(here_store), theirs) >= 3
-
     driver.type("run", there)
     asked = ("--model", "champion", "--input", f"s3://{raw}/months", "--columns", "flight,carrier")
     scored = f"{raw}/scored"
@@ -214,37 +178,6 @@ def test_a_task_manager_that_is_killed_and_comes_back_costs_no_byte(cluster, raw
     until(lambda: cluster.slots() == 2)
 
 
-def test_a_ctrl_c_ends_the_job_and_leaves_nothing(cluster, raw, driver):
-    store = f"s3://{cluster.bucket()}/store"
-    process = driver.begin(
-        "run", "--to", "ingest", driver.pipeline("there", PIPELINE, f"s3://{raw}/long/{{span}}.parquet", store)
-    )
-    _reading(cluster, driver, process, store)
-    process.send_signal(signal.SIGINT)
-    driver.ends(process, 130, within=60)
-    ended = {"CANCELED", "FINISHED", "FAILED"}
-    until(lambda: {*flink.jobs(cluster.rest).values()} <= ended, about=lambda: flink.jobs(cluster.rest))
-    time.sleep(1)  # a worker that goes on would put its range now
-    assert not [name for name in _there(cluster, store[5:]) if name.endswith((".tfrecord", "facts.json"))]
-
-
-def test_a_damaged_file_is_named(cluster, raw, driver):
-    bucket = cluster.bucket()
-    for month in ("2013-01", "2013-02"):
-        cluster.s3.copy_file(f"{raw}/months/{month}.parquet", f"{bucket}/raw/{month}.parquet")
-    pipeline = driver.pipeline("there", PIPELINE, f"s3://{bucket}/raw/{{span}}.parquet", f"s3://{bucket}/store")
-    with cluster.s3.open_input_stream(f"{bucket}/raw/2013-02.parquet") as file:
-        data = bytearray(file.read())
-    data[4:2000] = bytes(1996)  # its footer is whole
-    with cluster.s3.open_output_stream(f"{bucket}/raw/2013-02.parquet") as file:
-        file.write(data)
-    found = driver.type("run", "--to", "ingest", pipeline, code=3)["error"]
-    assert found["kind"] == "DataError" and found["where"] == f"s3://{bucket}/raw/2013-02.parquet", found
-    assert found["fix"]
-    cluster.s3.copy_file(f"{raw}/months/2013-02.parquet", f"{bucket}/raw/2013-02.parquet")
-    driver.type("run", "--to", "ingest", pipeline)
-
-
 @pytest.fixture
 def other_pool(cluster):
     """Let another command serve as the second machine's worker pool, and the usual one again at the end."""
@@ -256,26 +189,6 @@ def other_pool(cluster):
     yield begin
     cluster.pools[1].kill()
     cluster.pools[1].begin()
-
-
-def test_a_worker_of_another_version_is_named(cluster, raw, driver, other_pool):
-    other = code(cluster.site / "other", version="9.9.9")
-    pool = [
-        "env",
-        f"PYTHONPATH={other}",
-        sys.executable,
-        "-P",
-        "-m",
-        "beam_jobs.runners.worker_pool",
-        "--port",
-        "50000",
-    ]
-    other_pool(*pool)
-    store = f"s3://{cluster.bucket()}/store"
-    pipeline = driver.pipeline("there", PIPELINE, f"s3://{raw}/months/{{span}}.parquet", store)
-    found = driver.type("run", "--to", "ingest", pipeline, code=2)["error"]
-    assert "a worker runs Headway 9.9.9 on Python" in found["problem"], found
-    assert found["fix"] == "install the driver's versions on every worker"
 
 
 def test_a_worker_without_the_code_is_named(cluster, raw, driver, other_pool):
