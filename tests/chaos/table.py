@@ -6,8 +6,8 @@ docs/reliability.md is written from it and from what the tests measured, by the 
     pytest -m chaos -p tests.chaos.table                             # prints what was measured when the tests have ended
     pytest -m chaos -p tests.chaos.table --faults-into docs/reliability.md    # writes its table, between its marks
 
-What was measured is a user property of a test, `faults` or `soak`: (fault, where, the cells). What was not measured now is
-kept as it was.
+What was measured is a user property of a test, `faults`: (fault, where, the cells). What was not measured now is kept as it
+was.
 """
 
 from __future__ import annotations
@@ -48,14 +48,6 @@ SOAK = "tests/chaos/test_soak.py::test_scheduled_runs_with_a_fault_in_half_of_th
 ANY = "at any moment"
 
 FAULTS: dict[str, Sequence[Fault]] = {
-    "tests/chaos/test_clocks.py::test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clocks_say": [
-        Fault(
-            "two more workers take the same span",
-            "the clocks of their flow runs an hour behind and ahead",
-            "Failed: held by process",
-        ),
-        Fault("others take the same span", "the holder's clock an hour behind", "Failed: held by process"),
-    ],
     "tests/chaos/test_clocks.py::test_a_machine_that_sleeps_past_three_schedules_does_the_work_once": [
         Fault("the machine sleeps", "past 3 schedules", "one Completed, the others Cancelled"),
     ],
@@ -193,24 +185,23 @@ FAULTS: dict[str, Sequence[Fault]] = {
         Fault("SIGTERM to the worker", ANY, "Cancelled or Crashed"),
         Fault("kill -9 of the server", ANY, "Completed"),
         Fault("kill -9 of PostgreSQL", ANY, "Completed or Crashed"),
-        Fault("all", "in fifty runs", "the store does not grow"),
     ],
 }
 """By the test that proves them."""
 
 COLUMNS = "true state after", "what the next run repeats"
-"""What the tests of tests/chaos measure. The page has their table; what the others and the soak test measure is only printed."""
+"""What the tests of tests/chaos measure. The page has their table; what the others measure is only printed."""
 _Cells = dict[tuple[str, str], list[str]]
-_FOUND: dict[str, _Cells] = {"faults": {}, "soak": {}}
+_FOUND: _Cells = {}
 
 
-def written(page: str, measured: Mapping[str, _Cells]) -> str:
+def written(page: str, measured: _Cells) -> str:
     """The page with its table written from FAULTS, the cells that were measured, and those that it has already."""
     begin, end = "<!-- faults: written by the tests -->\n", "<!-- faults: end -->\n"
     before, _, rest = page.partition(begin)
     old, _, after = rest.partition(end)
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in old.splitlines()]
-    cells = {(line[0], line[1]): line[3:] for line in lines} | measured.get("faults", {})
+    cells = {(line[0], line[1]): line[3:] for line in lines} | dict(measured)
     table = [["fault", "where", "expected end", *COLUMNS], ["---"] * (3 + len(COLUMNS))]
     for test, faults in FAULTS.items():
         for row in faults if test.startswith("tests/chaos/") and test != SOAK else ():
@@ -226,15 +217,14 @@ def pytest_addoption(parser):
 def pytest_runtest_logreport(report):
     if report.when == "call" and report.passed:
         for name, value in report.user_properties:
-            if name in _FOUND:
+            if name == "faults":
                 fault, where, cells = value
-                _FOUND[name][fault, where] = list(map(str, cells))
+                _FOUND[fault, where] = list(map(str, cells))
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    for found in _FOUND.values():
-        for key, cells in found.items():
-            terminalreporter.write_line(" | ".join([*key, *cells]))
+    for key, cells in _FOUND.items():
+        terminalreporter.write_line(" | ".join([*key, *cells]))
     if target := config.getoption("--faults-into"):
         page = Path(target)
         page.write_text(written(page.read_text(encoding="utf-8"), _FOUND), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Flow runs whose clocks are an hour off, and a machine that sleeps past its schedules, on a real server with real workers."""
+"""A machine that sleeps past its schedules, on a real server with a real worker."""
 
 import contextlib
 import datetime
@@ -8,67 +8,12 @@ import time
 
 import pytest
 
-from flows.records import runs_of
-from headway.storage.store import Store
 from tests.chaos.host import FINAL
-from tests.chaos.machine import Machine, clock_library
-from tests.chaos.training import Training, past_checkpoint
 from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 EVERY_SECONDS, LOOK_AHEAD_SECONDS = 20, 10
 """Between two schedules; and how long before its time a worker takes a run (PREFECT_WORKER_PREFETCH_SECONDS)."""
-
-
-@pytest.fixture
-def machines(host, tmp_path):
-    """Two more machines: one whose clock is an hour behind, and one whose clock is an hour ahead."""
-    library = clock_library(tmp_path)
-    with Machine(host, library, "behind", -1) as behind, Machine(host, library, "ahead", 1) as ahead:
-        yield behind, ahead
-
-
-def test_of_workers_that_take_the_same_span_one_does_the_work_whatever_their_clocks_say(host, retrained, machines, row):
-    champion, month = retrained.champion(), retrained.land()
-    steps, behind = retrained.steps_done(), machines[0]
-    deployments = ["retrain/retrained", *(machine.lend("retrained") for machine in machines)]
-
-    def refused(fault, others, holder):
-        """These runs all end because of the one that holds the pipeline's lock."""
-        began = time.monotonic()
-        runs = [host.start(deployment, wait=0) for deployment in others]
-        for run in runs:
-            ended = host.ended(run)
-            row(fault, ended, time.monotonic() - began, "nothing")
-            assert holder in ended["state"]["message"], ended["state"]
-
-    here = Training(host, retrained)
-    retrained.slow(2.0)  # so that it outlasts those that are refused
-    refused("two more workers take the same span", deployments[1:], os.uname().nodename)
-    os.kill(here.engine, signal.SIGTERM)
-    host.ended(here.run)
-
-    # now the one whose lease would have ended an hour ago, by the others' clocks
-    retrained.slow()
-    before = retrained.checkpoints()
-    run = host.start(deployments[1])
-    past_checkpoint(host, retrained, before, run)
-    retrained.slow(2.0)
-    refused("others take the same span", [deployments[0], deployments[2]], behind.name)
-    retrained.fast()
-    last = host.start(deployments[2], wait=120)
-    until(lambda: host.state(run) in FINAL, 180, lambda: host.logs(run))
-    ended = host.flow_run(run)
-    assert ended["name"] == f"retrained 2024-01 to {month}: promoted {champion + 1}", ended["state"]
-    until(lambda: host.state(last) in FINAL, 120, lambda: host.logs(last))
-    assert "is the champion already" in host.flow_run(last)["state"]["message"], "who waits finds the work done"
-    retrained.check(host)
-    assert retrained.promotions()[-2:] == [champion, champion + 1]
-    states = [record.state for record in runs_of(Store(retrained.store))]
-    assert states[:2] == ["already champion", "promoted"], (
-        "runs are named by the store's clock: the last one is the newest"
-    )
-    assert retrained.steps_done() > steps
 
 
 def test_a_machine_that_sleeps_past_three_schedules_does_the_work_once(host, retrained, row):

@@ -17,19 +17,15 @@ import time
 import httpx
 import pytest
 
+from tests.chaos import test_killed_processes
 from tests.chaos.table import FAULTS, SOAK, TRUE_WITHIN
 from tests.waiting import until
 
 RUNS, SEED, EVERY_SECONDS, WINDOW = int(os.environ.get("HEADWAY_SOAK_RUNS", "50")), 14, 15, 3
 KEPT_RUNS, KEPT_VERSIONS = 5, 5
 SCHEDULE = f'schedule: "0 5 2 1 *"\nwindow: {WINDOW}\n'
-HITS = {
-    "kill -9 of the TensorFlow process": ("child", signal.SIGKILL),
-    "kill -9 of the flow run's process": ("engine", signal.SIGKILL),
+HITS = test_killed_processes.HITS | {
     "kill -9 of the worker": ("worker", signal.SIGKILL),
-    "kill -9 of the worker and the flow run's process": ("worker engine", signal.SIGKILL),
-    "SIGTERM to the flow run's process": ("engine", signal.SIGTERM),
-    "SIGTERM to the worker": ("worker", signal.SIGTERM),
     "kill -9 of the server": ("server", signal.SIGKILL),
     "kill -9 of PostgreSQL": ("database", signal.SIGKILL),
 }
@@ -159,29 +155,17 @@ class Soak:
         return int(subprocess.run(["du", "-sb", self.pipeline.store], capture_output=True, text=True).stdout.split()[0])
 
 
-def rows(ends):
-    """The lines of the table: each fault, how many runs it hit, how they ended, and how long that took at most."""
-    for fault in [None, *HITS]:
-        mine = [(state, seconds) for drawn, state, seconds in ends if drawn == fault]
-        states = collections.Counter(state.title() for state, _ in mine)
-        times = [seconds for _, seconds in mine if seconds is not None]
-        longest = f"{max(times):.0f} s" if times else "it goes on" if fault else ""
-        ended = ", ".join(f"{count} {state}" for state, count in states.most_common())
-        if mine:
-            yield [fault or "none", len(mine), ended, longest]
-
-
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed, record_property):
+def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed):
     pipeline = deployed("soaked", SCHEDULE)
     soak = Soak(host, pipeline, SEED)
     soak.land()
     deployment = host.ask("/deployments/name/retrain/soaked")["id"]
     every = {"schedule": {"interval": EVERY_SECONDS}, "active": True, "slug": "soak"}
     (schedule,) = host.ask(f"/deployments/{deployment}/schedules", [every])
-    began, sizes = time.monotonic(), []
+    sizes = []
     plan = collections.deque(soak.plan)
     while plan:
         if not soak.one(plan[0]):
@@ -193,7 +177,6 @@ def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed,
             sizes.append(soak.collect())
         print(len(soak.ends), *soak.ends[-1], pipeline.champion(), sizes[-1:], flush=True)
     host.ask(f"/deployments/{deployment}/schedules/{schedule['id']}", method="DELETE")
-    minutes = (time.monotonic() - began) / 60
 
     until(lambda: host.healthy() and not soak.active(), 300)
     last = host.ended(host.start("retrain/soaked"), 300)
@@ -205,12 +188,3 @@ def test_scheduled_runs_with_a_fault_in_half_of_them_need_nobody(host, deployed,
     assert len(soak.ends) >= RUNS and sum(fault is not None for fault, _, _ in soak.ends) >= RUNS // 2
     if RUNS >= 50:  # fewer do not fill what is kept
         assert max(sizes[len(sizes) // 2 :]) <= 1.5 * max(sizes[: len(sizes) // 2]), sizes
-
-    measured = {fault: cells for fault, *cells in rows(soak.ends)}
-    measured["all"] = [
-        f"{len(soak.ends)} in {minutes:.0f} min",
-        f"{len(pipeline.promotions())} promotions, {months} months",
-        f"the store: {max(sizes) / 1e6:.1f} MB at most after a collection, {sizes[-1] / 1e6:.1f} MB at the end",
-    ]
-    for fault, cells in measured.items():
-        record_property("soak", [fault, EXPECTED[fault].where, cells])
