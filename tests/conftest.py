@@ -63,47 +63,6 @@ LONG = [
     "beam_jobs/test_leakage_check.py",
     "flows/test_fit.py",
     "tfcore/train/test_augment.py",
-    "tfcore/train/test_data_dependent_steps.py",
-    "test_infra.py",
-    "headway/records/test_encode.py",
-    "flows/test_terminal_lines.py",
-    "beam_jobs/transforms/test_row_groups.py",
-    "flows/report/test_page.py",
-    "headway/evaluation/test_intervals.py",
-    "flows/test_own_task.py",
-    "docs/test_notebook.py",
-    "tfcore/train/test_placement.py",
-    "tfcore/data/test_row_cache.py",
-    "beam_jobs/transforms/test_score_batches.py",
-    "flows/pipeline/test_mlflow_tracking.py",
-    "headway/evaluation/test_baseline.py",
-    "tfcore/train/test_stage_options.py",
-    "flows/test_warm_start.py",
-    "beam_jobs/runners/test_spans.py",
-    "beam_jobs/predict/test_stage.py",
-    "test_side_effects.py",
-    "flows/report/test_compare.py",
-    "tfcore/evaluation/test_stage.py",
-    "headway/evaluation/test_threshold.py",
-    "tfcore/models/towers/test_item_index.py",
-    "tfcore/train/test_stage.py",
-    "beam_jobs/runners/test_worker_pool.py",
-    "tfcore/runtime/test_tensorflow_process.py",
-    "tfcore/train/test_staged.py",
-    "tfcore/evaluation/test_importance.py",
-    "flows/test_predict_and_monitor.py",
-    "flows/pipeline/test_terminal.py",
-    "headway/sources/formats/test_csv.py",
-    "docs/test_snippets.py",
-    "headway/storage/test_object_store.py",
-    "tfcore/train/test_learner.py",
-    "flows/test_units.py",
-    "tfcore/train/test_retrieval.py",
-    "flows/cli/test_serve.py",
-    "tfcore/serving/test_app.py",
-    "tfcore/graph/test_python_op.py",
-    "flows/pipeline/test_leave_alone.py",
-    "headway/sources/formats/test_jsonl.py",
 ]
 """Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five
 are those of `make servers` and `make flink`."""
@@ -113,7 +72,7 @@ settings.load_profile("headway")
 
 
 QUICK = ["headway", "flows/config", "flows/report"]
-NEEDS = {"tf", "s3", "gs", "gs_on_disk", "bucket_name", "bucket_url"}
+NEEDS = {"tf", "s3", "gs", "bucket_name", "bucket_url"}
 """Fixtures that import TensorFlow or start a server."""
 HEAVY, _FOUND = {"tensorflow", "apache_beam", "prefect"}, set()
 
@@ -629,18 +588,6 @@ def gs(tmp_path_factory):
     """A Cloud Storage endpoint on this machine, in the environment; its URL."""
     with _cloud_storage(tmp_path_factory.mktemp("gs"), "-backend", "memory") as url:
         yield url
-
-
-@pytest.fixture
-def gs_on_disk(tmp_path):
-    """Such an endpoint of its own, which keeps its objects as files: (its URL, their folder)."""
-    root = tmp_path / "objects"
-    try:
-        os.setxattr(tmp_path, "user.tried", b"")
-    except OSError:
-        pytest.skip("the disk of temporary files keeps no extended attributes, and the server keeps an object's there")
-    with _cloud_storage(tmp_path, "-backend", "filesystem", "-filesystem-root", str(root)) as url:
-        yield url, root
 
 
 def _new_gs_bucket(url):

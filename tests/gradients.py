@@ -26,4 +26,5 @@ def assert_gradient(
         ends.callback(tf.config.run_functions_eagerly, False)
         [computed], [differences] = tf.test.compute_gradient(function, [tf.constant(argument)], delta)
     largest = np.abs(differences).max()
-    np.testing.assert_allclose(computed, differences, rtol=0, atol=TOLERANCE[argument.dtype.name] * largest)
+    limit = TOLERANCE[argument.dtype.name] * largest
+    np.testing.assert_allclose(computed, differences, rtol=0, atol=limit, equal_nan=False)

@@ -74,59 +74,39 @@ def changed(table, column, values):
     return table.set_column(table.column_names.index(column), column, [values])
 
 
-def with_x(values):
-    return lambda one: one | {"rows": changed(one["rows"], "x", values)}
+def planted(*path, value):
+    """A change of what lies at a path of the result: a key of a dict, a place of a list, or the name of a column."""
 
+    def put(old, names):
+        if not names:
+            return value(old) if callable(value) else value
+        name, *rest = names
+        if isinstance(old, pa.Table):
+            return changed(old, name, value)
+        return (
+            [*old[:name], put(old[name], rest), *old[name + 1 :]]
+            if isinstance(old, list)
+            else old | {name: put(old[name], rest)}
+        )
 
-def in_another_split(one):
-    return one | {"splits": changed(one["splits"], "split", ["eval", "train", "eval"])}
+    return lambda result: put(result, path)
 
 
 PLANTED = [
-    (with_x([1.0, 2.5, None]), "rows", "x: 1 of 3 rows by up to 0.5"),
-    (with_x([1.0, None, None]), "rows", "x: 1 of 3 rows"),
-    (with_x(pa.array([1.0, 2.0, None], pa.float32())), "rows", "x: double became float"),
-    (lambda one: one | {"rows": one["rows"].take([1, 0, 2])}, "rows", "2 of 3 rows in another order"),
-    (lambda one: one | {"rows": one["rows"].slice(1)}, "rows", "1 of 3 rows gone"),
-    (
-        lambda one: one | {"rows": one["rows"].drop_columns(["words"])},
-        "rows",
-        "words: list<item: string> became no column",
-    ),
-    (
-        lambda one: one | {"rejected": changed(one["rejected"], "reason", ["other"])},
-        "rejected",
-        "reason: 1 of 1 rows",
-    ),
-    (in_another_split, "splits", "1 of 3 rows from train to eval"),
-    (
-        lambda one: one | {"transform": {"fitted": [{"column": {"name": "x"}, "ops": [{"op": "log", "mean": 1.5}]}]}},
-        "transform",
-        "fitted[x].ops[0].op",
-    ),
-    (
-        lambda one: (
-            one | {"predictions": [changed(one["predictions"][0], "prediction", [0.2501]), one["predictions"][1]]}
-        ),
-        "predictions",
-        "prediction: 1 of 1 rows by up to 0.0001",
-    ),
-    (
-        lambda one: one | {"predictions": [one["predictions"][0], pa.table({"p": [0.6]})]},
-        "predictions",
-        "p: 1 of 1 rows by",
-    ),
-    (
-        lambda one: one | {"metrics": {"metrics": {"auc": 0.7501}, "baselines": one["metrics"]["baselines"]}},
-        "metrics",
-        "auc",
-    ),
-    (lambda one: one | {"verdict": {"state": "rejected", "version": 1}}, "verdict", "state"),
-    (
-        lambda one: one | {"signatures": {"serving_default": one["signatures"]["serving_default"] | {"in": {}}}},
-        "signatures",
-        "serving_default.in.x",
-    ),
+    (planted("rows", "x", value=[1.0, 2.5, None]), "rows", "x: 1 of 3 rows by up to 0.5"),
+    (planted("rows", "x", value=[1.0, None, None]), "rows", "x: 1 of 3 rows"),
+    (planted("rows", "x", value=pa.array([1.0, 2.0, None], pa.float32())), "rows", "x: double became float"),
+    (planted("rows", value=lambda rows: rows.take([1, 0, 2])), "rows", "2 of 3 rows in another order"),
+    (planted("rows", value=lambda rows: rows.slice(1)), "rows", "1 of 3 rows gone"),
+    (planted("rows", value=lambda rows: rows.drop_columns(["words"])), "rows", "words: list<item: string> became no"),
+    (planted("rejected", "reason", value=["other"]), "rejected", "reason: 1 of 1 rows"),
+    (planted("splits", "split", value=["eval", "train", "eval"]), "splits", "1 of 3 rows from train to eval"),
+    (planted("transform", "fitted", 0, "ops", 0, "op", value="log"), "transform", "fitted[x].ops[0].op"),
+    (planted("predictions", 0, "prediction", value=[0.2501]), "predictions", "prediction: 1 of 1 rows by up to 0.0001"),
+    (planted("predictions", 1, "p", value=[0.6]), "predictions", "p: 1 of 1 rows by"),
+    (planted("metrics", "metrics", "auc", value=0.7501), "metrics", "auc"),
+    (planted("verdict", "state", value="rejected"), "verdict", "state"),
+    (planted("signatures", "serving_default", "in", value={}), "signatures", "serving_default.in.x"),
 ]
 
 

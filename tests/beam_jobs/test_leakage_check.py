@@ -443,12 +443,6 @@ def test_rows_that_stand_twice_under_two_ids_are_reported_with_their_share(windo
     assert result["says"] and "no k is in two splits" in result["says"][0]
 
 
-def test_rows_that_are_there_once_are_not_reported_as_repeated(window):
-    split = SplitConfig(key="k", eval=0.2)
-    lines = [f"a{i},2013-01-01,{i},{i % 2}" for i in range(300)]
-    assert overlaps(window(split, a=lines)) == []
-
-
 def test_without_a_key_nothing_is_noted_of_what_rows_hold(window, tmp_path):
     window(SplitConfig(eval=0.2), a=rows(range(50)))
     assert read(tmp_path / "out" / "a" / NOTES).content == ()

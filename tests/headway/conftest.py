@@ -30,10 +30,7 @@ def saved_model(tmp_path) -> Path:
 
 
 class Proxy:
-    """A TCP proxy before the endpoint.
-
-    It cuts a connection after `limit` bytes from the client, `cuts` times, and lets `most` requests through.
-    """
+    """A TCP proxy before the endpoint: it cuts a connection after `limit` bytes from the client, `cuts` times."""
 
     def __init__(self, url: str):
         host, port = url.removeprefix("http://").split(":")
@@ -42,7 +39,6 @@ class Proxy:
         self.cuts = 0
         self.cut = 0
         self.requests = 0
-        self.most: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -64,8 +60,6 @@ class Proxy:
             while data := source.recv(1 << 16):
                 seen += len(data)
                 self.requests += up * data.count(b" HTTP/1.1\r\n")
-                if self.most is not None and self.requests > self.most:
-                    break
                 if up and self.limit is not None and seen > self.limit and self.cut < self.cuts:
                     self.cut += 1
                     break

@@ -2,8 +2,6 @@
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs.ingest.stage import ingest
@@ -13,10 +11,7 @@ from beam_jobs.transforms.ingest_spans import _DescribedJob, _publish
 from headway.errors import ConfigError
 from headway.monitor import Monitor
 from headway.storage.filesystem import below, open_file
-
-
-def pipeline():
-    return test_pipeline.TestPipeline(runner="FnApiRunner", options=PipelineOptions(flags=[]))
+from tests.beam_jobs.transforms.pipelines import pipeline
 
 
 def bytes_of(folder):

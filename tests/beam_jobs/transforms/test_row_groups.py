@@ -9,19 +9,19 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs.transforms import ComputeStatistics, ReadRowGroups, WriteRowGroups
 from beam_jobs.transforms.write_row_groups import _publish, _Writer
 from headway.errors import ConfigError, DataError, HeadwayError
+from headway.records.encode import feature_spec
 from headway.schema.columns import Column
 from headway.stages.stage_class import run
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage import manifest as manifests
 from headway.storage.bucket import Bucket
 from headway.storage.filesystem import below, open_file
+from tests.beam_jobs.transforms.pipelines import has_rows, pipeline, rows_of
 
 COLUMNS = (
     Column(name="id", type="int64", nullable=False),
@@ -50,35 +50,15 @@ def batch(first, rows):
 BATCHES = [batch(first, 40) for first in range(0, 400, 40)]
 
 
-def rows_of(batches):
-    return sorted((row for each in batches for row in each.to_pylist()), key=lambda row: row["id"])
+def stored(value):
+    """Texts are stored as bytes."""
+    if isinstance(value, list):
+        return [*map(stored, value)]
+    return value.encode() if isinstance(value, str) else value
 
 
 def expected():
-    text = lambda value: value if value is None else value.encode()  # noqa: E731
-    return [
-        {
-            "id": row["id"],
-            "x": row["x"],
-            "s": text(row["s"]),
-            "v": row["v"],
-            "tags": None if row["tags"] is None else [*map(text, row["tags"])],
-        }
-        for row in rows_of(BATCHES)
-    ]
-
-
-def has_rows(wanted):
-    """A check for `assert_that`: these rows, in any order of the batches."""
-
-    def check(batches):
-        assert rows_of(batches) == wanted, f"{len(rows_of(batches))} rows instead of {len(wanted)}"
-
-    return check
-
-
-def pipeline():
-    return test_pipeline.TestPipeline(runner="FnApiRunner", options=PipelineOptions(flags=[]))
+    return [{column.name: stored(row[column.name]) for column in COLUMNS} for row in rows_of(BATCHES)]
 
 
 def write(folder, batches=BATCHES, columns=COLUMNS, check=None, **options):
@@ -106,7 +86,7 @@ def test_the_rows_that_were_written_are_read(tmp_path, options):
     check = None if options else lambda found: found[0]["splits"].keys() == {"train"} or pytest.fail(f"{found}")
     described = write(tmp_path / "rows", check=check, **options)
     check_files(tmp_path / "rows", described)
-    assert described["splits"]["train"]["rows"] == 400
+    assert described["splits"]["train"]["rows"] == 400 and described["feature_spec"] == feature_spec(COLUMNS)
     if "shards" in options:
         assert len(described["splits"]["train"]["shards"]) == options["shards"]
     of = len(described["splits"]["train"]["shards"])
@@ -122,23 +102,6 @@ def test_rows_lie_in_a_bucket_as_well(bucket_url):
     with pipeline() as p:
         read = p | ReadRowGroups(f"{bucket_url}/rows", split="train", columns=["s", "id"])
         assert_that(read, has_rows([{"s": row["s"], "id": row["id"]} for row in expected()]))
-
-
-def test_the_feature_spec_parses_the_records_with_stock_tensorflow(tmp_path):
-    import tensorflow as tf
-
-    described = write(tmp_path / "rows", shards=1, rows_per_record=4096)
-    spec = {
-        name: tf.io.FixedLenSequenceFeature(f.get("shape", []), f["dtype"], allow_missing=True)
-        for name, f in described["feature_spec"].items()
-    }
-    (path,) = (tmp_path / "rows").glob("*.tfrecord")
-    ids = []
-    for record in tf.data.TFRecordDataset(str(path)):
-        parsed = tf.io.parse_single_example(record, spec)
-        ids += parsed["id"].numpy().tolist()
-        assert np.array_equal(parsed["v"].numpy()[:, 1], -parsed["id"].numpy())
-    assert sorted(ids) == [*range(400)]
 
 
 def test_no_rows_are_a_folder_without_shards(tmp_path):

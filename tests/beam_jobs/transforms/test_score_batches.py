@@ -4,8 +4,6 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that
 
 from beam_jobs.predict.request import CopiedColumn, PredictRequest
@@ -18,6 +16,7 @@ from headway.sources.discovery.spans import ONE_SPAN, files
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
 from headway.tabular import quarantine
+from tests.beam_jobs.transforms.pipelines import has_rows, pipeline, rows_of
 from tests.small_ranges import small_ranges
 from tfcore.export.metadata import describe_model
 
@@ -32,23 +31,6 @@ TABLE = pa.table(
         "tags": [["a", "b"][: i % 3] for i in range(ROWS)],
     }
 )
-
-
-def pipeline():
-    return test_pipeline.TestPipeline(runner="FnApiRunner", options=PipelineOptions(flags=[]))
-
-
-def rows_of(batches):
-    return sorted(
-        (row for batch in batches for row in batch.to_pylist()), key=lambda row: row.get("id", row.get("source_row"))
-    )
-
-
-def has_rows(wanted):
-    def check(batches):
-        assert rows_of(batches) == wanted
-
-    return check
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -12,27 +12,8 @@ from headway.evaluation.units import drawn_units
 from headway.metrics.base import Rows
 from headway.metrics.user_metric import UserMetric
 from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import scored
 from tests.headway.evaluation.test_compare import models
-
-
-def scored(task, weighted, grouped, rows=2000):
-    r = np.random.default_rng(0)
-    weight = r.uniform(0.2, 3, rows) if weighted else None
-    groups = r.integers(0, 150, rows) if grouped else None
-    score, x = np.round(r.random(rows), 2) * 0.9 + 0.05, r.normal(size=rows)
-    if task == "binary":
-        return task_of(task).rows(r.random(rows) < score, score * 0.9 + 0.05, weight, groups=groups)
-    if task == "multiclass":
-        probabilities = r.dirichlet([1, 2, 3], rows)
-        label = np.array([r.choice(3, p=row) for row in probabilities])
-        return task_of(task).rows(
-            label, probabilities**2 / (probabilities**2).sum(1, keepdims=True), weight, groups=groups
-        )
-    if task == "count":
-        return task_of(task).rows(r.poisson(np.exp(x / 2)), np.exp(x / 2) * 1.2, weight, groups=groups)
-    label = x + r.normal(size=rows) + 3
-    prediction = x + 3.2 if task == "regression" else x[:, None] + np.array([2, 3, 4.5])
-    return task_of(task).rows(label, prediction, weight, groups=groups)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "count", "quantiles"])
@@ -150,20 +131,6 @@ def test_what_is_averaged_within_bounds_is_taken_as_it_is():
     assert 1 <= longer[most] / heavy[most] <= 1.5
     assert np.allclose(reaching(1e6 * heavy), 1e6 * longer) and np.allclose(reaching(-heavy), -longer)
     assert np.array_equal(reaching(np.zeros(400)), np.zeros(400))
-
-
-@pytest.mark.parametrize("units", [None, 40])
-def test_a_skewed_loss_is_covered(units):
-    """A lognormal squared error, of rows or of units."""
-    held = 0
-    for seed in range(150):
-        r = np.random.default_rng(seed)
-        unit = None if units is None else r.integers(0, units, 500)
-        squared = np.exp(r.normal(size=500)) if unit is None else np.exp(r.normal(size=units))[unit]
-        rows = task_of("regression").rows(np.sqrt(squared), np.zeros(500), units=unit)
-        low, high = intervals(rows, [task_of("regression").metric("rmse")])["rmse"]
-        held += low <= np.exp(0.25) <= high
-    assert 130 <= held <= 149
 
 
 def test_few_rows_that_carry_the_variance_are_said():

@@ -9,6 +9,12 @@ from headway.first_pipeline.found_files import found_source
 from headway.first_pipeline.label_choice import label_of
 
 
+def draft_from(data, label="y"):
+    """The draft for files that are there."""
+    source, look = look_at(found_source(str(data)))
+    return draft_of(source, look, label_of(label, look.names))
+
+
 @pytest.fixture
 def drafted(tmp_path):
     """Writes columns as CSV and drafts a pipeline."""
@@ -18,7 +24,6 @@ def drafted(tmp_path):
             writer = csv.writer(file, delimiter=delimiter)
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-        source, look = look_at(found_source(str(tmp_path / name)))
-        return draft_of(source, look, label_of(label, look.names))
+        return draft_from(tmp_path / name, label)
 
     return draft

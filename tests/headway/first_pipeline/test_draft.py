@@ -12,21 +12,16 @@ import yaml
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.first_pipeline.draft import RECURRING, WORDS_MODEL, draft_of, look_at
+from headway.first_pipeline.draft import RECURRING, WORDS_MODEL, look_at
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 from headway.first_pipeline.look import typed
 from headway.first_pipeline.yaml_text import pipeline_text
 from headway.tabular.label import LabelConfig
+from tests.headway.first_pipeline.conftest import draft_from
 
 R = np.random.default_rng(5)
 ROWS = 400
-
-
-def draft_from(data, label="y"):
-    """The draft for files that are there."""
-    source, look = look_at(found_source(str(data)))
-    return draft_of(source, look, label_of(label, look.names))
 
 
 def uses(draft):
@@ -141,16 +136,27 @@ def test_names_and_values_that_yaml_or_a_record_cannot_take(drafted):
     assert {"price_per_kg", "kind", "label_column"} <= uses(draft).keys()
 
 
-def test_a_label_that_is_nothing_to_learn(drafted):
-    with pytest.raises(DataError, match="one value only"):
-        drafted(table() | {"y": [1] * ROWS})
-    with pytest.raises(DataError, match="a name, not a class"):
-        drafted(table() | {"y": [f"n{i}" for i in range(ROWS)]})
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (table() | {"y": [1] * ROWS}, "one value only"),
+        (table() | {"y": [f"n{i}" for i in range(ROWS)]}, "a name, not a class"),
+        ({"x": [i / 7 for i in range(30)], "y": [""] * 30}, "column 'y' has no value in the first 30 rows"),
+        ({"y": [0, 1] * 20}, "it has one column, 'y'"),
+        ({"id": range(1, 61), "y": [0, 1] * 30}, "no column is left to learn from"),
+        ({"x": R.normal(size=12), "y": list("abcd") * 3}, "fewer than two of the 4 classes"),
+        ({"x": range(3), "y": [0, 1, 0]}, "3 rows"),
+        ({"x": range(30), "y": [1] + [0] * 29}, "1 row of the rarer class"),
+    ],
+)
+def test_a_table_of_which_nothing_can_be_learned_is_refused(drafted, columns, said):
+    with pytest.raises(DataError, match=said):
+        drafted(columns)
+
+
+def test_which_column_is_the_label(drafted):
     with pytest.raises(ConfigError, match="there is no column 'q'"):
         drafted(table(), label="q > 15")
-
-
-def test_which_column_is_the_label():
     assert sole_label(["a", "Target"]) == "Target"
     assert sole_label(["class", "target"]) is None and sole_label(["a", "b"]) is None
     assert likely_label(["id", "a", "b", "day"]) == "b" and likely_label(["id"]) == "id"
@@ -175,6 +181,10 @@ def test_dates_in_names_are_spans(names, path):
 
 
 def test_what_is_no_data_is_an_error(tmp_path):
+    (tmp_path / "bytes.csv").write_bytes(bytes(range(256)) * 9)
+    with pytest.raises(ConfigError, match="neither text nor of a format that is read"):
+        found_source(str(tmp_path / "bytes.csv"))
+    (tmp_path / "bytes.csv").unlink()
     with pytest.raises(ConfigError, match="no such file"):
         found_source(str(tmp_path / "gone.csv"))
     with pytest.raises(ConfigError, match="it is empty"):
@@ -220,13 +230,6 @@ def test_the_label_of_images_may_be_an_expression(tmp_path):
     assert uses(draft) == {"image": "feature", "path": "left out", "label_column": "label"}
 
 
-def test_data_without_anything_to_learn_from_or_enough_of_it(drafted):
-    with pytest.raises(DataError, match="no column is left to learn from"):
-        drafted({"id": range(1, 61), "y": [0, 1] * 30})
-    with pytest.raises(DataError, match="fewer than two of the 4 classes"):
-        drafted({"x": R.normal(size=12), "y": list("abcd") * 3})
-
-
 def test_spans_are_judged_on_the_last(tmp_path):
     for month in range(1, 9):
         rows = [f"{x:.2f},{int(x > 0)}" for x in R.normal(size=30)]
@@ -262,13 +265,6 @@ def test_what_is_written_down_after_the_label_is_left_out_and_said(drafted):
     x = R.normal(size=ROWS)
     (doubt,) = (only := drafted({"x": x, "y": (x > 0).astype(int)})).doubts
     assert uses(only)["x"] == "feature" and doubt.startswith("x alone ranks the label")  # nothing else is left
-
-
-def test_columns_with_names_in_any_script_or_without_a_letter_are_chosen_like_others(drafted):
-    columns = table()
-    for names in (["доход", "возраст", "покупка"], ["收入", "年龄", "购买"], ["$", "%", "?"]):
-        draft = drafted(dict(zip(names, columns.values(), strict=True)), label=names[-1])
-        assert uses(draft) == dict(zip(names, ["feature", "feature", "label"], strict=True))
 
 
 def decimal_comma(values, digits):
@@ -400,25 +396,6 @@ def test_rows_that_cannot_be_read_as_the_first_rows_are_are_said(drafted):
     assert note.startswith(
         "2 of 100,003 rows cannot be read as the first rows are, and will be rejected; 'headway quarant"
     )
-
-
-@pytest.mark.parametrize(("label", "few"), [([0, 1, 0], "3 rows"), ([1] + [0] * 29, "1 row of the rarer class")])
-def test_too_few_rows_for_train_and_eval_are_refused(drafted, label, few):
-    with pytest.raises(DataError, match=few):
-        drafted({"x": list(range(len(label))), "y": label})
-
-
-def test_a_label_without_any_value_is_refused(drafted):
-    with pytest.raises(DataError, match="column 'y' has no value in the first 30 rows"):
-        drafted({"x": [i / 7 for i in range(30)], "y": [""] * 30})
-
-
-def test_a_table_of_one_column_and_bytes_are_refused(drafted, tmp_path):
-    with pytest.raises(DataError, match="it has one column, 'y'"):
-        drafted({"y": [0, 1] * 20})
-    (tmp_path / "a.csv").write_bytes(bytes(range(256)) * 9)
-    with pytest.raises(ConfigError, match="neither text nor of a format that is read"):
-        found_source(str(tmp_path / "a.csv"))
 
 
 def test_one_fact_of_many_columns_is_one_line(drafted):

@@ -9,30 +9,15 @@ import sklearn.metrics as sk
 from headway.metrics import tables
 from headway.metrics.classification import decided
 from headway.tasks.table import task_of
+from tests.headway.evaluation.arrays import scored
 
 TASKS = ("binary", "multiclass", "regression", "count", "quantiles(0.1, 0.5, 0.9)")
-
-
-def scored(task, seed=0, rows=700, weighted=True):
-    """Rows of a task, with ties."""
-    r = np.random.default_rng(seed)
-    weight = r.uniform(0.1, 3.0, rows) if weighted else None
-    score = np.round(r.random(rows), 1)
-    if task == "binary":
-        return task_of(task).rows((r.random(rows) < score).astype(float), score, weight)
-    if task == "multiclass":
-        probabilities = r.dirichlet(np.ones(4), rows)
-        label = np.array([r.choice(4, p=row) for row in probabilities])
-        return task_of(task).rows(label, probabilities, weight)
-    label = r.poisson(2 * score).astype(float)
-    prediction = score if task in ("regression", "count") else score[:, None] + [0.0, 1.0, 2.0]
-    return task_of(task).rows(label, prediction, weight)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_curves_are_scikit_learns(seed, weighted):
-    rows = scored("binary", seed, weighted=weighted)
+    rows = scored("binary", weighted, rows=700, seed=seed)
     found = tables.ROC.on(rows)
     far, near, at = sk.roc_curve(rows.label, rows.prediction, sample_weight=rows.weight, drop_intermediate=False)
     assert found["threshold"][0] is None and found["threshold"][1:] == pytest.approx(at[1:], abs=1e-9)
@@ -65,8 +50,8 @@ def test_a_long_curve_is_kept_in_few_exact_points_that_hold_its_area():
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_decisions_are_scikit_learns(task, weighted):
-    rows = scored(task, weighted=weighted)
-    width = 2 if task == "binary" else 4
+    rows = scored(task, weighted, rows=700)
+    width = 2 if task == "binary" else 3
     chosen = rows.prediction >= 0.5 if task == "binary" else rows.prediction.argmax(1)
     found = tables.CONFUSION.on(rows)
     matrix = np.zeros((width, width))
@@ -79,7 +64,7 @@ def test_decisions_are_scikit_learns(task, weighted):
 
 
 def test_reliability_and_lift_add_up_to_the_rows():
-    rows = scored("binary")
+    rows = scored("binary", rows=700)
     curve, lift = tables.RELIABILITY.on(rows), tables.LIFT.on(rows)
     assert sum(curve["rows"]) == len(rows) and sum(curve["weight"]) == pytest.approx(rows.total)
     for low, high, observed in zip(curve["low"], curve["high"], curve["label_mean"], strict=True):
@@ -92,7 +77,7 @@ def test_reliability_and_lift_add_up_to_the_rows():
 
 
 def test_residuals_by_tenths_are_those_of_their_rows():
-    rows = scored("regression")
+    rows = scored("regression", rows=700)
     found = tables.RESIDUALS.on(rows)
     assert sum(found["rows"]) == len(rows)
     for i, (low, high) in enumerate(zip(found["low"], found["high"], strict=True)):
@@ -105,7 +90,7 @@ def test_residuals_by_tenths_are_those_of_their_rows():
 
 
 def test_levels_have_the_coverage_of_each_quantile():
-    rows = scored(TASKS[-1])
+    rows = scored(TASKS[-1], rows=700)
     found = {table.name: table for table in task_of(TASKS[-1]).tables}["levels"].on(rows)
     for i, below in enumerate(found["labels_below"]):
         share = np.average(rows.label <= rows.prediction[:, i], weights=rows.weight)
@@ -114,7 +99,7 @@ def test_levels_have_the_coverage_of_each_quantile():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_tables_of_no_rows_of_no_weight_and_of_unknown_predictions_are_empty_and_all_are_json(task):
-    rows = scored(task)
+    rows = scored(task, rows=700)
     for table in task_of(task).tables:
         assert table.on(rows.at(slice(0, 0))) == {} == table.on(rows.predicted(rows.prediction * np.nan))
         assert table.on(task_of(task).rows(rows.label, rows.prediction, 0 * rows.weight)) == {}
@@ -125,7 +110,7 @@ def test_tables_of_no_rows_of_no_weight_and_of_unknown_predictions_are_empty_and
 
 @pytest.mark.parametrize("only", [0.0, 1.0])
 def test_tables_of_one_class_say_what_is_undefined(only):
-    rows = scored("binary")
+    rows = scored("binary", rows=700)
     rows = rows.at(rows.label == only)
     found = {table.name: table.on(rows) for table in task_of("binary").tables}
     json.dumps(found, allow_nan=False)

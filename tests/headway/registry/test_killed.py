@@ -201,6 +201,7 @@ def check(found, champions):
     for one in found:
         left, after = one["left"], one["after"]
         assert left["whole"] and left["champion"] in champions
+        assert left["highest"] == 2 or left["champion"] == 3, "served before promoted"
         if left["served"] is None:  # the pointer had moved, and the copy was not in place: the one thing to mend
             (problem,) = left["problems"]
             assert problem.endswith(UNSERVED.format(left["champion"])) and one["repaired"]
@@ -226,9 +227,6 @@ def test_a_promotion_killed_anywhere_leaves_the_old_champion_or_the_new_one(kill
     row("kill -9 of a promotion", either({2: "the old champion", 3: "the new one"}, order))
     assert any(one["repaired"] for one in found), "and one of the kills came between the pointer and the copy"
     assert all(one["again"]["champion"] == 3 for one in found)
-    assert not any(one["left"]["highest"] > 2 for one in found if one["left"]["champion"] == 2), (
-        "served before promoted"
-    )
 
 
 @pytest.mark.chaos
@@ -279,7 +277,7 @@ def test_a_commit_killed_anywhere_leaves_a_whole_output_or_none(killed_at_every_
 @pytest.mark.parametrize("action", ["promote", "publish", "commit"])
 def test_an_action_killed_at_some_places_leaves_the_state_before_or_the_one_after(killed_at_every_write, action):
     """A few of the kills of `make chaos`."""
-    found = killed_at_every_write(action, every=7)
+    found = killed_at_every_write(action, every=5)
     check(found, champions=(2, 3))
     states = [(one["left"]["champion"], len(one["left"]["versions"]), len(one["left"]["outputs"])) for one in found]
     after = {"promote": (3, 4, 1), "publish": (2, 5, 1), "commit": (2, 4, 2)}[action]

@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -66,32 +65,6 @@ def test_a_stop_is_heard(saved, columns, tmp_path):
 def test_a_span_of_other_columns_is_named(saved, columns, tmp_path):
     with pytest.raises(DataError, match="different columns"):
         merge(StatisticsRequest(columns=columns[:1], splits={"train": (saved,)}), tmp_path, Monitor())
-
-
-def test_a_year_of_days_merges_in_seconds(tmp_path):
-    """365 spans of 11 columns, one of them with too many values to count."""
-    random = np.random.default_rng(0)
-    columns = [Column(name=f"n{i}", type="int64", nullable=True) for i in range(4)]
-    columns += [Column(name=f"x{i}", type="float32", nullable=True) for i in range(4)]
-    columns += [Column(name=f"s{i}", type="bytes", nullable=True, encoding="dictionary") for i in range(3)]
-    rows = 70_000
-    arrays = [pa.array(random.integers(0, 10 ** (i + 1), rows)) for i in range(4)]
-    arrays += [pa.array(np.round(random.normal(size=rows), i).astype(np.float32)) for i in range(3)]
-    arrays += [pa.array(np.arange(rows, dtype=np.float32))]
-    arrays += [pa.array([b"%d" % v for v in random.integers(0, k, rows)], pa.binary()) for k in (3, 100, 2000)]
-    day = SplitStatistics.create(columns)
-    day.update(pa.record_batch(arrays, names=[c.name for c in columns]))
-    assert not day.columns["x3"].complete
-    day.save(tmp_path / "day")
-    (tmp_path / "out").mkdir()
-    request = StatisticsRequest(columns=tuple(columns), splits={"train": (tmp_path / "day",) * 365})
-    began = time.process_time()
-    result = merge(request, tmp_path / "out", Monitor())
-    assert time.process_time() - began < 4  # 1 s on an idle core
-    assert result["rows"]["train"] == 365 * rows
-    assert SplitStatistics.load(tmp_path / "out" / "train").columns["x3"].quantile([0.5])[0] == pytest.approx(
-        rows / 2, rel=0.01
-    )
 
 
 def test_the_message_holds_what_tfdv_shows(small):

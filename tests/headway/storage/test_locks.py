@@ -127,14 +127,6 @@ def test_a_holder_whose_pid_was_used_again_is_gone(path):
         pass
 
 
-def test_another_hosts_holder_is_waited_for_until_its_lease_ends(path):
-    owned_by(path, pid=1, host="elsewhere", expires_in=0.6)
-    with pytest.raises(Locked, match="elsewhere"):
-        Lock(path).acquire()
-    with Lock(path).held(wait_seconds=20):
-        pass
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "expires": null}'])
 def test_a_damaged_lock_file_is_nobodys(path, text):
     path.parent.mkdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 import socket
 import threading
 import time
@@ -139,14 +138,6 @@ MANY = [f"many/{n % 100:02d}/{n:05d}" for n in range(3_500)]
 """More than three answers to a listing, of a thousand objects each, hold."""
 
 
-def _are_listed(bucket):
-    found = bucket.listing("many")
-    assert sorted(found) == sorted(MANY) and {f.bytes for f in found.values()} == {1}
-    assert len(bucket.children("many")) == 100
-    assert len(filesystem.matches(bucket.name("many/0?/*"))) == 350
-    assert len(filesystem.below(bucket.name("many"))) == 3_500
-
-
 @pytest.mark.slow
 def test_thousands_of_objects_are_listed_by_a_request_a_thousand(proxy, bucket_name):
     # into the S3 server's own memory, since its puts take most of a minute
@@ -158,20 +149,11 @@ def test_thousands_of_objects_are_listed_by_a_request_a_thousand(proxy, bucket_n
     assert 4 <= proxy.requests <= 6
     filesystem.below(bucket.name("many"))
     assert proxy.requests <= 10
-    _are_listed(bucket)
-
-
-@pytest.mark.slow
-def test_thousands_of_objects_of_cloud_storage_are_listed(gs_on_disk, new_gs_bucket):
-    url, root = gs_on_disk
-    bucket = Bucket(f"gs://{new_gs_bucket(url)}/store")
-    bucket.write("one", b"1")
-    # copies of what was put, on the server's disk: it takes half a minute for as many puts
-    folder = root / bucket.url.removeprefix("gs://")
-    for name in MANY:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(folder / "one", folder / name)
-    _are_listed(bucket)
+    found = bucket.listing("many")
+    assert sorted(found) == sorted(MANY) and {f.bytes for f in found.values()} == {1}
+    assert len(bucket.children("many")) == 100
+    assert len(filesystem.matches(bucket.name("many/0?/*"))) == 350
+    assert len(filesystem.below(bucket.name("many"))) == 3_500
 
 
 def test_an_object_that_is_replaced_and_deleted_while_it_is_read_is_old_new_or_none(bucket):

@@ -7,9 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -89,70 +87,41 @@ class TestPrimitives:
         assert objects.look("runs/a.json").tag == tag
 
 
+class Client:
+    """The client of a bucket, of which a test changes the puts."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def __getattr__(self, name):
+        return getattr(self.client, name)
+
+
 def test_a_put_whose_answer_was_lost_is_found_to_be_ours(bucket_name, monkeypatch):
     """The client tries again by itself, and is refused because of what it put."""
     bucket = Bucket(f"s3://{bucket_name}/store")
 
-    class Twice:
-        def __getattr__(self, name):
-            return getattr(client, name)
-
+    class Twice(Client):
         def put(self, *args, **options):
-            client.put(*args, **options)
-            return client.put(*args, **options)
+            self.client.put(*args, **options)
+            return self.client.put(*args, **options)
 
-    client = bucket._client
-    monkeypatch.setattr(bucket, "_client", Twice())
+    monkeypatch.setattr(bucket, "_client", Twice(bucket._client))
     tag = bucket.create("a", b"1")
     assert tag is not None and bucket.replace("a", b"2", tag) == bucket.look("a").tag
 
 
-class Forgetful(BaseHTTPRequestHandler):
-    """A server of S3 that knows no conditions: it passes all but them on."""
+def test_a_server_that_ignores_conditions_is_refused_with_the_fix(bucket_name, tmp_path, monkeypatch):
+    class Forgetful(Client):
+        def put(self, *args, mode, **options):
+            return self.client.put(*args, **options)
 
-    protocol_version = "HTTP/1.1"
-
-    def handle_any(self):
-        headers = {k: v for k, v in self.headers.items() if not k.lower().startswith("if-")}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        ask = urllib.request.Request(self.server.behind + self.path, body or None, headers, method=self.command)
-        try:
-            answer = urllib.request.urlopen(ask, timeout=20)
-        except urllib.error.HTTPError as error:
-            answer = error
-        data = answer.read()
-        self.send_response(answer.status)
-        for name in ("ETag", "Last-Modified", "Content-Type"):
-            if answer.headers.get(name):
-                self.send_header(name, answer.headers[name])
-        self.send_header("Content-Length", answer.headers.get("Content-Length") or str(len(data)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
-
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
-
-    def log_message(self, *arguments):
-        pass
-
-
-def test_a_server_that_ignores_conditions_is_refused_with_the_fix(s3, bucket_name, tmp_path, monkeypatch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Forgetful)
-    server.behind = s3
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    filesystem._filesystem.cache_clear()
-    try:
-        store = open_store(f"s3://{bucket_name}/store", tmp_path / "copy")
-        with pytest.raises(
-            StoreError, match=r"ignores conditions of a put .If-None-Match, If-Match.*\n  fix: use one that"
-        ):
-            store.create()
-        assert not (tmp_path / "copy").exists()
-    finally:
-        filesystem._filesystem.cache_clear()
-        server.shutdown()
-        server.server_close()
+    store = open_store(f"s3://{bucket_name}/store", tmp_path / "copy")
+    monkeypatch.setattr(store.objects, "_client", Forgetful(store.objects._client))
+    refused = r"ignores conditions of a put .If-None-Match, If-Match.*\n  fix: use one that"
+    with pytest.raises(StoreError, match=refused):
+        store.create()
+    assert not (tmp_path / "copy").exists()
 
 
 def test_the_keys_of_a_profile_are_those_of_both_clients(tmp_path, monkeypatch):

@@ -245,11 +245,6 @@ def test_an_expression_may_span_lines_and_be_a_constant():
     assert of("True") == [True] * 4 and of("3") == [3] * 4
 
 
-def test_null_is_not_kept_whether_asked_for_or_its_opposite():
-    assert parse("i > 1").keep(BATCH).to_pylist() == [False, True, False, False]
-    assert parse("not i > 1").keep(BATCH).to_pylist() == [True, False, False, True]
-
-
 def test_empty_batches():
     empty = BATCH.slice(0, 0)
     for text in ("i % 2 == 1", "f > 0.1", "s in ['a']", "code == 'a' and flag", "True"):

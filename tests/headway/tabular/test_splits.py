@@ -76,14 +76,6 @@ def test_a_row_keeps_its_split_whatever_batch_it_is_in(rows, cut, encoded):
     assert [split_of(config, batch_of([row]))[0] for row in rows] == whole
 
 
-@given(ROWS, st.data())
-def test_duplicates_stay_together(rows, data):
-    again = data.draw(st.permutations(rows))
-    codes = split_of(SplitConfig(eval=0.4), batch_of([*rows, *again])).tolist()
-    first = dict(zip(map(repr, rows), codes, strict=False))
-    assert [first[repr(row)] for row in again] == codes[len(rows) :]
-
-
 @given(ROWS)
 def test_a_key_alone_decides(rows):
     config = SplitConfig(key=("s",), eval=0.4, test=0.3)
@@ -107,11 +99,6 @@ def test_null_nan_zero_and_empty_hash_apart_and_signs_of_zero_alike():
     assert len(set(floats[:3].tolist())) == 3 and floats[3] == floats[2] and floats[4] == floats[1]
     texts = column_hash(pa.array([None, b"", b"\0", b"null"]))
     assert len(set(texts.tolist())) == 4
-
-
-def test_null_keys_are_one_key():
-    batch = pa.RecordBatch.from_pydict({"k": pa.nulls(50, pa.binary()), "x": pa.array(range(50))})
-    assert len(set(split_of(SplitConfig(key="k"), batch).tolist())) == 1
 
 
 def test_repeated_and_distinct_texts_hash_alike_in_large_batches():

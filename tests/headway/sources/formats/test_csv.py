@@ -11,30 +11,18 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.schema.columns import Column
-from headway.sources.base import BATCH_ROWS, InputFile, Range
+from headway.sources.base import BATCH_ROWS, Range
 from headway.sources.config import SourceConfig
-from headway.sources.discovery.spans import files
 from headway.sources.formats.csv import CsvSource
 from headway.tabular.coerce import coerce
-from tests.small_ranges import small_ranges
 
 INT, TEXT, REAL = pa.int64(), pa.binary(), pa.float64()
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(opened):
     """written(b"a,b\\n1,2\\n", delimiter=";") -> (source, its files)"""
-
-    def write(*datas, **config):
-        small_ranges(config.pop("range_size", 1 << 20), "csv")
-        for old in tmp_path.glob("*.csv"):
-            old.unlink()
-        for i, data in enumerate(datas):
-            (tmp_path / f"{i}.csv").write_bytes(data)
-        made = SourceConfig(format="csv", path=str(tmp_path / "*.csv"), csv=config)
-        return CsvSource(made), files(made, "all")
-
-    return write
+    return lambda *datas, range_size=1 << 20, **config: opened("csv", *datas, small=range_size, csv=config)
 
 
 def rows_of(source, found, types=None, columns=None):
@@ -47,10 +35,8 @@ def rows_of(source, found, types=None, columns=None):
         count = 0
         for chunk in source.read(piece, columns, types or {}):
             assert chunk.batch.schema.names == columns
-            at = (
-                chunk.rows if chunk.rows is not None else range(chunk.first_row, chunk.first_row + chunk.batch.num_rows)
-            )
-            rows += [(start + int(i), *row.values()) for i, row in zip(at, chunk.batch.to_pylist(), strict=True)]
+            at = zip(chunk.positions(), chunk.batch.to_pylist(), strict=True)
+            rows += [(start + int(i), *row.values()) for i, row in at]
             malformed += [(start + line.row, line.text, line.reason) for line in chunk.malformed]
             count += chunk.batch.num_rows + len(chunk.malformed)
         base[piece.file] = start + count
@@ -79,32 +65,15 @@ def by_pyarrow(data, types):
 
 @pytest.mark.parametrize("range_size", [1, 2, 7, 50, 1000, 10_000, 1 << 20])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_the_union_of_ranges_is_the_file(written, range_size, end):
-    data = many(300).replace(b"\n", end)
+@pytest.mark.parametrize(("begin", "last"), [(b"", None), (b"\xef\xbb\xbf", None), (b"", -1)])
+def test_the_union_of_ranges_is_the_file(written, range_size, end, begin, last):
+    data = begin + many(300)[:last].replace(b"\n", end)
     types = {"id": INT, "text": TEXT, "x": REAL}
     source, found = written(data, range_size=range_size)
     rows, malformed = rows_of(source, found, types)
     wanted = by_pyarrow(data, types).to_pylist()
     assert repr([row[1:] for row in rows]) == repr([tuple(row.values()) for row in wanted])
     assert [row[0] for row in rows] == list(range(300)) and not malformed
-
-
-@given(size=st.integers(1, 200), n=st.integers(0, 40), last=st.booleans(), bom=st.booleans(), seed=st.integers(0, 5))
-def test_ranges_touch_end_at_lines_and_cover_the_data(tmp_path_factory, size, n, last, bom, seed):
-    data = many(n, seed)
-    data = (b"\xef\xbb\xbf" if bom else b"") + (data if last else data[:-1])
-    path = tmp_path_factory.getbasetemp() / "ranges.csv"
-    path.write_bytes(data)
-    source = CsvSource(SourceConfig(format="csv", path=str(path)))
-    small_ranges(size, "csv")
-    pieces = source.ranges([InputFile(path=str(path), bytes=len(data), crc32c="0")])
-    assert [piece.index for piece in pieces] == list(range(len(pieces)))
-    at = min(data.index(b"\n") + 1, len(data)) if b"\n" in data else len(data)
-    for piece in pieces:
-        assert piece.start == at < piece.end
-        assert piece.end == len(data) or data[piece.end - 1 : piece.end] == b"\n"
-        at = piece.end
-    assert at == len(data)
 
 
 def test_several_files_are_cut_one_by_one_and_in_order(written):
@@ -293,7 +262,7 @@ def test_a_header_that_cannot_be_used_names_the_file_and_what_to_do(written, dat
 def test_a_file_that_is_gone_or_was_cut_is_a_data_error_that_names_it(written, tmp_path):
     source, found = written(many(100), range_size=500)
     pieces = source.ranges(found)
-    path = tmp_path / "0.csv"
+    path = tmp_path / "raw" / "0.csv"
     path.write_bytes(path.read_bytes()[:700])
     with pytest.raises(DataError, match=r"0\.csv: ends at byte 700, not at \d+"):
         list(source.read(pieces[-1], ["id"], {}))
