@@ -59,10 +59,6 @@ LONG = [
     "tfcore/export/test_saved_model.py",
     "flows/pipeline/test_waves.py",
     "beam_jobs/ingest/test_stage.py",
-    "flows/pipeline/test_json_log.py",
-    "beam_jobs/test_leakage_check.py",
-    "flows/test_fit.py",
-    "tfcore/train/test_augment.py",
 ]
 """Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five
 are those of `make servers` and `make flink`."""

@@ -31,7 +31,7 @@ def assert_resumes_exactly(
         variables: {name: variables} of all that a step reads and writes.
 
     Raises:
-        AssertionError: with the stop, and the variables and places that differ.
+        AssertionError: with the stop, and the first variable that differs.
     """
     whole = make()
     run(whole, 0, steps)
@@ -46,18 +46,7 @@ def assert_resumes_exactly(
         checkpoints.restore(newest, variables(second))
         run(second, stop, steps)
         try:
-            names = _names(variables(whole))
-            assert_same_bytes(_values(variables(second), names), _values(variables(whole), names))
+            assert_same_bytes(variables(second), variables(whole))
         except AssertionError as error:
             raise AssertionError(f"stopped at step {stop} of {steps} and resumed: {error}") from None
     return whole
-
-
-def _names(variables: Variables) -> list[str]:
-    """The names of variables with their places, since Keras numbers the layers of a second model on."""
-    return [f"{group}/{i} {variable.name}" for group, listed in variables.items() for i, variable in enumerate(listed)]
-
-
-def _values(variables: Variables, names: Sequence[str]) -> dict[str, object]:
-    values = [variable.numpy() for listed in variables.values() for variable in listed]
-    return dict(zip(names, values, strict=True))

@@ -103,6 +103,4 @@ def test_a_resume_is_exact_only_with_all_of_the_state(tmp_path):
     said = failure(
         assert_resumes_exactly, lambda: Walk(False), Walk.run, Walk.variables, steps=9, stops=(4,), folder=tmp_path
     )
-    assert said.startswith("stopped at step 4 of 9 and resumed: value")
-    assert "weight" in said
-    assert "step/0" not in said
+    assert said.startswith("stopped at step 4 of 9 and resumed: value['weight'][0]: 1 of 1 differ")

@@ -41,11 +41,7 @@ def make_request(
     stored: tuple[str, ...] = ("id", "x", "s"),
 ) -> IngestRequest:
     """id, x and s are stored, the label is y > 0, the split a hash of id."""
-    source = SourceConfig(
-        format="csv" if path.suffix != ".parquet" else "parquet",
-        path=str(path),
-        where=where,
-    )
+    source = SourceConfig(format="csv" if path.suffix != ".parquet" else "parquet", path=str(path), where=where)
     if range_size is not None:
         small_ranges(range_size, source.format)
     split = split or SplitConfig(key=("id",))

@@ -269,7 +269,7 @@ def test_a_column_of_dates_in_one_file_and_of_timestamps_in_another_is_an_error(
         table = table.append_column("x", pa.array([1.0, 2.0])).append_column("y", pa.array([1.0, 0.0]))
         pq.write_table(table, tmp_path / f"{span}.parquet")
         source = SourceConfig(format="parquet", path=str(tmp_path / "{span}.parquet"))
-        request = request_of(source, columns, ("x",), "y > 0", split)
+        request = request_of(source, columns, ("x",), "y > 0", split, span=span)
         (tmp_path / span).mkdir()
         ingest(request, tmp_path / span, Monitor(), runner=RunnerConfig(workers=1))
         outputs.append(SpanOutput(request=request, notes=tmp_path / span / NOTES))

@@ -10,6 +10,7 @@ pipeline.check()                     # the store is whole, and nothing was done 
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from headway.registry.registry import Registry
 from headway.storage.process_identity import alive
 from headway.storage.store import Store
-from tests.chaos.host import Host, read_json
+from tests.chaos.host import Host
 from tests.waiting import until
 
 STEPS, CHECKPOINT_EVERY = 120, 10
@@ -153,7 +154,7 @@ class TinyPipeline:
 
     def runs(self) -> list[dict[str, Any]]:
         """The records of the store's runs, the oldest first."""
-        return [read_json(path) for path in sorted((self.store / "runs").glob("*.json"))]
+        return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((self.store / "runs").glob("*.json"))]
 
     def registry(self) -> Registry:
         return Registry(Store(self.store), self.name)

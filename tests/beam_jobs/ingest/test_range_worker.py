@@ -75,14 +75,6 @@ def test_a_missing_label_can_be_quarantined(request_for, tmp_path):
     ]
 
 
-def test_a_filtered_row_is_filtered_whatever_else_is_wrong_with_it(request_for, tmp_path):
-    path = tmp_path / "raw.csv"
-    path.write_text("id,x,s,y\n1,9,a,1\nbad,9,a,1\nbad,1,a,1\n")
-    facts, _, rejected = run(request_for(path, where="x < 5"), tmp_path / "out")
-    assert (facts["filtered"], facts["quarantined"]) == (2, 1)
-    assert [row["row"] for row in rejected] == [2]
-
-
 def test_a_filter_sees_parquet_types_as_they_are(request_for, tmp_path):
     path = tmp_path / "raw.parquet"
     days = pa.array(["2013-01-01", "2013-06-01", None], pa.string()).cast(pa.date32())

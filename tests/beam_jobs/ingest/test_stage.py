@@ -13,7 +13,6 @@ import threading
 import time
 from pathlib import Path
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -36,22 +35,10 @@ from headway.storage import manifest
 from headway.storage.bucket import Bucket
 from headway.tabular import quarantine
 from tests.beam_jobs.pool import workers_apart
+from tests.told import Told
 from tfcore.runtime.tensorflow_process import Child
 
 ONE, TWO = RunnerConfig(workers=1), RunnerConfig(workers=2)
-
-
-class Recorder(Monitor):
-    def __init__(self):
-        super().__init__()
-        self.said, self.lines, self.threads = [], [], set()
-
-    def progress(self, done, total, unit, **facts):
-        self.said.append((done, total, unit))
-        self.threads.add(threading.current_thread())
-
-    def log(self, line):
-        self.lines.append(line)
 
 
 @pytest.fixture
@@ -143,10 +130,10 @@ def test_a_file_without_rows_is_a_span_without_rows(request_for, write_csv, out)
 def test_progress_is_reported_in_rows_on_the_callers_thread(request_for, write_csv, tmp_path, out):
     table = {"id": list(range(90)), "x": [1.0] * 90, "s": ["a"] * 90, "y": [1.0] * 90}
     pq.write_table(pa.table(table), tmp_path / "raw.parquet", row_group_size=30)
-    monitor = Recorder()
+    monitor = Told()
     ingest(request_for(tmp_path / "raw.parquet", range_size=30), out, monitor, runner=TWO)
-    assert monitor.said[-1] == (90, 90, "rows")
-    assert [done for done, _, _ in monitor.said] == sorted(done for done, _, _ in monitor.said)
+    assert monitor.done[-1] == (90, 90, "rows")
+    assert [done for done, _, _ in monitor.done] == sorted(done for done, _, _ in monitor.done)
     assert monitor.threads == {threading.current_thread()}
 
 
@@ -306,18 +293,6 @@ def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_cs
     with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
         ingest(request_for(write_csv(300), range_size=1024), out, Monitor(), runner=TWO)
     assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
-
-
-def test_a_span_whose_number_of_ranges_was_lost_is_an_error(request_for, write_csv, out, monkeypatch):
-    cut = CutSpan.process
-
-    def without_counts(self, span):
-        return [each for each in cut(self, span) if not isinstance(each, beam.pvalue.TaggedOutput)]
-
-    monkeypatch.setattr(CutSpan, "process", without_counts)
-    with pytest.raises(HeadwayError, match="the runner lost all of its ranges"):
-        ingest(request_for(write_csv(900), range_size=8192), out, Monitor())
-    assert not any(out.iterdir())
 
 
 def test_workers_whose_driver_has_left_this_process_do_nothing_more():

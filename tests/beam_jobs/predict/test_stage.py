@@ -29,6 +29,7 @@ from headway.sources.base import Range
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import ONE_SPAN, files
 from tests.small_ranges import small_ranges
+from tests.waiting import until
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=False),
@@ -60,10 +61,7 @@ def short_ranges(usual_ranges):
 
 
 def _request(path, model, *, format="parquet", write="parquet", passthrough=("id",), **changes):
-    source = SourceConfig(
-        format=format,
-        path=str(path),
-    )
+    source = SourceConfig(format=format, path=str(path))
     typed = format == "parquet"
     return PredictRequest(
         files=files(source, ONE_SPAN),
@@ -188,10 +186,8 @@ def test_a_killed_job_goes_on_with_the_ranges_that_were_not_finished(tmp_path, d
         [sys.executable, "-c", textwrap.dedent(KILLED), data, model, out], cwd=root, start_new_session=True
     )
     try:
-        until = time.monotonic() + 120
-        while len([*(out / ".ranges").glob("?????-*")]) < 2:
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: len([*(out / ".ranges").glob("?????-*")]) >= 2 or process.poll() is not None)
+        assert process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

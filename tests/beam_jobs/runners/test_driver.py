@@ -13,6 +13,7 @@ from beam_jobs.runners.spans import SpanJob
 from beam_jobs.runners.watch import Watch
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.monitor import Monitor
+from tests.told import Told
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -73,17 +74,12 @@ def test_a_stop_cancels_the_job_once_even_one_that_is_still_on_its_way():
 
 def test_a_cluster_that_never_begins_is_reported_and_given_up(job, mute, monkeypatch, tmp_path):
     """Beam's own job service, and workers that never come."""
-    lines = []
-
-    class Loud(Monitor):
-        def log(self, line):
-            lines.append(line)
-
+    monitor = Told()
     monkeypatch.setattr(module, "_BEGIN_SECONDS", (1.0, 2.0))
     monkeypatch.setattr(module, "_STOP_SECONDS", 1.0)
     where = {"job_endpoint": "embed", "environment_type": "EXTERNAL", "environment_config": mute}
     with pytest.raises(HeadwayError, match="no worker of the portable runner started within 2 s") as error:
-        run_spans([job], Loud(), RunnerConfig(name="portable", options=where))
+        run_spans([job], monitor, RunnerConfig(name="portable", options=where))
     why = "the output of the worker pool says why, such as a python without Beam"
-    assert lines == [f"no worker of the portable runner has started within 1 s: {why}"]
+    assert monitor.lines == [f"no worker of the portable runner has started within 1 s: {why}"]
     assert error.value.where == str(tmp_path / "out")

@@ -13,7 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs.transforms import ComputeStatistics, ReadRowGroups, WriteRowGroups
 from beam_jobs.transforms.write_row_groups import _publish, _Writer
-from headway.errors import ConfigError, DataError, HeadwayError
+from headway.errors import ConfigError, HeadwayError
 from headway.records.encode import feature_spec
 from headway.schema.columns import Column
 from headway.stages.stage_class import run
@@ -307,4 +307,3 @@ def test_a_shard_that_is_not_as_described_is_an_error(tmp_path):
         Exception, match="record 0 is not as the folder describes it: the record has no feature 'y/present'"
     ):
         read_all(tmp_path / "rows")
-    assert issubclass(DataError, HeadwayError)

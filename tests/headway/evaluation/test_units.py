@@ -26,12 +26,11 @@ BINARY = task_of("binary")
 PATIENTS = SplitUnits(key="patient")
 
 
-def tables(units=60, size=20, *, seed=0, effect=2.0, **columns):
+def tables(units=60, size=20, *, seed=0, effect=2.0):
     """The predictions of two equal models; rows of one unit are alike. Shuffled, so that a unit's rows are apart."""
     label, a, b, unit = clustered(units, size, effect=effect, seed=seed)
     order = np.random.default_rng(seed).permutation(len(label))
     shared = {"label": label[order], UNIT: unit[order], "unit": unit[order], "size": order % 2}
-    shared |= {name: values[order] for name, values in columns.items()}
     return [pa.table(shared | {"prediction": each[order]}) for each in (a, b)]
 
 

@@ -1,11 +1,18 @@
 """Files of any format on disk, and what a source makes of them."""
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
+from headway.records import wire
+from headway.records.tfrecord import frame
 from headway.sources.base import InputFile, Source
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files, open_source
@@ -58,3 +65,29 @@ def read_all(opened: Opened, types: dict[str, Any], columns: list[str] | None = 
 @pytest.fixture(name="read_all")
 def _read_all() -> Callable[..., tuple[list[Any], list[Any]]]:
     return read_all
+
+
+def in_format(format: str, table: pa.Table) -> bytes:
+    """A file with a table's rows; of images one, of Examples the columns of integers."""
+    out = pa.BufferOutputStream()
+    if format == "parquet":
+        pq.write_table(table, out, row_group_size=30)
+    elif format == "arrow":
+        with pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table, max_chunksize=30)
+    elif format == "images":
+        image = io.BytesIO()
+        Image.new("RGB", (8, 8)).save(image, "PNG")
+        out.write(image.getvalue())
+    else:
+        if format == "csv":
+            out.write(f"{','.join(table.column_names)}\n".encode())
+        for row in table.to_pylist():
+            numbers = {name: value for name, value in row.items() if isinstance(value, int)}
+            entries = (
+                wire.entry(wire.field(name.encode()), wire.field(wire.field(wire.varint(value)), wire.INTS))
+                for name, value in numbers.items()
+            )
+            texts = {"csv": ",".join(map(str, row.values())), "jsonl": json.dumps(row)}
+            out.write(frame(wire.example(entries)) if format == "examples" else f"{texts[format]}\n".encode())
+    return out.getvalue().to_pybytes()

@@ -57,6 +57,7 @@ def test_examples(data, config, inside):
         (b'1,"a\nb","c"\n2,"x"y\n', {}, [b'2,"x"y\n']),
         (b'1,"a\nb","c"d\n2,x,y\n', {}, [b'1,"a\nb","c"d\n']),
         (b'1,5" pipe,7"\n2,"x"\r\n3,"y" ,""\n', {}, []),
+        (b'"x\ny",5" pipe\n1,2\n', {}, []),
         (b'1,x\n2,"y', {}, [b'2,"y']),
         (b'1,"""a"",""b"""\n2,""a"\n', {}, [b'2,""a"\n']),
         (b'1,"say \\"hi\\", x"\n2,"a\\\\"\n3,a\\,"b\n', {"escape": "\\"}, []),

@@ -1,44 +1,18 @@
 """The same files in a bucket, behind a real S3 endpoint: listed, checked, cut and read as on a disk."""
 
 import gzip
-import io
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.records import wire
-from headway.records.tfrecord import frame
 from headway.sources.config import SourceConfig
 from headway.sources.discovery.spans import files, open_source, spans
 from headway.storage import filesystem as storage
+from tests.headway.sources.conftest import in_format
 
 TABLE = pa.table({"id": range(100), "s": [f"x{i}" for i in range(100)]})
-
-
-def in_format(format):
-    out = pa.BufferOutputStream()
-    if format == "parquet":
-        pq.write_table(TABLE, out, row_group_size=30)
-    elif format == "arrow":
-        with pa.ipc.new_file(out, TABLE.schema) as writer:
-            writer.write_table(TABLE, max_chunksize=30)
-    elif format == "jsonl":
-        out.write("".join(f'{{"id":{i},"s":"x{i}"}}\n' for i in range(100)).encode())
-    elif format == "csv":
-        out.write(("id,s\n" + "".join(f"{i},x{i}\n" for i in range(100))).encode())
-    elif format == "images":
-        image = io.BytesIO()
-        Image.new("RGB", (8, 8)).save(image, "PNG")
-        out.write(image.getvalue())
-    else:
-        for i in range(100):
-            feature = wire.field(wire.field(wire.varint(i)), wire.INTS)
-            out.write(frame(wire.example([wire.entry(wire.field(b"id"), feature)])))
-    return out.getvalue().to_pybytes()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +29,7 @@ def in_format(format):
     ],
 )
 def test_a_bucket_is_read_like_a_disk(s3, bucket_name, format, name):
-    data, raw = in_format(format), pafs.S3FileSystem(endpoint_override=s3)
+    data, raw = in_format(format, TABLE), pafs.S3FileSystem(endpoint_override=s3)
     for day in ("05", "06"):
         with raw.open_output_stream(f"{bucket_name}/2013/01/{day}/{name}", compression=None) as out:
             out.write(gzip.compress(data) if name.endswith(".gz") else data)

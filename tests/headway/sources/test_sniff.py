@@ -1,50 +1,26 @@
 """A file that was taken for another format is called by its name, and the fix is the format it has."""
 
 import gzip
-import io
 
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import ConfigError, DataError
-from headway.records.tfrecord import ShardWriter
-
-
-@pytest.fixture(scope="module")
-def datas(tmp_path_factory):
-    """A small file of each format."""
-    from PIL import Image
-
-    table = pa.table({"a": [1, 2], "y": ["x", "z"]})
-    made = {"csv": b"a,y\n1,x\n2,z\n", "jsonl": b'{"a": 1, "y": "x"}\n{"a": 2, "y": "z"}\n'}
-    for name, write in (("parquet", pq.write_table), ("arrow", feather.write_feather)):
-        sink = io.BytesIO()
-        write(table, sink)
-        made[name] = sink.getvalue()
-    sink = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(sink, "PNG")
-    made["images"] = sink.getvalue()
-    shard = tmp_path_factory.mktemp("shard") / "a"
-    with ShardWriter(shard) as writer:
-        writer.write_many([b"\n\x00"])
-    made["examples"] = shard.read_bytes()
-    return made
-
+from tests.headway.sources.conftest import in_format
 
 FORMATS = ["csv", "jsonl", "parquet", "arrow", "images", "examples"]
+TABLE = pa.table({"a": [1, 2], "y": ["x", "z"]})
 ENDINGS = {"images": "png", "examples": "tfrecord"}
 
 
 @pytest.mark.parametrize("wanted", FORMATS)
 @pytest.mark.parametrize("given", FORMATS)
-def test_each_format_given_each_other_names_both_and_the_fix(opened, datas, wanted, given):
+def test_each_format_given_each_other_names_both_and_the_fix(opened, wanted, given):
     if wanted == given:
-        source, found = opened(wanted, datas[given], names=(f"a.{ENDINGS.get(wanted, wanted)}",))
+        source, found = opened(wanted, in_format(given, TABLE), names=(f"a.{ENDINGS.get(wanted, wanted)}",))
         source.prefix(found, 10)
         return
-    source, found = opened(wanted, datas[given], names=(f"a.{ENDINGS.get(wanted, wanted)}",))
+    source, found = opened(wanted, in_format(given, TABLE), names=(f"a.{ENDINGS.get(wanted, wanted)}",))
     with pytest.raises(DataError) as error:
         source.prefix(found, 10)
     assert error.value.where.rstrip(":1").endswith(f"a.{ENDINGS.get(wanted, wanted)}")

@@ -15,6 +15,7 @@ from headway.schema.columns import Column
 from headway.statistics.column_statistics import MAX_DISTINCT
 from headway.statistics.counts import BLOCK
 from headway.statistics.split_statistics import COUNTS_NAME, SplitStatistics
+from tests.headway.statistics.made import statistics_of
 from tests.properties import examples
 
 BOUNDS = [1, BLOCK, 2 * BLOCK, MAX_DISTINCT, 2 * MAX_DISTINCT]
@@ -106,10 +107,8 @@ def test_saved_statistics_are_those_of_the_rows(
     ends = np.linspace(0, rows, pieces + 1).astype(int)
     folders = []
     for first, last in pairwise(ends):
-        part = SplitStatistics.create(COLUMNS)
-        part.update(batch.slice(first, last - first))
         folders.append(tmp_path_factory.mktemp("part"))
-        part.save(folders[-1])
+        statistics_of(COLUMNS, batch.slice(first, last - first)).save(folders[-1])
     order.shuffle(folders)
     merged = reduce(lambda a, b: (a.merge(b), a)[1], map(SplitStatistics.load, folders))
     again = tmp_path_factory.mktemp("merged")
@@ -130,9 +129,7 @@ def test_saved_statistics_are_those_of_the_rows(
 
 
 def test_counts_that_are_fewer_than_the_saved_number_are_refused(tmp_path):
-    statistics = SplitStatistics.create(COLUMNS[:1])
-    statistics.update(pa.record_batch([pa.array(range(5))], names=["n"]))
-    statistics.save(tmp_path)
+    statistics_of(COLUMNS[:1], pa.record_batch([pa.array(range(5))], names=["n"])).save(tmp_path)
     with pa.ipc.open_file(tmp_path / COUNTS_NAME) as file:
         schema, batch = file.schema, file.get_batch(0)
     with pa.ipc.new_file(tmp_path / COUNTS_NAME, schema) as writer:

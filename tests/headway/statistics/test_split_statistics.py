@@ -12,6 +12,7 @@ import pytest
 from headway.errors import DataError, StoreError
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import COUNTS_NAME, JSON_NAME, SAMPLE_NAME, SplitStatistics, merge_all, summary
+from tests.headway.statistics.made import statistics_of
 
 GOLDEN = Path(__file__).parent / "golden" / "statistics.json"
 
@@ -38,9 +39,7 @@ def made():
 @pytest.fixture(scope="module")
 def whole(made):
     columns, batches = made
-    statistics = SplitStatistics.create(columns)
-    for batch in batches:
-        statistics.update(batch)
+    statistics = statistics_of(columns, *batches)
     assert not statistics.columns["row_id"].complete
     return statistics
 
@@ -69,28 +68,14 @@ def test_some_columns_are_read_as_all_are(whole, tmp_path):
 def test_the_same_pieces_in_the_same_order_give_the_same_bytes(made, tmp_path):
     columns, batches = made
     for i, batch in enumerate(batches):
-        part = SplitStatistics.create(columns)
-        part.update(batch)
-        part.save(tmp_path / f"part{i}")
+        statistics_of(columns, batch).save(tmp_path / f"part{i}")
     parts = [tmp_path / f"part{i}" for i in range(len(batches))]
     merge_all(parts, columns).save(tmp_path / "once")
     in_memory = SplitStatistics.create(columns)
     for batch in batches:
-        part = SplitStatistics.create(columns)
-        part.update(batch)
-        in_memory.merge(part)
+        in_memory.merge(statistics_of(columns, batch))
     in_memory.save(tmp_path / "again")
     assert _digests(tmp_path / "once") == _digests(tmp_path / "again")
-
-
-def test_plain_and_dictionary_strings_are_kept_as_the_same_bytes(columns, batch, tmp_path):
-    encoded = batch([1, 2, 3], [0.5, None, 1.0], ["b", None, "a"])
-    plain = encoded.set_column(2, "s", encoded.column("s").dictionary_decode())
-    for name, rows in (("encoded", encoded), ("plain", plain)):
-        statistics = SplitStatistics.create(columns)
-        statistics.update(rows)
-        statistics.save(tmp_path / name)
-    assert _digests(tmp_path / "encoded") == _digests(tmp_path / "plain")
 
 
 def test_no_rows_at_all(columns, tmp_path):

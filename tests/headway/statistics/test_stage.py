@@ -13,15 +13,8 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics, summary
 from headway.statistics.stage import StatisticsRequest, merge, to_proto
-
-
-class Told(Monitor):
-    def __init__(self):
-        super().__init__()
-        self.done = []
-
-    def progress(self, done, total, unit, **facts):
-        self.done.append((done, total, unit))
+from tests.headway.statistics.made import statistics_of
+from tests.told import Told
 
 
 @pytest.fixture
@@ -46,9 +39,7 @@ def test_each_split_is_the_sum_of_its_spans(saved, columns, tmp_path):
 
 def test_a_summary_says_which_integers_are_dates(tmp_path):
     column = Column(name="day", type="int64", nullable=False, temporal="date")
-    statistics = SplitStatistics.create([column])
-    statistics.update(pa.record_batch({"day": pa.array([15_706, 15_707])}))
-    statistics.save(tmp_path / "span")
+    statistics_of([column], pa.record_batch({"day": pa.array([15_706, 15_707])})).save(tmp_path / "span")
     (tmp_path / "out").mkdir()
     request = StatisticsRequest(columns=[column], splits={"train": (tmp_path / "span",)})
     [day] = merge(request, tmp_path / "out", Monitor())["columns"]["train"]
@@ -88,9 +79,8 @@ def test_the_message_holds_what_tfdv_shows(small):
 @pytest.mark.parametrize("distinct", [1, 500, 200_000])
 def test_histograms_cover_every_row_once(distinct):
     rows = 200_000
-    statistics = SplitStatistics.create([Column(name="n", type="int64", nullable=True)])
     values = (np.arange(rows) * 7919 % distinct) ** 2
-    statistics.update(pa.record_batch([pa.array(values)], names=["n"]))
+    statistics = statistics_of([Column(name="n", type="int64", nullable=True)], pa.record_batch({"n": values}))
     [feature] = to_proto({"train": statistics}).datasets[0].features
     histograms = {h.type: h for h in feature.num_stats.histograms}
     kinds = statistics_pb2.Histogram

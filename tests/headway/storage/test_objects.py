@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import subprocess
 import sys
 import threading
@@ -244,12 +243,6 @@ def test_a_thousand_promotions_from_four_processes_are_one_history_and_each_is_s
     assert [event.serving for event in events] == [*range(1, 1001)]
     assert {*store.children(registry.serving)} == {str(number) for number in range(1, 1001)}
     row("four processes promote at once, a thousand times", "one history, all served")
-
-
-def test_a_disks_objects_are_files(tmp_path):
-    objects = Folder(tmp_path)
-    objects.create("locks/a.json", json.dumps({}).encode())
-    assert (tmp_path / "locks" / "a.json").read_text() == "{}"
 
 
 def test_all_of_a_folder_is_on_the_disk_before_it_is_published_and_its_name_after(tmp_path, monkeypatch):

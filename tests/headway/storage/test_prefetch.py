@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -134,11 +135,5 @@ def test_several_readers_of_one_file_get_it_once(machine):
     ingest(machine("a"), 1)
     b = machine("b")
     found, paths = remote(b, 1)
-    got = []
-    with Stager(found) as stager:
-        threads = [threading.Thread(target=lambda: got.append(stager.ensure(paths[0]))) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert got == paths * 8 and stager.fetched == 1
+    with Stager(found) as stager, ThreadPoolExecutor(8) as readers:
+        assert [*readers.map(stager.ensure, paths * 8)] == paths * 8 and stager.fetched == 1

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from headway.tabular.hashing import GOLDEN, U64, hash_bytes, mix64, permutation
 
-WORDS = [b"", b"\0", b"\0\0", b"a", b"a\0", b"12345678", b"123456789", "é".encode(), b"x" * 100, b"x" * 1000]
-
 
 def hashes(words, seed=0):
     offsets = np.cumsum([0, *map(len, words)])
@@ -33,26 +31,6 @@ def by_hand(word, seed=0):
     for k in range(0, len(word), 8):
         state = mix(state ^ int.from_bytes(word[k : k + 8], "little"), k // 8)
     return state
-
-
-def test_golden_hashes_of_strings():
-    assert [f"{h:016x}" for h in hashes(WORDS)] == [
-        "e220a8397b1dcdaf",
-        "5e41ab087439611e",
-        "64684c4f0fd784b4",
-        "5e025f9ade9eaf3e",
-        "ede5342098bcf0d6",
-        "83dbec76b33f9ca3",
-        "1c31213413b2ebf4",
-        "a97db34df00033e7",
-        "4f8507f3ab332640",
-        "ef931c4f90389a68",
-    ]
-    assert [f"{h:016x}" for h in hashes([b"", b"a", b"123456789"], 7)] == [
-        "c584133ac916ab3c",
-        "495c01c38af0beb8",
-        "6e51ab5f30ee60cb",
-    ]
 
 
 def test_golden_hashes_of_numbers():

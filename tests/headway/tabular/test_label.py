@@ -99,8 +99,5 @@ def test_a_label_of_several_values_a_row_says_what_to_do():
 
 @pytest.mark.parametrize("value", [["late", "delay"], {"late": {"task": "binary"}, "delay": {"task": "regression"}}])
 def test_several_labels_are_refused_with_what_to_write(value):
-    with pytest.raises(
-        ValueError,
-        match="names several labels: late, delay; name the one that is predicted",
-    ):
+    with pytest.raises(ValueError, match="names several labels: late, delay; name the one that is predicted"):
         LabelConfig.model_validate(value)

@@ -11,6 +11,7 @@ from headway.schema.columns import Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.drift import drift, moved
 from headway.validation.stage import ChampionFacts, ValidateConfig, ValidateRequest, validate
+from tests.headway.statistics.made import statistics_of
 
 ROWS = 4000
 COLUMNS = (
@@ -38,10 +39,8 @@ def rows(share=0.5, shift=0.0, missing=0.0, labels=2, count=ROWS):
 def check(tmp_path):
     def run(ours, theirs, config=None, gone=False, task="auto", schema=Schema(columns=COLUMNS[:2]), auto=()):
         for folder, batch in (("now/train", ours), ("now/eval", ours), ("then/train", theirs)):
-            statistics = SplitStatistics.create(COLUMNS)
-            statistics.update(batch)
             (tmp_path / folder).parent.mkdir(exist_ok=True)
-            statistics.save(tmp_path / folder)
+            statistics_of(COLUMNS, batch).save(tmp_path / folder)
         request = ValidateRequest(
             schema=schema,
             auto=auto,
@@ -57,12 +56,6 @@ def check(tmp_path):
     return run
 
 
-def statistics_of(columns, batch):
-    statistics = SplitStatistics.create(columns)
-    statistics.update(pa.record_batch(batch))
-    return statistics
-
-
 @pytest.mark.parametrize(("times", "said"), [(1000, "1,000 times"), (0.001, "1/1,000"), (3, None)])
 def test_numbers_of_a_later_span_that_are_a_thousand_times_as_large_are_told(times, said):
     columns = (*COLUMNS[1:2], Column(name="late", type="int64", nullable=False))
@@ -70,7 +63,8 @@ def test_numbers_of_a_later_span_that_are_a_thousand_times_as_large_are_told(tim
     def of(factor):
         random = np.random.default_rng(3)
         delay = (random.normal(size=200) * factor).astype(np.float32)
-        return statistics_of(columns, {"delay": delay, "late": (random.random(200) < 0.01).astype(np.int64)})
+        late = (random.random(200) < 0.01).astype(np.int64)
+        return statistics_of(columns, pa.record_batch({"delay": delay, "late": late}))
 
     found = list(moved("eval", of(times), of(1), ("delay", "late"), by_time=True))
     assert [a.column for a in found] == (["delay"] if said else [])
@@ -86,7 +80,7 @@ def test_numbers_that_all_lie_beyond_the_range_of_train_are_named_by_time():
     def of(first):
         at = np.arange(first, first + 300)
         columns_of = {"counter": at, "total": 7 * at + 1000, "left": 900 - at, "over": at - (first > 0), "day": at}
-        return statistics_of(columns, columns_of | {"same": np.full(300, 3)})
+        return statistics_of(columns, pa.record_batch(columns_of | {"same": np.full(300, 3)}))
 
     train, later = of(0), of(300)
     found = {a.column: a for a in moved("eval", later, train, names, by_time=True)}
@@ -122,7 +116,7 @@ def test_equal_data_move_and_drift_in_at_most_one_draw_of_a_hundred():
         }
         kinds = dict.fromkeys(columns, "float32") | {"count": "int64"} | dict.fromkeys(texts, "bytes")
         made = [Column(name=name, type=kind, nullable=True) for name, kind in kinds.items()]
-        return [*columns], statistics_of(made, columns | texts)
+        return [*columns], statistics_of(made, pa.record_batch(columns | texts))
 
     raised = 0
     for seed in range(200):
@@ -140,7 +134,7 @@ def test_infinities_are_not_counted_as_missing():
     def of(share):
         delay = np.random.default_rng(3).normal(size=ROWS).astype(np.float32)
         delay[: round(share * ROWS)] = np.inf
-        return statistics_of(COLUMNS[1:2], {"delay": delay})
+        return statistics_of(COLUMNS[1:2], pa.record_batch({"delay": delay}))
 
     assert list(drift(of(0.3), of(0.0), "version 3", ValidateConfig())) == []
     assert list(drift(of(1.0), of(0.0), "version 3", ValidateConfig())) == []  # `infinite` and `all missing` say it
@@ -150,9 +144,8 @@ def test_drift_of_dates_is_told_in_dates(tmp_path):
     column = Column(name="born", type="int64", nullable=False, temporal="date")
     pieces = []
     for first in (3653, 7305):  # 1980 and 1990
-        statistics = SplitStatistics.create([column])
-        statistics.update(pa.record_batch({"born": pa.array(np.arange(first, first + ROWS))}))
-        statistics.save(tmp_path / str(first))
+        born = pa.record_batch({"born": pa.array(np.arange(first, first + ROWS))})
+        statistics_of([column], born).save(tmp_path / str(first))
         pieces.append(SplitStatistics.load(tmp_path / str(first)))
     [told] = drift(pieces[1].described([column]), pieces[0], "version 3", ValidateConfig())
     assert "its median went from 1985-06-23 to 1995-06-23" in told.message
@@ -238,8 +231,8 @@ def test_of_text_too_long_to_be_counted_the_share_of_missing_values_is_compared(
 @pytest.mark.parametrize(("share", "said"), [(0.003, "missing in all"), (0.001, None)])
 def test_a_column_that_was_seldom_there_and_now_is_not_drifts_where_five_values_were_to_be_expected(share, said):
     def of(present):
-        mask = np.arange(ROWS) >= present
-        return statistics_of(COLUMNS[1:2], {"delay": pa.array(np.arange(ROWS, dtype=np.float32), mask=mask)})
+        delay = pa.array(np.arange(ROWS, dtype=np.float32), mask=np.arange(ROWS) >= present)
+        return statistics_of(COLUMNS[1:2], pa.record_batch({"delay": delay}))
 
     found = list(drift(of(0), of(round(share * ROWS)), "version 3", ValidateConfig()))
     assert [said in a.message for a in found] == ([True] if said else [])

@@ -11,10 +11,10 @@ from headway.errors import DataError
 from headway.records.encode import encode_classic
 from headway.records.tfrecord import ShardWriter
 from headway.schema.columns import Column
-from headway.statistics.split_statistics import SplitStatistics
 from headway.validation.config import ValidateConfig
 from headway.validation.drift import drift
 from headway.validation.serving import checksum, serving_rows
+from tests.headway.statistics.made import statistics_of
 
 COLUMNS = (
     Column(name="carrier", type="bytes", nullable=True),
@@ -30,16 +30,17 @@ def batch(rows=2000, share=0.5):
     return pa.record_batch([carriers, distance, pa.array(random.integers(0, 24, rows))], [c.name for c in COLUMNS])
 
 
-def statistics(rows):
-    made = SplitStatistics.create(COLUMNS)
-    made.update(rows)
-    return made
-
-
 def drifted(served):
     """What serving rows are told of beside the train rows."""
     return [
-        *drift(served, statistics(batch()), "the train rows", ValidateConfig(), rows="serving rows", where="serving")
+        *drift(
+            served,
+            statistics_of(COLUMNS, batch()),
+            "the train rows",
+            ValidateConfig(),
+            rows="serving rows",
+            where="serving",
+        )
     ]
 
 
@@ -60,7 +61,7 @@ def write(path, kind, rows):
 def test_each_way_to_log_gives_the_same_statistics(tmp_path, kind):
     served = serving_rows(write(tmp_path / "log", kind, batch()), COLUMNS)
     assert served.rows == 2000 and served.unfit == (0, "")
-    for name, column in statistics(batch()).columns.items():
+    for name, column in statistics_of(COLUMNS, batch()).columns.items():
         found = served.statistics.columns[name]
         assert (found.missing, found.distinct, found.top(3)) == (column.missing, column.distinct, column.top(3))
     assert drifted(served.statistics) == []

@@ -11,10 +11,11 @@ import pytest
 from headway.errors import DataError
 from headway.monitor import Monitor
 from headway.schema.columns import Column, Schema
-from headway.statistics.split_statistics import SplitStatistics
 from headway.tabular.splits import SplitConfig
 from headway.validation.anomaly import KINDS, Validated
 from headway.validation.stage import FILE, SpanFacts, ValidateConfig, ValidateRequest, validate
+from tests.headway.statistics.made import statistics_of
+from tests.told import Told
 
 ROWS = 2000
 RANDOM = np.random.default_rng(0)
@@ -57,9 +58,7 @@ def check(tmp_path):
             batch = _batch(columns)
             kinds = {pa.int64(): "int64", pa.float32(): "float32", pa.binary(): "bytes"}
             stored = [Column(name=f.name, type=kinds[f.type], nullable=True) for f in batch.schema]
-            statistics = SplitStatistics.create(stored)
-            statistics.update(batch.slice(0, (rows or {}).get(name, ROWS)))
-            statistics.save(tmp_path / name)
+            statistics_of(stored, batch.slice(0, (rows or {}).get(name, ROWS))).save(tmp_path / name)
         made = ValidateRequest(
             schema=schema,
             statistics=tmp_path,
@@ -319,14 +318,6 @@ def test_infinite_labels(check):
 
 
 def test_errors_come_first_and_only_what_does_not_end_the_run_is_logged(check):
-    class Told(Monitor):
-        def __init__(self):
-            super().__init__()
-            self.lines = []
-
-        def log(self, line):
-            self.lines.append(line)
-
     monitor = Told()
     result = check({"hour": [7] * ROWS, **changed("delay", 1, 2000.0)}, monitor=monitor)
     assert [a["kind"] for a in result["anomalies"]] == ["range", "constant"]
