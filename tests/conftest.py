@@ -54,11 +54,6 @@ LONG = [
     "tfcore/ops/test_pairwise_loss.py",
     "headway/evaluation/test_gate.py",
     "headway/storage/test_remote_store.py",
-    "beam_jobs/ingest/test_width.py",
-    "flows/test_api.py",
-    "tfcore/export/test_saved_model.py",
-    "flows/pipeline/test_waves.py",
-    "beam_jobs/ingest/test_stage.py",
 ]
 """Files that take long, the longest first: begun last, one of them would keep a process busy alone at the end. The first five
 are those of `make servers` and `make flink`."""

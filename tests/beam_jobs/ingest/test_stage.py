@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -293,6 +294,18 @@ def test_a_lost_range_is_an_error_and_never_a_short_output(request_for, write_cs
     with pytest.raises(HeadwayError, match=r"lost 1 of \d+ ranges: it ended without an error") as error:
         ingest(request_for(write_csv(300), range_size=1024), out, Monitor(), runner=TWO)
     assert error.value.where == "span all, range 1" and list(out.iterdir()) == []
+
+
+def test_a_span_whose_number_of_ranges_was_lost_is_an_error(request_for, write_csv, out, monkeypatch):
+    cut = CutSpan.process
+
+    def without_counts(self, span):
+        return [each for each in cut(self, span) if not isinstance(each, beam.pvalue.TaggedOutput)]
+
+    monkeypatch.setattr(CutSpan, "process", without_counts)
+    with pytest.raises(HeadwayError, match="the runner lost all of its ranges"):
+        ingest(request_for(write_csv(900), range_size=8192), out, Monitor())
+    assert not any(out.iterdir())
 
 
 def test_workers_whose_driver_has_left_this_process_do_nothing_more():

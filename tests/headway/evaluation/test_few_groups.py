@@ -73,9 +73,8 @@ def test_equal_rows_that_a_split_kept_together_count_as_one():
     assert uncompared(BINARY.metric("loss"), others) is None
     few, _ = drawn_together(SplitUnits(equal=("of",)), table, rows)
     assert uncompared(BINARY.metric("loss"), few) == "under 5 groups"
-    ranked = BINARY.rows(
-        np.arange(400) < 76, r.random(400), groups=np.arange(400) // 4
-    )  # 19 groups have a positive one
+    # 19 groups have a positive one
+    ranked = BINARY.rows(np.arange(400) < 76, r.random(400), groups=np.arange(400) // 4)
     assert uncompared(GroupMetric("ndcg", 5), ranked) == "under 20 groups with a positive label"
     for unknown in (SplitUnits(), SplitUnits(equal=("of",), distinct=30)):
         assert drawn_together(unknown, table, rows) == (rows, None)

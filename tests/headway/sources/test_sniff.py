@@ -72,6 +72,6 @@ def test_a_folder_without_such_files_says_what_it_holds(opened, format, endings)
     assert endings in error.value.problem and "it holds a.txt and 1 more" in error.value.problem
 
 
-def test_broken_images_among_good_ones_stay_for_the_quarantine(opened, datas):
-    source, found = opened("images", b"text", datas["images"], names=("a.png", "b.png"))
+def test_broken_images_among_good_ones_stay_for_the_quarantine(opened):
+    source, found = opened("images", b"text", in_format("images", TABLE), names=("a.png", "b.png"))
     assert source.prefix(found, 10).table.num_rows == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -223,22 +225,17 @@ def test_no_two_processes_are_ever_inside(path, tmp_path):
 def test_threads_that_race_for_a_stale_lock(path):
     for _ in range(10):
         owned_by(path, pid=2**22 + 1, expires_in=-1)
-        barrier, won = threading.Barrier(6), []
+        won = []
 
-        def take(barrier=barrier, won=won):
+        def take(barrier, won=won):
             lock = Lock(path)
             barrier.wait()
-            try:
+            with contextlib.suppress(Locked):
                 lock.acquire()
                 won.append(lock)
-            except Locked:
-                pass
 
-        threads = [threading.Thread(target=take) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(6) as threads:
+            [*threads.map(take, [threading.Barrier(6)] * 6)]
         assert len(won) == 1
         won[0].release()
 

@@ -15,6 +15,7 @@ from headway.errors import DataError, HeadwayError, StoreError
 from headway.storage import filesystem
 from headway.storage.bucket import Bucket
 from headway.storage.manifest import checksum
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -238,9 +239,7 @@ def endpoint(monkeypatch):
 
 def requests_of(server, count):
     """How often it was asked: its threads may count the last of them after the client has given up."""
-    deadline = time.monotonic() + 30
-    while server.requests < count and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: server.requests >= count, 30)
     return server.requests
 
 
