@@ -60,14 +60,8 @@ def _spans(call, *arguments, **parameters):
     return caught.value.args[0]
 
 
-COMMANDS = [
-    *(["run"], ["plan"], ["run", "--to", "statistics"], ["run", "--to", "export"]),
-    *(
-        ["monitor", "--retrain"],
-        ["backfill", "--from", "2024-05"],
-        ["tune"],
-    ),
-]
+COMMANDS = [["run"], ["plan"], ["run", "--to", "statistics"], ["run", "--to", "export"], ["monitor", "--retrain"]]
+COMMANDS += [["backfill", "--from", "2024-05"], ["tune"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

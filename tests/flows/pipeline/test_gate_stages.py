@@ -95,6 +95,21 @@ class Predicted:
         return {}
 
 
+def with_columns(monkeypatch, names, values):
+    """Predictions have columns of these values, named by names(step)."""
+    plain = Predicted._evaluate
+
+    def evaluate(self, step, out):
+        result = plain(self, step, out)
+        table = pq.read_table(out / "predictions.parquet")
+        for name in names(step):
+            table = table.append_column(name, pa.array(values))
+        pq.write_table(table, out / "predictions.parquet")
+        return result
+
+    monkeypatch.setattr(Predicted, "_evaluate", evaluate)
+
+
 @pytest.fixture
 def run(tmp_path):
     """run(until, share, seed) -> (the run's result, the steps' titles); promotes what passed."""
@@ -126,18 +141,8 @@ def run(tmp_path):
 
 def test_equal_rows_count_as_one_where_a_split_by_row_kept_many_together(run, monkeypatch):
     split = {"rows": ROWS, "distinct": 4}
-    plain = Predicted._evaluate
-
-    def evaluate(self, step, out):
-        result = plain(self, step, out)
-        table = pq.read_table(out / "predictions.parquet")
-        for name in step.key["columns"]:
-            table = table.append_column(name, pa.array(np.arange(ROWS) % 4))
-        pq.write_table(table, out / "predictions.parquet")
-        return result
-
     monkeypatch.setattr(Predicted, "_splits", lambda *_: {"splits": {"eval": split}}, raising=False)
-    monkeypatch.setattr(Predicted, "_evaluate", evaluate)
+    with_columns(monkeypatch, lambda step: step.key["columns"], np.arange(ROWS) % 4)
     held, *_ = run("2024-01", 0.10)
     assert held.verdict.status == "needs a person" and not held.verdict.promote
     said = explain(held.verdict).sentences[0]
@@ -242,21 +247,9 @@ def test_slices_are_chosen_where_none_are_named_and_the_verdict_says_which(run, 
     numbers = [{"column": name, "type": "float32", "rows": 600, "distinct": 500} for name in ("x", "z")]
     statistics = {"columns": {"train": numbers}, "rows": {"eval": ROWS}}
     strengths = {"anomalies": [], "errors": 0, "strengths": {"z": 0.9, "x": 0.6}}
-    plain = Predicted._evaluate
-
-    def evaluate(self, step, out):
-        result = plain(self, step, out)
-        file = out / "predictions.parquet"
-        columns = {name: pa.array(np.arange(ROWS) % 24) for name in ("x", "z")}
-        table = pq.read_table(file)
-        for name, values in columns.items():
-            table = table.append_column(name, values)
-        pq.write_table(table, file)
-        return result
-
     monkeypatch.setattr(Predicted, "_statistics", lambda self, step, out: statistics)
     monkeypatch.setattr(Predicted, "_validate", lambda self, step, out: strengths)
-    monkeypatch.setattr(Predicted, "_evaluate", evaluate)
+    with_columns(monkeypatch, lambda step: ("x", "z"), np.arange(ROWS) % 24)
     run("2024-01", 0.10)
     second, _, _ = run("2024-02", 0.10)
     assert (

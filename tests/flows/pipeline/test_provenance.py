@@ -144,10 +144,6 @@ def test_an_edited_module_of_a_metric_and_an_edited_schema_are_named(first):
     ]
 
 
-def test_another_seed_is_named(first):
-    assert first().since(seed=3) == [("seed", 0, 3), CODE]
-
-
 def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
     rate = {"name": "cosine", "settings": {"initial": 0.002}}
     training = {"steps": 1000, "batch_size": 32, "learning_rate": rate}
@@ -180,13 +176,18 @@ def test_what_auto_chooses_otherwise_is_no_changed_setting_and_told_with_its_cau
     assert "training.early_stopping.patience none -> 10" in {what: now for what, _, now in toy.since()}[chosen[0]]
 
 
-def test_a_setting_that_was_left_out_was_auto_where_the_choice_is_not_recorded(first):
-    assert first().since(training__steps=30) == [("training.steps", "auto", 30), CODE]
-
-
-def test_a_setting_that_is_given_as_it_was_anyway_is_no_change(first):
-    toy = first(chosen={"training": {"steps": 30, "checkpoint_every_steps": 1000}})
-    assert toy.since(seed=0, gate__confidence=0.95) == [("settings and code", None, "as before")]
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({"seed": 3}, [("seed", 0, 3), CODE]),
+        # one that was left out was auto where the choice is not recorded
+        ({"training__steps": 30}, [("training.steps", "auto", 30), CODE]),
+        # as they were anyway
+        ({"seed": 0, "gate__confidence": 0.95}, [("settings and code", None, "as before")]),
+    ],
+)
+def test_a_setting_is_named_where_it_is_another(first, keys, found):
+    assert first().since(**keys) == found
 
 
 def test_nested_settings_are_told_leaf_by_leaf_and_as_pipeline_yaml_has_them(first):

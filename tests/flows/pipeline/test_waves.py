@@ -1,74 +1,62 @@
 """Spans are ingested in waves of bounded bytes, each of which is committed: a killed backfill repeats one at most."""
 
-import os
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from flows.pipeline import engine as module
 from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Listener, Reporter
+from headway.config import Result
+from headway.stages.stage_class import Key, Stage
 from headway.stages.step import Step
 from headway.storage.store import Store
 from tests.beam_jobs.conftest import make_request
-from tests.waiting import until
 
-SPANS, WAVE = 20, 2
-
-
-def steps_of(folder):
-    """The ingests of some spans, of the same bytes each."""
-    requests = [make_request(path) for path in sorted(folder.glob("*.csv"))]
-    requests = [request.model_copy(update={"span": f"{i:02d}"}) for i, request in enumerate(requests)]
-    module.WAVE_BYTES = WAVE * requests[0].input_bytes
-    return [Step(request, f"ingest {request.span}") for request in requests]
+BROKEN = set()
+"""The numbers of spans at which the process ends."""
 
 
-def ingest(root, folder):
-    """Ingest them; the titles of what ran."""
-    ran = []
-    store = Store(root)
+class Span(Stage[Result]):
+    """A stage whose steps run as one."""
+
+    name, version, runs, runs_many = "ingest", 1, "", f"{__name__}:together"
+    number: Annotated[int, Key()]
+
+    @property
+    def input_bytes(self):
+        return 5
+
+
+def together(spans, outs, monitor):
+    for span, out in zip(spans, outs, strict=True):
+        if span.number in BROKEN:
+            raise KeyboardInterrupt
+        (out / "rows").write_text("all")
+    return [{} for _ in spans]
+
+
+def test_a_wave_is_committed_before_the_next_one_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "WAVE_BYTES", 10)
+    store, ran = Store(tmp_path / "store"), []
     store.create()
-    engine = Engine(store, child=None, report=Reporter(), on_output=ran.append)
-    engine.call_many(steps_of(folder))
-    return [output.title for output in ran if not output.hit]
 
+    def run():
+        engine = Engine(store, child=None, report=Reporter(), on_output=lambda made: made.hit or ran.append(made.title))
+        engine.call_many([Step(Span(number=number), f"ingest {number}") for number in range(6)])
 
-@pytest.mark.long
-def test_a_backfill_that_is_killed_repeats_one_wave_at_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "WAVE_BYTES", module.WAVE_BYTES)
-    (tmp_path / "raw").mkdir()
-    for i in range(SPANS):
-        lines = [f"{100 * i + row:06d},{row % 8},s{row % 5},{row % 3}" for row in range(100)]
-        (tmp_path / "raw" / f"{i:02d}.csv").write_text("\n".join(["id,x,s,y", *lines]) + "\n")
-    code = f"""
-        from pathlib import Path
-        from tests.flows.pipeline.test_waves import ingest
-        ingest(Path({str(tmp_path / "store")!r}), Path({str(tmp_path / "raw")!r}))
-    """
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3])
-    outputs = tmp_path / "store" / "stages" / "ingest"
-
-    def done():
-        assert process.poll() is None
-        return len([*outputs.glob("*/manifest.json")])
-
-    until(lambda: done() >= 0.9 * SPANS, seconds=120)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = len([*outputs.glob("*/manifest.json")])
-    ran = ingest(tmp_path / "store", tmp_path / "raw")
-    assert len(ran) == SPANS - kept and len(ran) <= SPANS * 0.1, "what was committed is not made again"
-    assert len([*outputs.glob("*/manifest.json")]) == SPANS
-    code += """
-        import sys
-        assert not {"apache_beam", "grpc"} & set(sys.modules), "every span is there: nothing needs Beam"
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=Path(__file__).parents[3], check=True)
+    BROKEN.add(5)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert ran == ["ingest 0", "ingest 1", "ingest 2", "ingest 3"], "the third wave is not there"
+    BROKEN.clear()
+    run()
+    assert ran[4:] == ["ingest 4", "ingest 5"], "what was committed is not made again"
 
 
 @pytest.mark.long
@@ -124,15 +112,15 @@ def one(root, path, report=None):
     return [store.find("ingest", request.fingerprint)]
 
 
-def test_a_wave_holds_one_span_at_least_and_its_bytes_at_most(tmp_path, monkeypatch):
-    class Span:
+def test_a_wave_holds_one_span_at_least_and_its_bytes_at_most(monkeypatch):
+    class Sized:
         def __init__(self, size):
             self.stage = self
             self.input_bytes = size
 
     monkeypatch.setattr(module, "WAVE_BYTES", 10)
-    waves = module._waves([Span(size) for size in (4, 4, 4, 30, 1, 9, 0)])
+    waves = module._waves([Sized(size) for size in (4, 4, 4, 30, 1, 9, 0)])
     assert [[span.input_bytes for span in wave] for wave in waves] == [[4, 4], [4], [30], [1, 9, 0]]
     assert module._waves([]) == []
     monkeypatch.setattr(module, "WAVE_STEPS", 2)
-    assert [len(wave) for wave in module._waves([Span(0)] * 5)] == [2, 2, 1]
+    assert [len(wave) for wave in module._waves([Sized(0)] * 5)] == [2, 2, 1]

@@ -40,26 +40,20 @@ def _batches(stacks):
 
 
 @pytest.mark.parametrize(
-    ("per_record", "holdout", "starts"),
-    # at the beginning, in the first epoch, in a later one; a holdout moves where these are
-    [(16, None, (0, 36)), (16, 0.2, (36,)), (1, None, (36,)), (1, 0.2, (5,))],
-    ids=["16-all", "16-held_out", "1-all", "1-held_out"],
+    ("per_record", "holdout", "starts", "augmented"),
+    [
+        # at the beginning, in the first epoch, in a later one; a holdout moves where these are
+        (16, None, (0, 36), False),
+        (16, 0.2, (36,), False),
+        (1, None, (36,), False),
+        (1, 0.2, (5,), False),
+        # what varies rows knows their places, however they were read
+        pytest.param(16, None, (36,), True, marks=pytest.mark.long),
+        pytest.param(1, 0.2, (5,), True, marks=pytest.mark.long),
+    ],
 )
-def test_kept_rows_come_as_read_ones_do(tmp_path, per_record, holdout, starts):
-    assert_alike(tmp_path, per_record, holdout, starts, augmented=False)
-
-
-# what varies rows knows their places, however they were read
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("per_record", "holdout", "starts"), [(16, None, (36,)), (1, 0.2, (5,))], ids=["all", "held_out"]
-)
-def test_kept_rows_are_varied_as_read_ones_are(tmp_path, per_record, holdout, starts):
-    assert_alike(tmp_path, per_record, holdout, starts, augmented=True)
-
-
-def assert_alike(tmp_path, per_record, holdout, starts, *, augmented):
-    """And whoever puts them together, from wherever they begin."""
+def test_kept_rows_come_and_are_varied_as_read_ones_are(tmp_path, per_record, holdout, starts, augmented):
+    """Whoever puts them together, from wherever they begin."""
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record, texts=True)
     augment = Augment(AugmentConfig(mixup=0.4), parameters, seed=3) if augmented else None
     rows = None if holdout is None else Holdout.by_place(shards, holdout)

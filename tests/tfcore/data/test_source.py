@@ -10,12 +10,9 @@ from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tests.patched import patched
-from tests.tfcore.train.trainings import weight_bits
+from tests.tfcore.train.trainings import request, weight_bits
 from tfcore.data.shards import shards_of
 from tfcore.data.source import element_spec, raw_rows, rows_in_memory
-from tfcore.models.config import ModelConfig
-from tfcore.train.config import TrainingConfig
-from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 
 ROWS = 1000
@@ -57,15 +54,9 @@ def written(tmp_path_factory):
 _short_calls = patched({"tfcore.train.trainer.STEPS_PER_CALL": 8})
 
 
-def request(written, examples=(), **training):
-    settings = {"batch_size": 32, "steps": 48, "jit": "off", "summaries": False} | training
-    return TrainRequest(
-        examples=examples,
-        transform=written.fit(),
-        model=ModelConfig(hidden=(8,), embedding=3),
-        training=TrainingConfig(**settings),
-        seed=3,
-    )
+def asked(written, **training):
+    """A training of rows in memory."""
+    return request(written, steps=48, **training).model_copy(update={"examples": ()})
 
 
 def in_memory(rows=None):
@@ -118,9 +109,9 @@ def test_all_have_one_element_spec_and_the_same_rows(written):
 @pytest.mark.long
 def test_training_from_memory_ends_at_the_bits_of_training_from_shards(written, tmp_path):
     options = {"early_stopping": {"every_steps": 16}, "sampling": {"rates": {"0": 0.7}}}
-    train(request(written, (written.part("train"),), **options), tmp_path / "shards", Monitor())
+    train(request(written, steps=48, **options), tmp_path / "shards", Monitor())
     for name, rows in (("table", table()), ("arrays", as_numpy(table())), ("dataset", dataset())):
-        train(request(written, **options), tmp_path / name, Monitor(), shards=in_memory(rows))
+        train(asked(written, **options), tmp_path / name, Monitor(), shards=in_memory(rows))
         assert weight_bits(tmp_path / name) == weight_bits(tmp_path / "shards"), name
 
 
@@ -157,4 +148,4 @@ def test_what_is_no_table_and_no_rows_are_refused_in_words(written, tmp_path):
     with pytest.raises(DataError, match="expected a dict of arrays, an Arrow table or a Dataset, given list"):
         rows_in_memory([1, 2], COLUMNS)
     with pytest.raises(ConfigError, match="neither examples nor shards"):
-        train(request(written), tmp_path, Monitor())
+        train(asked(written), tmp_path, Monitor())

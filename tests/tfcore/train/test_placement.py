@@ -11,6 +11,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.monitor import Monitor
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
+from tests.tfcore.train.trainings import request
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import op_determinism
 from tfcore.runtime.devices import prepare, relaxed
@@ -164,15 +165,8 @@ def test_slices_are_whole_batches_together():
 
 
 def test_a_missing_gpu_is_reported_before_anything_is_read(examples, tmp_path):
-    training = TrainingConfig(batch_size=32, steps=4, strategy="gpu")
-    request = TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task="binary"),
-        model=ModelConfig(hidden=(4,)),
-        training=training,
-    )
     with pytest.raises(HeadwayError, match="sees no GPU"):
-        train(request, tmp_path / "out", Monitor())
+        train(request(examples, strategy="gpu"), tmp_path / "out", Monitor())
     assert not (tmp_path / "out").exists()
 
 
@@ -180,14 +174,8 @@ def test_a_process_that_has_computed_joins_no_cluster(examples, tmp_path, monkey
     tf.add(1, 1)
     cluster = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    request = TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task="binary"),
-        model=ModelConfig(hidden=(4,)),
-        training=TrainingConfig(batch_size=32, steps=4, strategy="multi_worker"),
-    )
     with pytest.raises(ConfigError, match="has computed already") as failed:
-        train(request, tmp_path / "out", Monitor())
+        train(request(examples, strategy="multi_worker"), tmp_path / "out", Monitor())
     assert "in a fresh process" in failed.value.fix
 
 

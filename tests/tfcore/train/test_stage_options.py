@@ -9,11 +9,9 @@ from headway.schema.columns import Column
 from headway.tasks.user_task import load_task
 from tests.example_shards import write_examples
 from tests.patched import patched
-from tests.tfcore.train.trainings import COLUMNS, MODEL, Lines, request, table, weights
+from tests.tfcore.train.trainings import COLUMNS, Lines, request, table, weights
 from tfcore.runtime.devices import numerics
-from tfcore.train.config import TrainingConfig
 from tfcore.train.loop import Learner
-from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.train.trainer import TrainingSession
 
@@ -76,12 +74,7 @@ def test_steps_that_are_not_finite_end_a_training_in_the_middle_of_a_call(tmp_pa
     columns = (COLUMNS[0], Column(name="label", type="float32", nullable=False, role="label"))
     rows = table(300, 1).select(["delay"]).append_column("label", pa.array(np.float32([1e30, 2e30] * 150)))
     made = write_examples(tmp_path / "examples", {"train": rows}, columns)
-    asked = TrainRequest(
-        examples=(made.part("train"),),
-        transform=made.fit(task="regression"),
-        model=MODEL,
-        training=TrainingConfig(batch_size=1, steps=200, jit="off"),
-    )
+    asked = request(made, "regression", batch_size=1, steps=200)
     with pytest.raises(DataError, match="10 steps in a row, up to step 10, whose loss is inf"):
         train(asked, tmp_path / "out", Lines())
 
@@ -124,12 +117,7 @@ def test_a_mistake_in_a_task_of_ones_own_is_told_before_a_step_and_its_nan_is_it
     text = OWN.format(name=name, **{"loss": "outputs[:, 0]", "predictions": "outputs[:, 0]", "times": "1.0"} | given)
     (tmp_path / "own.py").write_text(text)
     load_task(f"own:{name}", tmp_path / "own.py")
-    asked = TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(task=f"own:{name}"),
-        model=MODEL,
-        training=TrainingConfig(batch_size=64, steps=20, jit="off"),
-    )
+    asked = request(examples, f"own:{name}", batch_size=64, steps=20)
     if name != "Nan":
         monkeypatch.setattr(Learner, "run", lambda *given, **more: pytest.fail("it was not told before"))
     with pytest.raises((ConfigError, DataError)) as error:
