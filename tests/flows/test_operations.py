@@ -17,15 +17,14 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
-import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.churn import PIPELINE
+from tests.flows.test_secrets import texts_of
 from tests.ports import free_port
 from tests.serving import serving
 from tests.waiting import until
@@ -294,18 +293,6 @@ def test_the_schedule_fires_and_promotes_what_has_landed(place):
     assert champion["version"] == 2
 
 
-def _texts(folder):
-    """(file, text) of every file below a folder, as it is and unpacked."""
-    for path in folder.rglob("*"):
-        if path.suffix == ".parquet":
-            yield path, str(pq.read_table(path).to_pydict())
-        elif path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
-            yield path, data.decode("latin-1")
-            if data[:2] in (b"\x1f\x8b", b"\x78\x9c"):
-                yield path, zlib.decompress(data, 47).decode("latin-1")
-
-
 def _rows(database):
     """(table, row) of every row of the server's database: a long text lies in several pages of the file."""
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
@@ -321,7 +308,12 @@ def _forms(secret):
 
 def test_no_secret_is_in_anything_that_was_written_or_said(place):
     (database,) = place.files.rglob("prefect.db")
-    everything = [*_texts(place.home), *_texts(place.files), *_rows(database), *(("said", text) for text in place.said)]
+    everything = [
+        *texts_of(place.home),
+        *texts_of(place.files),
+        *_rows(database),
+        *(("said", text) for text in place.said),
+    ]
     everything += [("told", text) for _, text in Hook.told]
     read = "\n".join(text for _, text in everything)
     for witness in ("cannot log in with ${SERVICE_TOKEN}", "prefect.flow-run.Completed", "churn-verdict"):

@@ -1,6 +1,5 @@
 """Classic tf.Examples become columns, whatever their layout, and what does not fit is refused."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -8,6 +7,7 @@ from hypothesis import strategies as st
 
 from headway.records import wire
 from headway.schema.columns import Column
+from tests.headway.sources.formats.test_tfexample import feature as made_by
 from tfcore.ops.example_parser import parse_examples
 
 TYPES = {"i": "int64", "f": "float32", "s": "bytes"}
@@ -27,17 +27,7 @@ OPTIONAL, REQUIRED = columns(True), columns(False)
 
 def feature(letter, values, packed=True):
     """A Feature; None: one that holds nothing."""
-    if values is None:
-        return b""
-    if letter == "s":
-        return wire.field(b"".join(wire.field(v) for v in values), wire.BYTES)
-    if letter == "f":
-        each = [np.float32(v).tobytes() for v in values]
-        body = wire.field(b"".join(each)) if packed else b"".join(b"\x0d" + e for e in each)
-        return wire.field(body if values else b"", wire.FLOATS)
-    each = [wire.varints(np.array([v], np.int64)) for v in values]
-    body = wire.field(b"".join(each)) if packed else b"".join(b"\x08" + e for e in each)
-    return wire.field(body if values else b"", wire.INTS)
+    return made_by(values if values is None else {"i": "int", "f": "float", "s": "bytes"}[letter], values, packed)
 
 
 def entry(name, value, swapped=False):
