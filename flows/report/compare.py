@@ -476,8 +476,8 @@ def page(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """The sections of a comparison."""
-    found = [_metrics(comparison), _differing(comparison), _at_the_gate(comparison)]
-    return [section for section in found if section is not None]
+    metrics = _metrics(comparison)
+    return [*([] if metrics is None else [metrics]), _differing(comparison)]
 
 
 def _first_metrics(comparison: Comparison) -> Iterator[Section]:
@@ -527,18 +527,6 @@ def _differing(comparison: Comparison, *, short: bool = False) -> Section:
         {"what": one_line(each.key, 60), a: _setting_text(each.a), b: _setting_text(each.b)} for each in found[:most]
     ]
     return Section("What differs", tables=[Table("What differs", rows, more)])
-
-
-def _at_the_gate(comparison: Comparison) -> Section | None:
-    """Returns the section on what each side's gate decided, with its checks."""
-    endings = [
-        (side.label, ending_of(side.results.record))
-        for side in (comparison.a, comparison.b)
-        if side.results.record.verdict is not None
-    ]
-    said = [f"{capital(label)}, {ending.judged_on or 'judged'}: {ending.headline}" for label, ending in endings]
-    tables = [table for label, ending in endings for table in ending.tables(brief=True, title=f"Checks of {label}")]
-    return Section("At the gate", said, tables=tables) if said else None
 
 
 def _more(count: int) -> str:

@@ -109,7 +109,7 @@ class RunSummary(Frozen):
         notes = () if self.checks else self.notes
         return [*filter(None, [self.stands, self.since, *self.reasons, *self.fixes, *notes])]
 
-    def tables(self, *, brief: bool = False, narrow: bool = False, title: str = "Checks") -> list[Table]:
+    def tables(self, *, brief: bool = False, narrow: bool = False) -> list[Table]:
         """The first checks, and a folded table of the others; empty of none.
 
         Args:
@@ -126,7 +126,7 @@ class RunSummary(Frozen):
             f"{counted(len(others), 'more check')}, {f'{wrong} of them' if wrong else 'none'} failed" if others else ""
         )
         note = "; ".join(filter(None, [self.judged_on, more if brief else ""]))
-        found = [Table(title, rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
+        found = [Table("Checks", rows[:most], note, whole=("outcome",), tones=tones[:most])] if rows else []
         if others and not brief:
             found.append(Table(more, others, folded=True, whole=("outcome",), tones=tones[most:]))
         return found

@@ -438,7 +438,7 @@ def _sides(measured: Check, bounds: Bounds) -> Iterator[Check]:
 def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, bounds: Bounds) -> Iterator[Check]:
     """A value that is named has to have rows and a value of the metric; of all values, those that have are looked at."""
     column, only = slice_and_value(key)
-    rows, metric = models.judged(name)
+    rows, metric = models.rows(models.candidate), models.judging[name]
     few = unknown = 0
     found = False
     check = Check(name=THRESHOLD, metric=name, slice=column, slice_value=only, outcome="")
@@ -516,10 +516,6 @@ class ScoredModels:
                 rows = replace(rows, prediction=theirs.prediction, columns=theirs.columns)
             self._last = table, rows
         return self._last[1]
-
-    def judged(self, name: str) -> tuple[Rows, Metric]:
-        """The candidate's rows, and a metric by its name."""
-        return self.rows(self.candidate), self.judging[name]
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
         """Every metric of a model."""

@@ -163,8 +163,22 @@ def choose(
     """
     if rows < 2 * least:
         return ()
+    names = sliceable(statistics, strengths, eligible, bins=DEFAULT_BINS)
+    of_bins = [name for name in names if parts_of(name)[0].bins]
+    of_values = [name for name in names if name not in of_bins]
+    return (*of_values[:MOST_VALUES], *of_bins[:MOST_NUMBERS])
+
+
+def sliceable(
+    statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str], *, bins: int
+) -> list[str]:
+    """A slice of each column that has few values, and of each number in so many bins; those first that alone tell most of the
+    label. The arguments are those of `choose`."""
     known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
-    strongest = sorted(known, key=lambda name: (-strengths.get(name, 0.0), name))
-    of_values = [name for name in strongest if 2 <= known[name]["distinct"] <= FEW_VALUES]
-    of_bins = [name for name in strongest if known[name]["type"] != "bytes" and known[name]["distinct"] > FEW_VALUES]
-    return (*of_values[:MOST_VALUES], *(f"{name}: {DEFAULT_BINS}" for name in of_bins[:MOST_NUMBERS]))
+    names = []
+    for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):
+        if 2 <= known[name]["distinct"] <= FEW_VALUES:
+            names.append(name)
+        elif known[name]["distinct"] > FEW_VALUES and known[name]["type"] != "bytes":
+            names.append(f"{name}: {bins}")
+    return names

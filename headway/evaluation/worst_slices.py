@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.evaluation.intervals import holm, tail
-from headway.evaluation.slices import FEW_VALUES, can_slice, parts_of, value_codes
+from headway.evaluation.slices import parts_of, sliceable, value_codes
 from headway.evaluation.units import LEAST_GROUPS, drawn_units
 from headway.metrics.base import Floats, Rows
 from headway.process import in_threads
@@ -92,16 +92,8 @@ class Slice:
 def searched(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
 ) -> tuple[str, ...]:
-    """The slices to look at, as `headway.evaluation.slices` writes them: columns of few values, and numbers in bins; those
-    first that alone tell most of the label."""
-    known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
-    names = []
-    for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):
-        if 2 <= known[name]["distinct"] <= FEW_VALUES:
-            names.append(name)
-        elif known[name]["distinct"] > FEW_VALUES and known[name]["type"] != "bytes":
-            names.append(f"{name}: {BINS}")
-    return tuple(names[:MOST_COLUMNS])
+    """The slices to look at, as `headway.evaluation.slices` writes them."""
+    return tuple(sliceable(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
 
 
 def worst(

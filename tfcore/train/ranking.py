@@ -32,7 +32,7 @@ Reduction = Literal["none", "sum", "mean"]
 
 
 class SecondDerivativeError(HeadwayError):
-    """The gradient of the op was differentiated."""
+    """The gradient of the loss was differentiated."""
 
     ag_pass_through = True
     """AutoGraph would make a StagingError of it."""
@@ -63,13 +63,12 @@ def pairwise_loss(
         weights: [rows], not negative; in whole numbers the logistic loss is that of rows repeated so often.
         k: "lambdarank": only the first k ranks count. None: all.
         reduction: "sum" over groups; "mean" over pairs by weight ("logistic") or over groups that have a pair; scalar.
-        native: True: only by the op in C++; False: only without it, which has a second derivative too. None: by the op
-            where it is built and runs.
+        native: True: only by the op in C++; False: only without it. None: by the op where it is built and runs.
 
     Raises:
         ValueError: an argument that is none of these, or shapes that cannot fit.
         ConfigError: `native` is True where the op is not built, or is to run under XLA or on a GPU.
-        SecondDerivativeError: the op's gradient is differentiated once more.
+        SecondDerivativeError: the gradient is differentiated once more.
         tf.errors.InvalidArgumentError: (while running) row_splits that are none, a negative weight or gain.
     """
     _check_settings(kind, k, reduction)
@@ -163,9 +162,7 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
     """Return `gradient` as a function of `scores` without a derivative."""
 
     def none(_: tf.Tensor) -> Any:
-        raise SecondDerivativeError(
-            "the op's pairwise loss has no second derivative", fix="pairwise_loss(..., native=False) has one"
-        )
+        raise SecondDerivativeError("the pairwise loss has no second derivative", fix="differentiate it once")
 
     return tf.identity(gradient), none
 
@@ -293,19 +290,10 @@ def _pair_sums(
         loss, slope, pairs = _over_distances(given | {"score": tf.stop_gradient(score)}, group, largest)
 
         def gradient(loss: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            return tf.gather(loss, group) * sloped(score, slope)
+            return tf.gather(loss, group) * _once(slope, score)
 
         by_group = tf.math.unsorted_segment_sum(tf.stack([loss, pairs], 1), group, groups)
         return (by_group[:, 0], by_group[:, 1]), gradient
-
-    @tf.custom_gradient
-    def sloped(score: tf.Tensor, slope: tf.Tensor) -> Any:
-        """`slope` as the function of `score` that it is."""
-
-        def gradient(along: tf.Tensor) -> Any:
-            return _over_distances(given | {"score": score, "along": along}, group, largest)[1], None
-
-        return tf.identity(slope), gradient
 
     return summed(columns["score"])
 
@@ -313,8 +301,7 @@ def _pair_sums(
 def _over_distances(
     columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(loss, slope, pairs) of each row; with "along" the slope's change in that direction instead of the slope. A pair
-    counts at its first row, its slope at both."""
+    """(loss, slope, pairs) of each row. A pair counts at its first row, its slope at both."""
     places = tf.range(tf.shape(group)[0])
 
     def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -325,8 +312,7 @@ def _over_distances(
         if "gain" in columns:
             factor *= tf.abs(columns["gain"] - other["gain"]) * tf.abs(columns["discount"] - other["discount"])
         behind = higher * (other["score"] - columns["score"])
-        push = factor * tf.sigmoid(behind)
-        push *= tf.sigmoid(-behind) * (other["along"] - columns["along"]) if "along" in columns else higher
+        push = factor * tf.sigmoid(behind) * higher
         slope += tf.roll(push, distance, 0) - push
         return distance + 1, loss + factor * tf.nn.softplus(behind), slope, pairs + count
 

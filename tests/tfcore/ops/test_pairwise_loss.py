@@ -307,31 +307,31 @@ def second_derivative(native):
     return outer.gradient(slope, x)
 
 
-def test_a_second_derivative_is_refused_by_the_op_and_given_by_the_twin(op):
+@pytest.mark.parametrize("native", [True, False])
+def test_a_second_derivative_is_refused(op, native):
     for run in (second_derivative, tf.function(second_derivative, autograph=False)):
-        with pytest.raises(SecondDerivativeError, match=r"(?s)no second derivative.*native=False"):
-            run(True)
-    np.testing.assert_allclose(second_derivative(False), np.zeros(3), atol=1e-12)  # a Hessian's rows sum to zero
+        with pytest.raises(SecondDerivativeError, match="no second derivative"):
+            run(native)
 
 
 @pytest.mark.parametrize("kind", ["logistic", "lambdarank"])
-def test_the_derivatives_of_the_twin_are_those_of_differences_eagerly_in_a_graph_and_compiled(kind):
+def test_the_derivative_of_the_twin_is_that_of_differences_eagerly_in_a_graph_and_compiled(kind):
     rng = np.random.default_rng(6)
     lengths = [7, 0, 1, 10, 2]
     scores = tf.constant(rng.permutation(20) / 7)
     labels, weights, along = rng.integers(0, 4, 20), rng.choice([0.0, 0.5, 2], 20), tf.constant(rng.normal(size=20))
 
     def derivatives(scores):
-        with tf.GradientTape() as outer, tf.GradientTape() as inner:
-            inner.watch(scores), outer.watch(scores)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
             loss = pairwise_loss(scores, labels, np.cumsum([0, *lengths]), weights=weights, kind=kind, native=False)
-            slope = inner.gradient(loss * [1.0, 1, 1, 3, 1], scores)
-        return loss, slope, outer.gradient(slope, scores, along)
+            total = tf.reduce_sum(loss * [1.0, 1, 1, 3, 1])
+        return total, tape.gradient(total, scores)
 
     whole = derivatives(scores)
     step = 1e-5 * along
-    bend = (derivatives(scores + step)[1] - derivatives(scores - step)[1]) / 2e-5
-    np.testing.assert_allclose(whole[2], bend, rtol=1e-6, atol=1e-9)
+    slope = (derivatives(scores + step)[0] - derivatives(scores - step)[0]) / 2e-5
+    np.testing.assert_allclose(tf.reduce_sum(whole[1] * along), slope, rtol=1e-6, atol=1e-9)
     for jit in BOTH:
         run = tf.function(derivatives, autograph=False, jit_compile=jit)
         for one, other in zip(whole, run(scores), strict=True):
