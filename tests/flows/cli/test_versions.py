@@ -184,8 +184,8 @@ def judged(registry, tmp_path):
 
 
 def checks_of(value):
-    """The checks of a comparison by metric and slice value."""
-    return {(each["metric"], each["slice_value"]): each for each in value["same"]["checks"]}
+    """The checks of a comparison by metric."""
+    return {check["metric"]: check for check in value["same"]["checks"]}
 
 
 def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_difference(judged, capsys, monkeypatch):
@@ -194,12 +194,12 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
     lineage["stages"].append(
         {"stage": "evaluate", "title": "evaluate champion 4", "fingerprint": "four", "cached": True}
     )
-    with judged.store.open("measure", "m", {"slices": ["size"], "config": {"slice_min_rows": 100}}) as staging:
+    with judged.store.open("measure", "m", {}) as staging:
         staging.commit(result={})
     lineage["stages"].append({"stage": "measure", "title": "measure", "fingerprint": "m", "cached": False})
     version = judged.publish(judged.folder.parents[2] / "model", judged.version(5).facts, lineage)
     value = json.loads(typed(capsys, "compare", "4", str(version.number), "--json"))
-    found = checks_of(value)["accuracy", None]
+    found = checks_of(value)["accuracy"]
     assert value["same"]["rows"] == ROWS and found["change"] == pytest.approx(-0.1, abs=0.02)
     assert found["interval"][0] < found["change"] < found["interval"][1] < 0 and found["outcome"] == "worse"
     assert value["a"]["metrics"]["metrics"]["accuracy"] == 0.8 and not value["a"]["metrics"]["intervals"]
@@ -207,18 +207,10 @@ def test_two_versions_on_the_same_rows_are_compared_with_the_interval_of_their_d
     assert told["training.steps"] == (60, 90) and told["columns.z"] == ({}, None)
     assert told["train spans"] == ("2026-01", "2026-01 to 2026-02, 2 spans")
     assert told["raw files"] == (None, "changed: 2026-01")
-    slices = {(value, metric): each for (metric, value), each in checks_of(value).items() if value is not None}
-    assert set(slices) == {(size, name) for size in ("small", "large") for name in ("auc", "loss", "bias")}
-    small = slices["small", "auc"]
-    assert small["rows"] == 3000 and small["interval"][0] < small["change"] < small["interval"][1] < 0
-    assert small["value"] < small["before"]
     monkeypatch.setenv("COLUMNS", "160")
-    assert re.search(
-        r"\n  slice +rows  version 4 .+\n  size=(large +1,000|small +3,000) ",
-        typed(capsys, "compare", "4", str(version.number), "--all"),
-    )
+    assert re.search(r"\n  metric +version 4 .+\n  auc ", typed(capsys, "compare", "4", str(version.number), "--all"))
     reverse = json.loads(typed(capsys, "compare", str(version.number), "4", "--json"))
-    assert checks_of(reverse)["accuracy", None]["change"] == pytest.approx(-found["change"])
+    assert checks_of(reverse)["accuracy"]["change"] == pytest.approx(-found["change"])
 
 
 def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, capsys):
@@ -226,7 +218,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     runs = {}
     for name, wrong, spans in (("a", 0.2, "2026-01"), ("b", 0.3, "2026-01"), ("c", 0.3, "2026-02")):
         evaluated(judged.store, f"e{name}", label, wrong, {"inputs": {"examples": [[spans, "eval"]]}})
-        with judged.store.open("measure", f"m{name}", {"slices": [], "config": {"slice_min_rows": 100}}) as staging:
+        with judged.store.open("measure", f"m{name}", {}) as staging:
             staging.commit(result={"task": "binary", "rows": ROWS, "metrics": {}})
         stages = [
             {"stage": s, "title": s, "fingerprint": s[0] + name, "cached": False} for s in ("evaluate", "measure")
@@ -244,7 +236,7 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
             }
         )
     value = json.loads(typed(capsys, "compare", runs["a"], runs["b"], "--json"))
-    assert checks_of(value)["accuracy", None]["change"] == pytest.approx(-0.1, abs=0.02)
+    assert checks_of(value)["accuracy"]["change"] == pytest.approx(-0.1, abs=0.02)
     assert {"key": "training.steps", "a": 97, "b": 98} in value["differences"]
     said = typed(capsys, "compare", ".", runs["b"], runs["c"])
     # the state's word is told, the state itself is in JSON
