@@ -2,7 +2,7 @@
 
     python bench/models.py                                # about an hour; needs the packages of the group `bench`
     python bench/models.py --seeds 0 --tables wine computers
-    python bench/models.py --model 'bins={bins: 48}'      # a further model, by name and config
+    python bench/models.py --model 'mlp={name: mlp}'      # a further model, by name and config
 
 A seed draws the eval rows (30% of fewer than 1,000 rows, else 20%), which all models share. Headway is `headway.fit`, with the
 settings that `auto` chooses. LogisticRegression, Ridge or PoissonRegressor (standardized numbers, mean imputation, one column
@@ -125,7 +125,7 @@ def headway(
     from tfcore.export.metadata import describe_model
 
     rows = pd.concat([train.assign(part="train"), wanted.assign(part="eval")], ignore_index=True)
-    keys: Line = {"columns": "auto", "split": {"mode": "column", "column": "part"}, "model": {"name": "mlp"} | config}
+    keys: Line = {"columns": "auto", "split": {"mode": "column", "column": "part"}, "model": config}
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, cap)
     try:

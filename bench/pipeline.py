@@ -23,6 +23,7 @@ PIPELINE = """
 name: small
 source: {format: csv, path: flights.csv}
 label: arr_delay > 15
+model: {name: mlp}
 columns: {"*": auto, arr_time: ignore, air_time: ignore}
 split: {mode: hash, eval: 0.3333}
 training: {steps: 1000, batch_size: 40}

@@ -405,7 +405,7 @@ def _learner(data: Data, specs: Any, *, full: bool = False) -> Any:
     from tfcore.train.step import StepConfig
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False)
-    model = build.build(ModelConfig(hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
+    model = build.build(ModelConfig(name="mlp", hidden=HIDDEN, embedding=WIDTH), data.parameters, seed=0, step=step)
     return Learner(
         model=model,
         head="binary",
@@ -489,7 +489,7 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     from tfcore.train.stage import train
     from tfcore.transform.layer import Transform
 
-    config, batch = ModelConfig(hidden=HIDDEN, embedding=WIDTH), 256
+    config, batch = ModelConfig(name="mlp", hidden=HIDDEN, embedding=WIDTH), 256
     training = TrainingConfig(steps=steps, batch_size=batch, learning_rate=RATE, summaries=False)
     parts = {split: data.groups.part(split) for split in ("train", "eval")}
     with tempfile.TemporaryDirectory() as folder:

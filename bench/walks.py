@@ -99,7 +99,7 @@ source: {{format: csv, path: flights.csv}}
 label: arr_delay > 15
 columns: {{dep_delay: standardize, distance: standardize, carrier: vocabulary}}
 split: {{mode: hash, eval: 0.3}}
-model: {{hidden: [8]}}
+model: {{name: mlp, hidden: [8]}}
 training: {{steps: 60, batch_size: 64, learning_rate: {RATE}}}
 gate: {{baseline: false}}
 store: store

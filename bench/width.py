@@ -71,7 +71,7 @@ def measured(columns: int, kinds: str, texts: float) -> dict[str, float]:
         folder = Path(scratch)
         write_table(folder / "1.parquet", columns, kinds, texts)
         (folder / "pipeline.yaml").write_text(
-            "name: wide\nsource: {format: parquet, path: '{span}.parquet'}\nlabel: y\ncolumns: auto\n"
+            "name: wide\nsource: {format: parquet, path: '{span}.parquet'}\nlabel: y\ncolumns: auto\nmodel: {name: mlp}\n"
         )
         whole, peak = timed("run", scratch)
         (record,) = (folder / "store" / "runs").glob("*.json")

@@ -39,7 +39,7 @@ name: tiny
 source: {format: csv, path: rows.csv}
 label: late
 training: {steps: 300, learning_rate: 0.01}
-model: {hidden: [8]}
+model: {name: mlp, hidden: [8]}
 """
 
 

@@ -73,7 +73,7 @@ rows = pa.table({"x": rng.normal(size=200).astype("f"), "label": rng.integers(0,
 columns = Column(name="x", type="float32", nullable=False), Column(name="label", type="int64", nullable=False, role="label")
 with tempfile.TemporaryDirectory() as folder:
     written = write_examples(Path(folder), {"train": rows}, columns)
-    training, model = TrainingConfig(steps=20, jit="off", batch_size=32), ModelConfig(hidden=(4,), dropout=0.1)
+    training, model = TrainingConfig(steps=20, jit="off", batch_size=32), ModelConfig(name="mlp", hidden=(4,), dropout=0.1)
     asked = TrainRequest(examples=(written.part("train"),), transform=written.fit(), model=model, training=training, seed=3)
     TrainingSession(asked, Monitor()).run()
 for what, value in state():

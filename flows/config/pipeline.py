@@ -44,7 +44,6 @@ from headway.tasks.table import TaskOrAuto
 from headway.validation.config import ValidateConfig
 from tfcore.export.config import ExportConfig
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.train.auto import unscalable
 from tfcore.train.config import TrainingConfig
 from tfcore.transform.column_config import ColumnConfig, spelled_out
 
@@ -214,8 +213,6 @@ class Pipeline(Frozen):
             )
         if self.training.retrieval is not None and self.model.name != "two_towers":
             raise ValueError(f"training.retrieval: only two_towers has vectors of items, not {self.model.name}")
-        if (problem := unscalable(self.training, self.model)) is not None:
-            raise ValueError(f"model.scaled_penalties {problem}; leave it out")
         for key, path in (("arrival.done", self.arrival.done), ("predictions.path", self.predictions.path)):
             if path is not None and placeholders(path) != placeholders(self.source.path):
                 wanted = " ".join(sorted(placeholders(self.source.path))) or "none"

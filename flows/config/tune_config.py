@@ -134,7 +134,7 @@ def default_space(training: Mapping[str, Any], model: Mapping[str, Any] | None) 
     if model["hidden"]:
         space["model.hidden"] = tuple(hidden if model["hidden"] in hidden else [model["hidden"], *hidden])
         space["model.dropout"] = Range(low=0.0, high=MOST_DROPOUT)
-    if model["name"] == "stacked":  # decays in place of a penalty
+    if model["name"] == "ensemble":  # it chooses its decay
         return space
     penalty = model.get("l2", 0.0) or 1e-6
     space["model.l2"] = Range(low=_rounded(penalty / PENALTY_RANGE), high=_rounded(penalty * PENALTY_RANGE), log=True)

@@ -204,8 +204,7 @@ def transform(context: Context) -> Steps:
         task_file=context.loaded.user_files.get("task"),
         statistics=context.statistics.ref("train"),
         weighted=context.examples("train") if named_for(read, "weight") is not None else (),
-        bins=pipeline.model.quantile_bins,
-        recurring=pipeline.model.recurring_numbers,
+        bins=pipeline.model.bins,
         counted=pipeline.training.counted(pipeline.model.item),
         item=next(iter(pipeline.model.item), None),
     )
@@ -232,6 +231,9 @@ def resolve_settings(context: Context) -> None:
         text = f"the champion, version {context.champion.number}, cannot be compared: {reason}"
         context.notes.append(Note(text=text))
     context.settings = context.describe_settings()
+    if context.pipeline.model.name == "mlp" and not context.size.images:
+        text = "the model is mlp, which is quick; the default, ensemble, is what to try next: leave out model.name"
+        context.notes.append(Note(text=text))
 
 
 # --- the models

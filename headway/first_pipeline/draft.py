@@ -8,7 +8,7 @@ draft.split, draft.choices, draft.doubts
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -25,18 +25,12 @@ from headway.first_pipeline.split_choice import SplitChoice, choose_split
 from headway.messages import agree, counted
 from headway.schema.columns import LABEL
 from headway.sources.config import SourceConfig
-from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.filesystem import has_magic
 from headway.tabular.expressions import as_written
 from headway.tabular.label import LabelConfig
 
 _FEWEST_ROWS, _FEWEST_OF_A_CLASS = 10, 2
 """Train and eval each need rows of every class."""
-
-_FEW_ROWS = 20_000
-WORDS_MODEL: dict[str, float | bool] = {"linear": True, "most_ids": 5000, "l2": 0.0001, "linear_l2": 0.000001}
-"""For fewer rows than that hidden layers see no words, and the penalties chosen are of columns, not of a mean of words."""
-RECURRING: dict[str, float | bool] = {"recurring": True}
 
 
 @dataclass(frozen=True)
@@ -54,8 +48,6 @@ class Draft:
     """What `columns:` says of single columns."""
     only: bool = False
     """Whether `columns:` names all that are read, so that no other is learned from."""
-    model: dict[str, float | bool] = field(default_factory=dict)
-    """What `model:` says; empty: the default."""
     notes: tuple[str, ...] = ()
     """Sentences about the data that a person should read."""
 
@@ -124,7 +116,6 @@ def draft_of(source: Mapping[str, Any], look: Look, label: LabelConfig, *, name:
         whole=seen.whole,
         columns={choice.column: choice.config for choice in choices if choice.config is not None},
         only=images,
-        model=_model(seen, statistics, choices),
         notes=tuple(notes),
     )
 
@@ -159,17 +150,6 @@ def _without_rare(seen: Seen, label: LabelConfig, facts: LabelFacts, classes: in
         f"{agree(rare.true_count, 'is', 'are')} filtered (source.where): too few to learn and to judge"
     )
     return dataclasses.replace(seen, rows=seen.rows.filter(pc.invert(rare))), note
-
-
-def _model(seen: Seen, statistics: SplitStatistics, choices: Sequence[Choice]) -> dict[str, float | bool]:
-    """Returns what `model:` says; from so many rows on the default learns such steps by itself."""
-    if seen.read >= _FEW_ROWS:
-        return {}
-    learned = {choice.column: choice.config for choice in choices if choice.is_learned}
-    if any(isinstance(config, dict) and config.get("separator") == " " for config in learned.values()):
-        return WORDS_MODEL
-    numbers = (c for c in seen.schema.columns if c.type != "bytes" and not c.shape and c.temporal is None)
-    return RECURRING if any(c.name in learned and statistics.columns[c.name].recurs for c in numbers) else {}
 
 
 def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:

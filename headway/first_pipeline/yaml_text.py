@@ -50,11 +50,6 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
-    if draft.model:
-        why = "words: hidden layers see them too, penalties are small"
-        if "recurring" in draft.model:
-            why = "numbers whose values recur are also categories, integers of few values also numbers"
-        lines.append(_commented(f"model: {flow(draft.model)}", why))
     return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ MAX_DISTINCT = 65_536
 """The distinct values of a numeric column beyond which it keeps sketches in place of complete counts."""
 MAX_ALL = 1 << 21
 """The distinct values that all numeric columns of a split may count together; each has an equal share."""
-_FEW_VALUES, _ROWS_PER_VALUE, _RECURRING_VALUES = 50, 10, 1000
+_FEW_VALUES, _ROWS_PER_VALUE = 50, 10
 _LEAST_DISTINCT, _MOST_USUAL = 256, 512
 _BINS = 1 << 16
 _PROBE = 256
@@ -331,11 +331,6 @@ class ColumnStatistics:
         """Whether there are at most 50 distinct values, and no more than a tenth of the rows or two, so that `auto`
         reads integers as categories."""
         return self.complete and self.distinct <= min(_FEW_VALUES, max(2, self.present // _ROWS_PER_VALUE))
-
-    @property
-    def recurs(self) -> bool:
-        """Whether there are 3 to 1,000 distinct values, with ten rows each on average."""
-        return self.complete and 3 <= self.distinct <= min(_RECURRING_VALUES, self.present // _ROWS_PER_VALUE)
 
     @property
     def complete(self) -> bool:

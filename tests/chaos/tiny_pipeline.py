@@ -33,7 +33,7 @@ source: {{format: parquet, path: "data/{{span}}.parquet"}}
 label: y
 columns: {{id: {{role: key}}, x: standardize, c: vocabulary}}
 split: {{mode: time}}
-model: {{hidden: [4]}}
+model: {{name: mlp, hidden: [4]}}
 training:
   steps: {STEPS}
   batch_size: 32

@@ -7,7 +7,7 @@ source: {{format: parquet, path: "data/{{span}}.parquet"}}
 label: y
 columns: {{id: {{role: key}}, x: standardize, c: vocabulary}}
 split: {{mode: time}}
-model: {{hidden: [4]}}
+model: {{name: mlp, hidden: [4]}}
 training: {{steps: 24, batch_size: 64, learning_rate: 0.01}}
 evaluation: {{slices: []}}
 gate: {{baseline: false, tolerance: {TOLERANCE}}}

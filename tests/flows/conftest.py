@@ -19,7 +19,7 @@ columns:
   carrier: vocabulary
   origin: vocabulary
 split: {mode: time}
-model: {hidden: [16, 8], embedding: 4}
+model: {name: mlp, hidden: [16, 8], embedding: 4}
 training: {steps: 60, batch_size: 128, checkpoint_every_steps: 32, learning_rate: 0.01}
 evaluation: {slices: [origin]}
 gate: {thresholds: {auc: {min: 0.5}}, tolerance: {auc: 0.5, loss: 0.5}}

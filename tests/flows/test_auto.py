@@ -25,8 +25,8 @@ def test_a_small_table_is_learned_and_the_same_settings_written_out_are_the_same
     assert record["metrics"]["accuracy"] > 0.85  # the largest class has a good third of the rows
     assert {each["column"] for each in record["importance"]["columns"]} == {f"c{i}" for i in range(6)}
     chosen = record["training"]
-    assert chosen["training"]["steps"] == 1000 and chosen["training"]["batch_size"] == 32
-    assert chosen["model"]["linear"] and "1,000 steps of 32 rows" in typed("show", tmp_path, check=0).stdout
+    assert chosen["model"]["name"] == "ensemble" and chosen["training"]["batch_size"] == 32
+    assert f"{chosen['training']['steps']:,} steps of 32 rows" in typed("show", tmp_path, check=0).stdout
 
     (tmp_path / "pipeline.yaml").write_text(
         PIPELINE.replace("auto\n", f"auto\nmodel: {json.dumps(chosen['model'])}\n", 1).replace(

@@ -29,7 +29,7 @@ source: {format: parquet, path: "data/{span}.parquet"}
 label: y
 columns: {id: {role: key}, x: standardize, c: vocabulary}
 split: {mode: time}
-model: {hidden: [4]}
+model: {name: mlp, hidden: [4]}
 training: {steps: 16, batch_size: 64}
 gate: {baseline: false}
 schedule: "0 5 2 * *"

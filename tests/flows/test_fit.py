@@ -70,51 +70,35 @@ def test_a_pipeline_of_the_user_s_own_and_wrong_keys_are_refused(tmp_path):
         headway.fit(5, label="y")
 
 
-def test_stacked_finds_an_interaction_and_of_noise_learns_next_to_nothing():
+def test_the_default_finds_an_interaction_and_of_noise_learns_next_to_nothing():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(900, 4)).astype(np.float32)
     product, noise = x[:, 0] * x[:, 1], rng.normal(size=900)
-    training = {"steps": 400, "jit": "off", "learning_rate": {"name": "cosine", "settings": {"initial": 0.005}}}
 
     def r2(label):
         rows = {f"x{place}": x[:, place] for place in range(4)} | {"y": label.astype(np.float32)}
-        with headway.fit(rows, label="y", model={"name": "stacked", "hidden": [16]}, training=training) as model:
+        with headway.fit(rows, label="y", model={"hidden": [16]}, training={"steps": 600, "jit": "off"}) as model:
             return model.run.metrics["r2"]
 
     assert r2(product) > 0.7
     assert r2(noise) > -0.05
 
 
-def test_a_number_that_names_schools_is_learned_school_by_school_where_values_recur():
-    rng = np.random.default_rng(0)
-    school, noise, x = rng.integers(0, 60, 1500), rng.integers(0, 60, 1500), rng.normal(size=1500)
-    label = rng.normal(size=60)[school] + x + rng.normal(size=1500)
-    rows = {"school": school, "noise": noise, "x": x.astype(np.float32), "y": label.astype(np.float32)}
-    config = {"recurring": True, "hidden": [8]}
-    with headway.fit(rows, label="y", columns="auto", model=config, training=QUICK | {"steps": 400}) as model:
-        assert model.run.metrics["r2"] > 0.5  # 0.67 of the variance can be known, 0.33 without schools
-        net, parameters = layers(model, **model.run.record["training"]["model"])
-    assert [entry.name for entry in parameters.categorical] == ["school__value", "noise__value"]
-    weights, size = net.get_layer("wide_categorical").table.numpy(), parameters.categorical[0].size
-    assert np.linalg.norm(weights[size:]) < 0.2 * np.linalg.norm(weights[:size])
-
-
-def test_what_stacked_knows_of_people_does_not_count_where_the_split_keeps_people_apart():
+def test_what_the_default_knows_of_people_does_not_count_where_the_split_keeps_people_apart():
     rng = np.random.default_rng(0)
     who = np.repeat(np.arange(150), 8)
     x, label = rng.normal(size=(150, 4))[who] + 0.02 * rng.normal(size=(1200, 4)), rng.normal(size=150)[who]
     rows = {f"x{place}": x[:, place].astype(np.float32) for place in range(4)} | {"who": who, "y": label.astype("f")}
     keys = {
-        "model": {"name": "stacked", "hidden": [16]},
-        "training": {"steps": 200, "jit": "off", "learning_rate": {"name": "cosine", "settings": {"initial": 0.005}}},
+        "model": {"hidden": [16]},
+        "training": {"steps": 500, "jit": "off"},
         "columns": {"who": {"role": "key"}, "*": "auto"},
         "split": {"key": "who"},
     }
     with headway.fit(rows, label="y", **keys) as model:
         net, _ = layers(model, **model.run.record["training"]["model"])
-    weights = np.exp(10 * net.get_layer("stack").shares.numpy())
     # 0.9 by rows: other rows of the same people, whom eval does not have, favour nets that learn people by heart
-    assert weights[:2].sum() / weights.sum() < 0.3
+    assert net.get_layer("members").shares()[0] < 0.3
 
 
 def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():

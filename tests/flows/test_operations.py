@@ -55,7 +55,7 @@ def model(*arguments):
 """
 LEAKS = {
     "leak-metric": PIPELINE.replace("slices: []", 'slices: [], metrics: {"own:worth": lower}'),
-    "leak-model": PIPELINE.replace("{hidden: [4]}", '{name: "own:model"}'),
+    "leak-model": PIPELINE.replace("{name: mlp, hidden: [4]}", '{name: "own:model"}'),
     "leak-source": PIPELINE.replace("data/{span}.parquet", "${LANDING}"),
 }
 """Pipelines that fail while they hold secrets: in a user's metric, in a user's model, at an address."""

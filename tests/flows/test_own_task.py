@@ -18,7 +18,7 @@ source: {format: parquet, path: table.parquet}
 label: weight_g
 task: my_tasks:Spread
 columns: auto
-model: {hidden: [8]}
+model: {name: mlp, hidden: [8]}
 training: {steps: 300, batch_size: 64, learning_rate: 0.01}
 evaluation: {slices: [kind], slice_min_rows: 1, metrics: {"my_tasks:worst": lower}}
 gate: {tolerance: {"my_tasks:error": 5%, "my_tasks:worst": 200%}, slice_min_rows: 20}

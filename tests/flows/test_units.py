@@ -17,7 +17,7 @@ source: {format: parquet, path: table.parquet}
 label: y
 columns: COLUMNS
 split: SPLIT
-model: {linear: false, l2: 0.0, hidden: [64, 64]}
+model: {name: mlp, hidden: [64, 64]}
 training:
   steps: 600
   batch_size: 64

@@ -41,7 +41,7 @@ columns:
   carrier: vocabulary
   origin: vocabulary
 split: {key: [carrier, day]}
-model: {hidden: [16, 8], embedding: 4}
+model: {name: mlp, hidden: [16, 8], embedding: 4}
 training: {steps: 40, batch_size: 128}
 gate: {thresholds: {auc: {min: 0.1}}}
 """

@@ -19,14 +19,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headway.errors import ConfigError, StoreError
+from headway.errors import StoreError
 from headway.process import owned
 from tfcore.heads.table import label_head
-from tfcore.models.config import DECAYS, FOLDS, STACKED, ModelConfig
-from tfcore.models.inputs import Layout, features, inputs_of, l2
+from tfcore.models.config import DECAYS, MEMBERS, ModelConfig
+from tfcore.models.inputs import Layout, features, inputs_of, is_ensemble, l2
 from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_part import linear_terms
-from tfcore.models.members import Stack, member_dense
+from tfcore.models.members import Members, member_dense
 from tfcore.models.precision import computing_in
 from tfcore.models.towers.two_towers import two_towers
 from tfcore.models.user_model import user_model
@@ -80,76 +80,84 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None) -> keras.Model:
-    """Returns the hidden layers, with `linear` or as wide_deep added to a linear part over every input."""
+    """Returns the built-in model of the config's name; `ensemble` of images is the mlp."""
     inputs = inputs_of(layout)
     if config.name == "two_towers":
-        total = Shift(initializer=_bias(config, layout), dtype="float32", name="output")(
+        total = Shift(initializer=_bias(layout), dtype="float32", name="output")(
             two_towers(inputs, config, layout, seed)
         )
-        return keras.Model(inputs, _output(total, layout), name=config.name)
-    total = _hidden(features(inputs, config, layout, seed), config, layout, seed, step)
-    if config.linear or config.name == "wide_deep":
-        parts = linear_terms(inputs, config, layout, seed)
-        if config.name == "stacked":  # all members have it
-            parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in parts]
-        total = keras.layers.Add(dtype="float32", name="wide_and_deep")([total, *parts]) if parts else total
-    if config.name == "stacked":
-        seen = [inputs[name] for name in ("numeric", "categorical", "lists") if inputs.get(name) is not None]
-        total = Stack(len(DECAYS), dtype="float32", name="stack")([total, *seen])
+    elif is_ensemble(config, layout):
+        total = _ensemble(inputs, config, layout, seed, step)
+    else:
+        total = _mlp(features(inputs, config, layout, seed), config, layout, seed, step)
     return keras.Model(inputs, _output(total, layout), name=config.name)
 
 
-def _hidden(
-    features: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
+def _mlp(
+    x: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
 ) -> keras.KerasTensor:
-    """Returns what the hidden layers put out: [rows, outputs], or of `stacked` [rows, members, outputs]."""
-    x, penalty = features, l2(config.l2)
-    stacked = config.name == "stacked"
-    if stacked:
-        if not (layout.numeric or layout.categorical or layout.lists):
-            problem = "stacked tells rows apart by their numbers and categories, and there are images alone"
-            raise ConfigError(problem, where="model.name", fix="use mlp")
-        x = keras.layers.RepeatVector(STACKED, name="members")(x)
+    """Returns what the hidden layers put out of their features: [rows, outputs]."""
+    penalty = l2(config.l2)
     for number, units in enumerate(config.hidden):
-        start = seed + 1 + number
-        if stacked:
-            x = _of_members(x, units, seed=start, activation="relu", name=f"hidden_{number}")
-        else:
-            x = keras.layers.Dense(
-                units,
-                activation="relu",
-                kernel_initializer=keras.initializers.GlorotUniform(seed=start),
-                kernel_regularizer=penalty,
-                name=f"hidden_{number}",
-            )(x)
-        if config.dropout:
-            x = HashDropout(config.dropout, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
-    outputs = label_head(layout.label).outputs
-    if stacked:
-        last = {"kernel_initializer": "zeros"} if config.linear else {}
-        last |= {"bias_initializer": _bias(config, layout), "dtype": "float32", "name": "output"}
-        return _of_members(x, outputs, seed=seed, **last)
+        x = keras.layers.Dense(
+            units,
+            activation="relu",
+            kernel_initializer=keras.initializers.GlorotUniform(seed=seed + 1 + number),
+            kernel_regularizer=penalty,
+            name=f"hidden_{number}",
+        )(x)
+        x = _dropped(x, config, seed, number, step)
     return keras.layers.Dense(
-        outputs,
-        kernel_initializer="zeros" if config.linear else keras.initializers.GlorotUniform(seed=seed),
+        label_head(layout.label).outputs,
+        kernel_initializer=keras.initializers.GlorotUniform(seed=seed),
         kernel_regularizer=penalty,
-        bias_initializer=_bias(config, layout),
+        bias_initializer=_bias(layout),
         dtype="float32",
         name="output",
     )(x)
 
 
-def _of_members(x: Any, units: int, **keywords: Any) -> keras.KerasTensor:
-    """Returns a layer of all members, whose kernel decays in training at each member's rate."""
+def _ensemble(
+    inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int, step: tf.Variable | None
+) -> keras.KerasTensor:
+    """Returns the mean of the members, each with hidden layers of its own beside the linear part of all: [rows, outputs].
+
+    The hidden layers' part begins at zero, so that they learn what the linear part leaves. Where they see no column, it
+    is the whole model.
+    """
+    seen, linear = features(inputs, config, layout, seed), linear_terms(inputs, layout, seed)
+    if seen is None:
+        total = linear[0] if len(linear) == 1 else keras.layers.Add(name="linear_part")(linear)
+        return Shift(initializer=_bias(layout), dtype="float32", name="output")(total)
+    choice = Members(DECAYS, dtype="float32", name="members")
+    x = keras.layers.RepeatVector(MEMBERS, name="repeated")(seen)
+    for number, units in enumerate(config.hidden):
+        x = _of_members(x, units, choice, seed=seed + 1 + number, activation="relu", name=f"hidden_{number}")
+        x = _dropped(x, config, seed, number, step)
+    last: dict[str, Any] = {"kernel_initializer": "zeros", "bias_initializer": _bias(layout)}
+    x = _of_members(x, label_head(layout.label).outputs, choice, seed=seed, dtype="float32", name="output", **last)
+    parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in linear]
+    total = keras.layers.Add(dtype="float32", name="with_linear_part")([x, *parts])
+    return choice([total, *(inputs[name] for name in ("numeric", "categorical", "lists") if name in inputs)])
+
+
+def _of_members(x: Any, units: int, choice: Members, **keywords: Any) -> keras.KerasTensor:
+    """Returns a layer of all members, whose kernel decays in training as `choice` says."""
     layer = member_dense(x.shape, units, **keywords)
     y = layer(x)
-    layer.kernel.decay = np.repeat(np.asarray(DECAYS, np.float32), FOLDS)[:, None, None]
+    layer.kernel.decay = lambda: choice.decay()[:, None, None]
     return y
 
 
-def _bias(config: ModelConfig, layout: Layout) -> Any:
+def _dropped(x: Any, config: ModelConfig, seed: int, number: int, step: tf.Variable | None) -> Any:
+    if not config.dropout:
+        return x
+    return HashDropout(config.dropout, seed=seed, salt=number, step=step, name=f"dropout_{number}")(x)
+
+
+def _bias(layout: Layout) -> Any:
     """Returns the first bias of the output, which predicts the distribution of the train labels."""
-    start = label_head(layout.label).start(layout.label) if config.base_rate_bias else None
+    start = label_head(layout.label).start(layout.label)
     return "zeros" if start is None else keras.initializers.Constant(start[0] if len(start) == 1 else start)
 
 

@@ -1,5 +1,7 @@
 """A built-in model's inputs, and the features that its hidden layers see of them."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -7,11 +9,17 @@ import keras
 from headway.errors import ConfigError
 from tfcore.models.config import ModelConfig
 from tfcore.models.convolutions import image_features
-from tfcore.models.layers import ListEmbedding, OffsetEmbedding, SoftClip
+from tfcore.models.layers import ListEmbedding, OffsetEmbedding
 from tfcore.models.numeric import PiecewiseLinear
 
 Layout = Any
 """The layout of a model's inputs: the TransformParameters of tfcore.transform."""
+WIDEST = 512
+"""The width of all embeddings of numbers together, from which on each is narrower than `embedding`."""
+LIMIT = 4.0
+"""The bound of what a member sees of a number that is far from all others, in standard deviations."""
+ROWS_PER_ID, LEAST_IDS = 20, 50
+"""The members see columns of so many rows per id, or of at most so many ids."""
 
 
 def inputs_of(layout: Layout) -> dict[str, keras.KerasTensor]:
@@ -19,47 +27,65 @@ def inputs_of(layout: Layout) -> dict[str, keras.KerasTensor]:
     return {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in layout.inputs().items()}
 
 
-def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
+def is_ensemble(config: ModelConfig, layout: Layout) -> bool:
+    """Returns whether the model has a linear part and members: those of images would each cost as much as the net for
+    images."""
+    return config.name == "ensemble" and not any(dtype == "uint8" for _, dtype in layout.inputs().values())
+
+
+def has_members(config: ModelConfig, layout: Layout) -> bool:
+    """Returns whether the model is an ensemble whose members see a column."""
+    seen = [
+        column for entries in (layout.categorical, layout.lists) for column in seen_columns(entries, config, layout)
+    ]
+    return is_ensemble(config, layout) and bool(layout.numeric or seen)
+
+
+def features(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor | None:
     """Returns the features of the hidden layers, [rows, width]: embeddings of categories and lists, numbers or their
-    embeddings, and the features of images.
+    embeddings, and the features of images; None where the members of `ensemble` see no column.
 
     Raises:
         ConfigError: the layout has no inputs.
     """
     parts, penalty = [], l2(config.l2)
-    if seen := seen_columns(config, layout):
+    if seen := seen_columns(layout.categorical, config, layout):
         sizes, ids = [layout.categorical[column].size for column in seen], inputs["categorical"]
         if len(sizes) < len(layout.categorical):
             ids = keras.ops.take(ids, seen, axis=1)
         embedded = OffsetEmbedding(sizes, config.embedding, seed=seed, regularizer=penalty, name="embeddings")(ids)
         parts.append(keras.layers.Flatten(name="embedded")(embedded))
-    if layout.lists:
-        embedded = list_embedding(layout, config.embedding, seed, name="list_embeddings", regularizer=penalty)(
-            inputs["lists"]
+    if seen := seen_columns(layout.lists, config, layout):
+        embedded = embedded_lists(
+            inputs, layout, seen, config.embedding, seed=seed, regularizer=penalty, name="list_embeddings"
         )
         parts.append(keras.layers.Flatten(name="embedded_lists")(embedded))
     if layout.numeric:
-        parts.append(_numbers(inputs["numeric"], config, layout, seed))
+        numbers = inputs["numeric"]
+        if is_ensemble(config, layout):
+            width = max(1, min(config.embedding, WIDEST // len(layout.numeric)))
+            embedding = PiecewiseLinear(layout.edges, width, limit=LIMIT, seed=seed, name="numeric_embeddings")
+            numbers = keras.layers.Flatten(name="embedded_numbers")(embedding(numbers))
+        parts.append(numbers)
     parts += [
         image_features(inputs[name], name, kind=config.images, seed=seed)
         for name, (row, dtype) in layout.inputs().items()
         if dtype == "uint8"
     ]
-    if not parts:
+    if not inputs:
         raise ConfigError("no column is left to learn from", where="columns", fix="name feature columns, or use 'auto'")
-    return parts[0] if len(parts) == 1 else keras.layers.Concatenate(name="features")(parts)
+    if len(parts) > 1:
+        return keras.layers.Concatenate(name="features")(parts)
+    return parts[0] if parts else None
 
 
-def seen_columns(config: ModelConfig, layout: Layout) -> list[int]:
-    """Returns the categorical columns that the hidden layers see; all of them where there would be no input at all."""
-    most, hidden = config.most_ids, layout.value_categories if config.value_l1 else ()
-    seen = [
-        column
-        for column, entry in enumerate(layout.categorical)
-        if (most is None or entry.size <= most) and entry.name not in hidden
-    ]
-    others = set(layout.inputs()) - {"numeric", "categorical"}
-    return seen if seen or layout.numeric or others else [*range(len(layout.categorical))]
+def seen_columns(entries: Sequence[Any], config: ModelConfig, layout: Layout) -> list[int]:
+    """Returns the places of the columns, categorical ones or lists, that the hidden layers see.
+
+    Those of `ensemble` would learn a column of few rows per id by heart; its linear part shrinks each id by its penalty.
+    """
+    most = max(LEAST_IDS, layout.rows // ROWS_PER_ID) if is_ensemble(config, layout) else math.inf
+    return [column for column, entry in enumerate(entries) if entry.size <= most]
 
 
 def l2(penalty: float) -> keras.regularizers.Regularizer | None:
@@ -67,21 +93,14 @@ def l2(penalty: float) -> keras.regularizers.Regularizer | None:
     return keras.regularizers.L2(penalty / 2) if penalty else None
 
 
-def list_embedding(layout: Layout, width: int, seed: int, **keywords: Any) -> ListEmbedding:
-    """Returns the layer for the embeddings of the lists' ids, in one table."""
-    sizes, slots = [entry.size for entry in layout.lists], [entry.width for entry in layout.lists]
-    return ListEmbedding(sizes, slots, width, seed=seed + 7919, **keywords)
-
-
-def _numbers(numeric: keras.KerasTensor, config: ModelConfig, layout: Layout, seed: int) -> keras.KerasTensor:
-    if config.quantile_bins:
-        embedding = PiecewiseLinear(
-            layout.edges,
-            config.embedding,
-            limit=config.soft_clip,
-            seed=seed,
-            regularizer=l2(config.l2),
-            name="numeric_embeddings",
-        )
-        return keras.layers.Flatten(name="embedded_numbers")(embedding(numeric))
-    return SoftClip(config.soft_clip, name="soft_clip")(numeric) if config.soft_clip else numeric
+def embedded_lists(
+    inputs: dict[str, Any], layout: Layout, columns: Sequence[int], width: int, *, seed: int, **keywords: Any
+) -> keras.KerasTensor:
+    """Returns the embeddings of the lists of some columns, [rows, columns, width], whose ids lie in one table."""
+    entries, lists = [layout.lists[column] for column in columns], inputs["lists"]
+    if len(entries) < len(layout.lists):
+        starts = [sum(entry.width for entry in layout.lists[:column]) for column in columns]
+        slots = [start + slot for start, entry in zip(starts, entries, strict=True) for slot in range(entry.width)]
+        lists = keras.ops.take(lists, slots, axis=1)
+    sizes, widths = [entry.size for entry in entries], [entry.width for entry in entries]
+    return ListEmbedding(sizes, widths, width, seed=seed + 7919, **keywords)(lists)

@@ -6,7 +6,6 @@ x = HashDropout(0.1, seed=3, salt=0, step=step)(x)
 Importing this module registers them with Keras: a model with them is saved, and `keras.models.load_model` loads it.
 """
 
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,13 +22,9 @@ from tfcore.graph.xla import compiling_for_gpu
 MOST_ONE_HOT = 2**22
 """The largest matrix that replaces an embedding's scatter on a GPU; beyond it sums over sorted ids take less time."""
 
-_ROUNDED = 1e-4
-"""The length below which a column's weights count as 0."""
-
 _FIRST_ROW: ContextVar[Any] = ContextVar("first_row", default=None)
 UNITS: ContextVar[Any] = ContextVar("units", default=None)
 """The unit of each row of the batch, int64 [rows], negative for a row without one; None: rows have no units."""
-_NOISE: ContextVar[Any] = ContextVar("noise", default=1.0)
 _U32, _U32S = tf.TensorSpec([], tf.uint32), tf.TensorSpec([None], tf.uint32)
 
 
@@ -43,75 +38,6 @@ def rows_from(first: Any, units: Any = None) -> Iterator[None]:
     finally:
         _FIRST_ROW.reset(tokens[0])
         UNITS.reset(tokens[1])
-
-
-@contextmanager
-def noise_of(share: Any) -> Iterator[None]:
-    """Multiply penalties that have a bend by `share` in the block."""
-    token = _NOISE.set(share)
-    try:
-        yield
-    finally:
-        _NOISE.reset(token)
-
-
-@keras.saving.register_keras_serializable("headway")
-class ColumnLasso(keras.regularizers.Regularizer):
-    """A group lasso over columns: l1 * the sum of the lengths of each column's weights + l2 * the squared weights. The
-    weights of a column of noise become 0 together.
-
-    M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped variables", 2006.
-
-    Args:
-        sizes: ids of each column; the weights are [sum of sizes, outputs].
-        bends: of each column the length at which a little more counts half as much as at 0; 0: the column has `plain_l1` in
-            the place of `l1`. None: all lengths count as they are.
-        plain_l1: of columns without a bend.
-    """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        l1: float,
-        l2: float = 0.0,
-        bends: Sequence[float] | None = None,
-        plain_l1: float = 0.0,
-    ):
-        self.sizes, self.l1, self.l2 = tuple(sizes), float(l1), float(l2)
-        self.bends, self.plain_l1 = None if bends is None else [*map(float, bends)], float(plain_l1)
-        self._column = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
-
-    def __call__(self, x: Any) -> Any:
-        squares = tf.reduce_sum(tf.square(x), axis=1)
-        if compiling_for_gpu():
-            of_columns = self._split_sums(squares)
-        else:
-            of_columns = tf.math.unsorted_segment_sum(squares, self._column, len(self.sizes))
-        # a length has no slope at 0
-        lengths = tf.sqrt(of_columns + _ROUNDED**2)
-        if self.bends is None:
-            return self.l1 * tf.reduce_sum(lengths) + self.l2 * tf.reduce_sum(squares)
-        bends = tf.constant(self.bends, tf.float32)
-        # what is clearly more than noise is hardly shrunk
-        bent = bends * tf.math.log1p(tf.math.divide_no_nan(lengths, bends))
-        plain = tf.reduce_sum(tf.where(bends > 0, 0.0, lengths))
-        return self.l1 * _NOISE.get() * tf.reduce_sum(bent) + self.plain_l1 * plain + self.l2 * tf.reduce_sum(squares)
-
-    @tf.custom_gradient
-    def _split_sums(self, squares: tf.Tensor) -> Any:
-        """Returns the sums of each column's values, float32 [columns], without a scatter: neighbours of one size are
-        the rows of one matrix."""
-        runs = [(size, len(list(run))) for size, run in itertools.groupby(self.sizes)]
-        parts = tf.split(squares, [size * columns for size, columns in runs])
-        sums = [
-            tf.reduce_sum(tf.reshape(part, [columns, size]), axis=1)
-            for part, (size, columns) in zip(parts, runs, strict=True)
-        ]
-        return tf.concat(sums, 0), lambda upstream: tf.gather(upstream, self._column)
-
-    def get_config(self) -> dict[str, Any]:
-        bends = {} if self.bends is None else {"bends": self.bends, "plain_l1": self.plain_l1}
-        return {"sizes": list(self.sizes), "l1": self.l1, "l2": self.l2} | bends
 
 
 class ConfigLayer(keras.layers.Layer):
@@ -231,24 +157,6 @@ class Shift(ConfigLayer):
 
     def call(self, inputs: Any) -> Any:
         return inputs + self.bias
-
-
-@keras.saving.register_keras_serializable("headway")
-class SoftClip(ConfigLayer):
-    """Bounds numbers by x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
-
-    def __init__(self, limit: float, **keywords: Any):
-        super().__init__({"limit": float(limit)}, **keywords)
-        self.limit = float(limit)
-
-    def call(self, inputs: Any) -> Any:
-        return soft_clip(inputs, self.limit)
-
-
-def soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
-    """Returns x / sqrt(1 + (x / limit)^2), as SoftClip does."""
-    share = tf.clip_by_value(x / limit, -100.0, 100.0)  # its square is finite in float16 too
-    return limit * share * tf.math.rsqrt(1.0 + tf.square(share))
 
 
 class _Embeddings(ConfigLayer):

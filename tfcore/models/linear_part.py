@@ -1,69 +1,58 @@
-"""The linear part of a built-in model: of `wide_deep`, and of others with `linear: true`."""
+"""The linear part of `ensemble`: a linear model of all inputs, which all members have in common."""
 
 from typing import Any
 
 import keras
 
 from tfcore.heads.table import label_head
-from tfcore.models.config import VALUE_L1, ModelConfig
-from tfcore.models.inputs import Layout, l2, list_embedding
-from tfcore.models.layers import ColumnLasso, OffsetEmbedding
+from tfcore.models.inputs import Layout, embedded_lists, l2
+from tfcore.models.layers import OffsetEmbedding
 
-LINEAR_SPEED = 10.0
-"""The factor by which the linear part of a model learns faster than its hidden layers, up to 32 inputs."""
-NOISE = {False: 1 / VALUE_L1[False], True: 2 / VALUE_L1[True]}
-"""The length of the weights of a category of pure noise, without classes and with them, from which its penalty
-follows."""
+SPEED = 10.0
+"""The factor by which the linear part learns faster than hidden layers, up to 32 inputs."""
+PENALTY, LIST_PENALTY = 1.0, 0.1
+"""The penalties of the weights, and of those of lists' ids, as of a logistic regression with C = 1 / penalty."""
 
 
-def linear_terms(inputs: dict[str, Any], config: ModelConfig, layout: Layout, seed: int) -> list[keras.KerasTensor]:
-    """Returns the terms of the linear part, over every input.
+def linear_terms(inputs: dict[str, Any], layout: Layout, seed: int) -> list[keras.KerasTensor]:
+    """Returns the terms of the linear part, [rows, outputs] each.
 
-    With `linear` each is multiplied by `LINEAR_SPEED`, less where inputs are many: an optimizer like Adam moves every weight
-    by about the learning rate, so that the linear part is there first and the hidden layers learn what it leaves.
+    Each is multiplied by `SPEED`, less where inputs are many: an optimizer like Adam moves every weight by about the
+    learning rate, so that the linear part is there first and the hidden layers learn what it leaves.
     """
-    count = label_head(layout.label).outputs
-    speed = linear_speed(config, layout)
+    count, speed = label_head(layout.label).outputs, linear_speed(layout)
     # the penalty is that of the weight as it counts
-    penalty = l2(config.linear_l2 * speed**2)
-    sparse = penalty
-    if config.linear_l1:
-        sparse = keras.regularizers.L1L2(config.linear_l1 * speed, config.linear_l2 * speed**2 / 2)
-    parts = []
+    scale = speed**2 / max(1, layout.rows)
+    penalty, parts = l2(PENALTY * scale), []
     if layout.numeric:
         parts.append(
             keras.layers.Dense(
-                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=sparse, name="wide_numeric"
+                count, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty, name="linear_numeric"
             )(inputs["numeric"])
         )
-    sizes = [entry.size for entry in layout.categorical]
-    if sizes:
-        of_columns = penalty
-        values = layout.value_categories if config.value_l1 else ()
-        if config.linear_l1 or values:
-            noise = config.value_l1 * NOISE[label_head(layout.label).task.has_classes] / speed
-            bends = [
-                noise * size * (entry.name in values) for entry, size in zip(layout.categorical, sizes, strict=True)
-            ]
-            of_columns = ColumnLasso(
-                sizes, config.value_l1 * speed, config.linear_l2 * speed**2 / 2, bends, config.linear_l1 * speed
-            )
-        weights = OffsetEmbedding(
-            sizes, count, seed=seed, initial="zeros", regularizer=of_columns, name="wide_categorical"
-        )(inputs["categorical"])
-        parts.append(keras.ops.sum(weights, axis=1))
-    if layout.lists:
-        weights = list_embedding(layout, count, seed, name="wide_lists", initial="zeros", regularizer=penalty)(
-            inputs["lists"]
+    if layout.categorical:
+        sizes = [entry.size for entry in layout.categorical]
+        table = OffsetEmbedding(
+            sizes, count, seed=seed, initial="zeros", regularizer=penalty, name="linear_categorical"
         )
-        parts.append(keras.ops.sum(weights, axis=1))
-    if speed == 1.0:
-        return parts
-    return [keras.layers.Rescaling(speed, name=f"wide_speed_{number}")(part) for number, part in enumerate(parts)]
+        parts.append(keras.ops.sum(table(inputs["categorical"]), axis=1))
+    if layout.lists:
+        # over the square root of their number: a long text says more than a short one, and not as much more as it is longer
+        embedded = embedded_lists(
+            inputs,
+            layout,
+            range(len(layout.lists)),
+            count,
+            seed=seed,
+            name="linear_lists",
+            initial="zeros",
+            power=0.5,
+            regularizer=l2(LIST_PENALTY * scale),
+        )
+        parts.append(keras.ops.sum(embedded, axis=1))
+    return [keras.layers.Rescaling(speed, name=f"linear_speed_{number}")(part) for number, part in enumerate(parts)]
 
 
-def linear_speed(config: ModelConfig, layout: Layout) -> float:
+def linear_speed(layout: Layout) -> float:
     """Returns the number by which the linear part is multiplied."""
-    if not config.linear:
-        return 1.0
-    return LINEAR_SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)
+    return SPEED / max(1.0, (len(layout.numeric) + len(layout.categorical)) / 32)

@@ -1,26 +1,35 @@
-"""The members of `stacked`: small networks that are trained as one, and how much each counts.
+"""The members of `ensemble`: small networks that are trained as one, and the decay of their weights that held-out rows choose.
 
     x = keras.layers.RepeatVector(8)(features)            # float32 [rows, width] -> [rows, 8, width]
     x = member_dense(x.shape, 3, seed=5)(x)               # -> [rows, 8, 3]
-    output = Stack(4)([x, numeric, categorical])          # -> [rows, 3]
+    output = Members((0.1, 1.0, 4.0, 16.0))([x, numeric, categorical])     # -> [rows, 3]
 
-Each decays its weights at a rate of its own and leaves out a part of the rows, and on these rows the mean learns how much each
-rate counts (L. Breiman, "Stacked Regressions", 1996).
+A decay is too strong for one table and too weak for another. So each member begins with one of several and leaves out a part of
+the rows. Its losses on these, while the learning rate comes down to 0, tell how good its decay is. After `CHOOSING` of the steps
+all members have the decay that came out, and learn from all rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfcore.models.config import FOLDS
+from tfcore.graph.scheduled import scheduled
+from tfcore.models.config import CHOOSING, FOLDS
 from tfcore.models.layers import UNITS, ConfigLayer, row_hash
 
 LEFT_OUT = 5
 """The number of parts of the rows, of which a member leaves out one."""
-_SPEED = 10.0
-"""The factor by which the shares of the decays learn faster than the weights."""
+CHOICE = "members/losses_left_out"
+"""The path of the variable by which the decay is chosen."""
+_JUDGED = 0.9
+"""The share of the time of choosing after which losses count: before, weak decays are ahead because they learn faster."""
+_APART = 0.02
+"""The share of the loss by which a decay is worse that counts 1/e as much."""
+_SMALL = 1e-4
+"""The factor of the sums of losses, so that they add nothing to the norm of the gradients."""
 
 
 def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: Any) -> keras.layers.EinsumDense:
@@ -33,41 +42,62 @@ def member_dense(shape: tuple[Any, ...], units: int, *, seed: int, **keywords: A
 
 
 @keras.saving.register_keras_serializable("headway")
-class Stack(ConfigLayer):
-    """Weights the members' outputs by the share of their decay, which it learns from rows that they have not seen.
+class Members(ConfigLayer):
+    """Takes the mean of the members' outputs, and chooses their decay by the rows that they leave out.
 
     A member leaves out whole units of the split, or else equal rows together: which ones follows from a hash.
 
     Args:
-        decays: how many; the members are `FOLDS` of each, one after the other.
+        decays: the members are `FOLDS` of each, one after the other.
+
+    Attributes:
+        losses_left_out: the sum of the losses of rows that the members of each decay leave out, float32 [decays]. In a
+            training step it grows by its gradient, and no optimizer moves it.
     """
 
-    def __init__(self, decays: int, **keywords: Any):
-        super().__init__({"decays": decays}, **keywords)
-        self.decays = decays
+    def __init__(self, decays: Sequence[float], **keywords: Any):
+        super().__init__({"decays": [*map(float, decays)]}, **keywords)
+        self.decays = tuple(map(float, decays))
 
     def build(self, input_shape: Any) -> None:
-        self.shares = self.add_weight(name="shares", shape=(self.decays,), initializer="zeros")
+        self.losses_left_out = self.add_weight(name="losses_left_out", shape=(len(self.decays),), initializer="zeros")
+        self.losses_left_out.grows = True
         self.built = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Returns [rows, outputs] of the members' outputs [rows, members, outputs] and the inputs, float32 [rows, n]
-        and int32 [rows, m]; in training [rows, members + 1, outputs]: the members' outputs, and then the prediction for
-        rows that they leave out."""
+        and int32 [rows, m]; in training the members' outputs, of which none learns from rows that it leaves out."""
         members, *seen = inputs
-        shares = tf.repeat(tf.nn.softmax(_SPEED * self.shares), FOLDS)
         if not training:
-            return tf.einsum("rmo,m->ro", members, shares / FOLDS)
+            return tf.reduce_mean(members, axis=1)
         part, units = row_hash(seen), UNITS.get()
         if units is not None:
             part = tf.where(units < 0, part, row_hash([tf.bitcast(units, tf.int32)]))
         part %= LEFT_OUT
-        left_out = part[:, None] == tf.constant(np.tile(np.arange(FOLDS), self.decays), tf.int32)
-        fixed = tf.stop_gradient(members)
-        unseen = tf.einsum("rmo,rm->ro", fixed, tf.where(left_out, shares, 0.0))
-        seen_by_all = tf.stop_gradient(tf.einsum("rmo,m->ro", members, shares / FOLDS))
-        stacked = tf.where(part[:, None] < FOLDS, unseen, seen_by_all)
-        return tf.concat([tf.where(left_out[:, :, None], fixed, members), stacked[:, None]], 1)
+        self._left_out = part[:, None] == tf.constant(np.tile(np.arange(FOLDS), len(self.decays)), tf.int32)
+        return tf.where((self._left_out & _choosing())[:, :, None], tf.stop_gradient(members), members)
+
+    def judged(self, losses: tf.Tensor) -> tf.Tensor:
+        """Returns the rows' mean losses, [rows] of [rows, members]. Their gradient is also, for each decay, the losses of
+        the rows of the call before that its members leave out, towards the end of choosing."""
+        judging = _choosing() & (scheduled("progress", 0.0) >= _JUDGED * CHOOSING)
+        counts = tf.where(self._left_out & judging, tf.stop_gradient(losses), 0.0)
+        grown = tf.convert_to_tensor(self.losses_left_out)
+        nothing = tf.repeat(_SMALL * (grown - tf.stop_gradient(grown)), FOLDS)
+        return tf.reduce_mean(losses, axis=1) + tf.reduce_sum(counts * nothing, axis=1)
+
+    def decay(self) -> tf.Tensor:
+        """Returns the decay of each member in the step that runs: what a weight loses, times the learning rate."""
+        tried, losses = tf.constant(self.decays, tf.float32), tf.convert_to_tensor(self.losses_left_out)
+        best = tf.reduce_min(losses)
+        apart = tf.math.divide_no_nan(losses - best, _APART * tf.abs(best))
+        chosen = tf.exp(tf.reduce_sum(tf.nn.softmax(-apart) * tf.math.log(tried)))
+        return tf.where(_choosing(), tf.repeat(tried, FOLDS), chosen)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0][0], input_shape[0][-1])
+
+
+def _choosing() -> tf.Tensor:
+    """Returns whether the decay is still to be chosen."""
+    return scheduled("progress", 0.0) < CHOOSING

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfcore.models.layers import ConfigLayer, soft_clip
+from tfcore.models.layers import ConfigLayer
 
 
 @keras.saving.register_keras_serializable("headway")
@@ -28,7 +28,6 @@ class PiecewiseLinear(ConfigLayer):
         width: of each number's embedding.
         limit: the linear function sees x / sqrt(1 + (x / limit)^2), within +-limit; 0: x.
         seed: of the initial linear weights, uniform in [-1, 1).
-        regularizer: of all weights.
     """
 
     def __init__(
@@ -38,14 +37,12 @@ class PiecewiseLinear(ConfigLayer):
         *,
         limit: float = 0.0,
         seed: int,
-        regularizer: keras.regularizers.Regularizer | None = None,
         **keywords: Any,
     ):
         plain = [list(map(float, of)) for of in edges]
-        made_of = {"edges": plain, "width": width, "seed": seed, "limit": limit, "regularizer": regularizer}
+        made_of = {"edges": plain, "width": width, "seed": seed, "limit": limit}
         super().__init__(made_of, **keywords)
         self.width, self.limit = width, float(limit)
-        self._regularizer = keras.regularizers.get(regularizer)
         bins = max([1, *(len(of) - 1 for of in edges)])
         self._low, self._scale = np.zeros((len(edges), bins)), np.zeros((len(edges), bins))
         for number, of in enumerate(edges):
@@ -55,12 +52,8 @@ class PiecewiseLinear(ConfigLayer):
 
     def build(self, input_shape: Any) -> None:
         numbers, bins = self._low.shape
-        self.slopes = self.add_weight(
-            name="slopes", shape=(numbers, self.width), initializer=self._linear, regularizer=self._regularizer
-        )
-        self.bins = self.add_weight(
-            name="bins", shape=(numbers, bins, self.width), initializer="zeros", regularizer=self._regularizer
-        )
+        self.slopes = self.add_weight(name="slopes", shape=(numbers, self.width), initializer=self._linear)
+        self.bins = self.add_weight(name="bins", shape=(numbers, bins, self.width), initializer="zeros")
         self.bias = self.add_weight(name="bias", shape=(numbers, self.width), initializer="zeros")
         self.built = True
 
@@ -71,8 +64,14 @@ class PiecewiseLinear(ConfigLayer):
         numbers = tf.cast(inputs, tf.float32)[:, :, None]
         places = tf.clip_by_value((numbers - tf.constant(self._low, tf.float32)) * self._scale, 0.0, 1.0)
         binned = tf.einsum("rnb,nbw->rnw", tf.cast(places, dtype), self.bins)
-        seen = soft_clip(inputs, self.limit) if self.limit else inputs
+        seen = _soft_clip(inputs, self.limit) if self.limit else inputs
         return tf.cast(seen, dtype)[:, :, None] * self.slopes + binned + self.bias
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape, self.width)
+
+
+def _soft_clip(x: tf.Tensor, limit: float) -> tf.Tensor:
+    """Returns x / sqrt(1 + (x / limit)^2): x itself near zero, and never beyond +-limit."""
+    share = tf.clip_by_value(x / limit, -100.0, 100.0)  # its square is finite in float16 too
+    return limit * share * tf.math.rsqrt(1.0 + tf.square(share))

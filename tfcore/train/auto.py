@@ -2,66 +2,48 @@
 
     facts = Facts(rows=1_200, width=12, task="binary")
     training, model = resolve(TrainingConfig(), ModelConfig(), facts)
-    training.steps, training.batch_size, model.hidden          # 1000, 32, (100, 70, 50, 25)
+    training.batch_size, model.hidden                          # 64, (128, 128)
 
 A key that the pipeline gives stays as it is; each key left out is chosen by itself. From `LARGE` rows on the training's keys
 have the defaults of their config. The values follow from measurements: bench/models.py and docs/pipeline.md.
 """
 
+import itertools
 import math
 from typing import Any, TypeVar
 
 from pydantic import Field
 
 from headway.config import Frozen
-from headway.errors import ConfigError
 from headway.messages import counted
 from headway.tasks.table import TaskName
-from tfcore.models.config import VALUE_L1, ModelConfig
+from tfcore.models.config import CHOOSING, MEMBERS, ModelConfig
 from tfcore.train.config import EarlyStoppingConfig, TrainingConfig
 from tfcore.train.schedule import COSINE, Schedule
 
 LARGE = 256_000
-"""From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training."""
+"""From this many train rows on, three epochs of batches of 256 are as many steps as the longest automatic training of mlp."""
 FEW = 20_000
-"""Below this many train rows the penalties alone keep a model from learning rows by heart; from it on a holdout helps them."""
-HOLDOUT = 20_000
-"""From this many train rows on a holdout ends the training; below it the penalties do: a holdout of so few rows is noisy, and
-the rows are missed in the training."""
+"""Below this many train rows two_towers has no hidden layers: a product of embeddings is what few rows can tell."""
 LEAST_HOLDOUT = 100
-"""The same for models without penalties: a user's, or one of images."""
+"""From this many train rows on a holdout ends the training of a model without penalties."""
 EPOCHS, LEAST_STEPS, MOST_STEPS = 25, 1000, 3000
-MOST_EPOCHS = 200
-"""So many passes over a small table are enough, also where they are fewer than `LEAST_STEPS`: the learning rate is higher by as
-much, so that weights get as far."""
-SMALL_BATCH = 32
 LEAST_STEPS_OF_IMAGES = 300
 """Their steps are slow."""
-RATE, WARMUP = 0.002, 0.05
-SOFT_CLIP = 4.0
-ROWS_PER_ID, LEAST_IDS = 20, 50
-"""Hidden layers learn columns of fewer rows per id by heart; the linear part shrinks each id by its penalty."""
-MANY_ROWS_PER_ID, MANY_LINEAR_L2 = 1_000, 100.0
-"""The same of `FEW` rows or more, and the linear part's L2 penalty, times the rows. Hidden layers that saw 4,000 tail numbers of
-100,000 flights learned them by heart within two epochs: AUC 0.70, and 0.74 so."""
-WIDE = 0.5
-"""Inputs per train row from which on most of them can only be noise to so few rows: a sparse linear model is what they tell."""
-LEAST_WIDE = 200
-SPARSE, WIDE_L2 = 0.5, 0.1
-"""The L1 penalty of a wide table, as a share of 0.5 * sqrt(2 ln(inputs) / rows), below which no weight of pure noise is 0 (the
-universal threshold of the lasso, for a logistic loss); and the L2 penalty that keeps its hidden layers still."""
-LEARNED = 0.71
-"""Of `stacked`: 8 of its 9 losses, and of each 4 of 5 rows, teach the linear part."""
-L2_PER_INPUT, MOST_L2 = 0.08, 0.01
-"""The hidden layers' L2 penalty per input and train row, and its bound: many inputs are learned by heart sooner than few. On
-8,000 rows of 600 columns, 10 of them informative, the AUC went from 0.756 to 0.796, that of a logistic regression."""
+RATE, RATE_OF_MEMBERS, WARMUP = 0.002, 0.006, 0.05
 PATIENCE, LOOKS = 10, 40
 """Evaluations of the holdout: how many without improvement end the training, and how many there are in all."""
+HIDDEN = (128, 128)
+"""The hidden layers of a member of ensemble."""
+MOST_EPOCHS, WORK, MOST_WORK = 120, 1e8, 6e12
+"""The passes of ensemble over few rows, and the multiplications and additions that it spends on each row and on all: 40 s of
+two cores for 20,000 rows, two minutes for 60,000 and more."""
+_NUMBERS = 8, 512
+"""The width of a number's embedding and of all of them, by which the work is estimated."""
 _BATCHES = ((2_000, 32), (8_000, 64), (32_000, 128))
 """(below so many rows, the batch size); else that of the config."""
-_HIDDEN = ((500, (16,)), (1_000, (32, 16)))
+_BATCHES_OF_MEMBERS = ((800, 32), (3_000, 64), (12_000, 128))
 _ADAM = ("adam", "adamw", "nadam")
-_PENALTIES = {"l2", "linear_l2", "linear_l1", "value_l1"}
 
 Config = TypeVar("Config", TrainingConfig, ModelConfig)
 
@@ -80,67 +62,67 @@ def resolve(training: TrainingConfig, model: ModelConfig, facts: Facts) -> tuple
 
     What comes out has every key set, so that resolving it again changes nothing, and an explicit spelling of the same
     values is the same config.
-
-    Raises:
-        ConfigError: `model.scaled_penalties` with a loss that is not a share of the label's variance.
     """
-    if (problem := unscalable(training, model, facts)) is not None:
-        raise ConfigError(problem, where="model.scaled_penalties", fix="leave it out")
     if not facts.rows:
         return _explicit(training), _explicit(model)
-    model = _model(model, facts, squared=_squared(training.loss))
+    model = _model(model, facts)
+    if model.name == "ensemble" and not facts.images:
+        return _members_training(training, facts, model), model
     if facts.rows >= LARGE:
-        return _explicit(training), _explicit(model)
-    return _training(training, facts, penalized=model.l2 > 0 or model.name == "stacked"), _explicit(model)
+        return _explicit(training), model
+    return _training(training, facts, penalized=model.l2 > 0), model
 
 
-def unscalable(training: TrainingConfig, model: ModelConfig, facts: Facts | None = None) -> str | None:
-    """What keeps `model.scaled_penalties: true` from working; None: nothing, or it is not set."""
-    if not model.scaled_penalties:
-        return None
-    what = None
-    if not _squared(training.loss):
-        what = f"training.loss is {training.loss}"
-    elif facts is not None and facts.task != "regression":
-        what = f"the task is {facts.task}"
-    return what and f"needs the squared error of one regression label, and {what}"
+def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig) -> TrainingConfig:
+    """Choose as many passes as the time allows, and a rate that comes down to 0 where the decay is chosen, and once more."""
+    settings, chosen = training.model_fields_set, dict[str, Any]()
+    batch = training.batch_size
+    if "batch_size" not in settings:
+        batch = chosen["batch_size"] = _batch(training, facts.rows, _BATCHES_OF_MEMBERS)
+    if training.epochs is None and training.steps is None:
+        width, most = _NUMBERS
+        sizes = [max(facts.width, min(facts.width * width, most)), *model.hidden, 1]
+        flops = 6.0 * MEMBERS * sum(before * after for before, after in itertools.pairwise(sizes))
+        work = min(WORK * max(facts.rows, 2_000), MOST_WORK) / facts.rows
+        passes = min(MOST_EPOCHS, work / flops)
+        chosen["steps"] = max(round(passes * facts.rows / batch), math.ceil(facts.rows / batch))
+    steps = training.model_copy(update=chosen).total_steps(facts.rows)
+    if _rated(training):
+        restart = round(CHOOSING * steps)
+        warmup = max(1, round(WARMUP * restart))
+        rate: dict[str, Any] = {"initial": RATE_OF_MEMBERS, "warmup_steps": warmup, "restart": restart}
+        chosen["learning_rate"] = Schedule(name="cosine", settings=rate)
+    return _explicit(training, chosen)
 
 
-def _squared(loss: str | None) -> bool:
-    """Whether it is the built-in squared error, where the task is a regression."""
-    return loss in (None, "squared_error")
+def _rated(training: TrainingConfig) -> bool:
+    """Whether the learning rate is to be chosen: it is left out, or `cosine` without settings."""
+    asked = training.learning_rate
+    cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
+    return ("learning_rate" not in training.model_fields_set or cosine) and training.optimizer.name in _ADAM
 
 
 def _training(training: TrainingConfig, facts: Facts, *, penalized: bool) -> TrainingConfig:
     settings, chosen = training.model_fields_set, dict[str, Any]()
     batch = training.batch_size
     if "batch_size" not in settings:
-        batch = chosen["batch_size"] = _batch(training, facts.rows)
+        batch = chosen["batch_size"] = _batch(training, facts.rows, _BATCHES)
     timed = training.epochs is not None or training.steps is not None
-    asked = training.learning_rate  # `cosine` without settings leaves them to be chosen
-    cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
-    rated = ("learning_rate" not in settings or cosine) and training.optimizer.name in _ADAM
-    rate = RATE
     if not timed:
         steps, least = round(EPOCHS * facts.rows / batch), LEAST_STEPS_OF_IMAGES if facts.images else LEAST_STEPS
-        # tried with the small batches that are chosen here
-        small = chosen.get("batch_size") == SMALL_BATCH and "early_stopping" not in settings
-        if penalized and rated and small and not facts.images:
-            least = min(LEAST_STEPS, MOST_EPOCHS * math.ceil(facts.rows / batch))
-            rate = _rounded(RATE * LEAST_STEPS / least)
         chosen["steps"] = min(max(steps, least), MOST_STEPS)
     steps = training.model_copy(update=chosen).total_steps(facts.rows)
-    if not timed and "early_stopping" not in settings and facts.rows >= (HOLDOUT if penalized else LEAST_HOLDOUT):
+    if not timed and "early_stopping" not in settings and not penalized and facts.rows >= LEAST_HOLDOUT:
         chosen["early_stopping"] = EarlyStoppingConfig(
             patience=PATIENCE, every_steps=max(1, steps // LOOKS), holdout=0.1 if facts.rows >= 1_000 else 0.2
         )
-    if rated:
+    if _rated(training):
         warmup = max(1, round(WARMUP * steps))
-        chosen["learning_rate"] = Schedule(name="cosine", settings={"initial": rate, "warmup_steps": warmup})
+        chosen["learning_rate"] = Schedule(name="cosine", settings={"initial": RATE, "warmup_steps": warmup})
     return _explicit(training, chosen)
 
 
-def _batch(training: TrainingConfig, rows: int) -> int:
+def _batch(training: TrainingConfig, rows: int, batches: tuple[tuple[int, int], ...]) -> int:
     """Choose a batch size by the rows that micro-batches divide; the config's own with ranking or retrieval, and where
     several devices are to divide it."""
     default, parts = training.batch_size, training.micro_batches
@@ -150,48 +132,23 @@ def _batch(training: TrainingConfig, rows: int) -> int:
         or training.strategy in ("mirrored", "multi_worker")
     ):
         return default
-    least = next((batch for below, batch in _BATCHES if rows < below), default)
+    least = next((batch for below, batch in batches if rows < below), default)
     return next((batch for batch in (32, 64, 128) if batch >= least and batch % parts == 0), default)
 
 
-def _model(model: ModelConfig, facts: Facts, *, squared: bool) -> ModelConfig:
-    """Choose the model's settings: smaller below a thousand rows; with a linear part and penalties, stronger for few rows."""
-    if facts.images and not facts.width and not model.user_defined and "hidden" not in model.model_fields_set:
-        return _explicit(model, {"hidden": ()})  # an image's features say enough
-    if model.user_defined or facts.images or (model.name == "two_towers" and facts.rows >= FEW):
-        return model
-    rows, chosen = facts.rows, dict[str, Any]()
-    linear = model.linear or "linear" not in model.model_fields_set
-    of_width = min(MOST_L2, L2_PER_INPUT * facts.width / rows)
-    if model.recurring_numbers and linear:
-        least = VALUE_L1[facts.task in ("binary", "multiclass")] * (LEARNED if model.name == "stacked" else 1.0)
-        chosen["value_l1"] = _rounded(least / math.sqrt(rows))
-    if rows >= FEW:
-        ids = {"most_ids": max(LEAST_IDS, rows // MANY_ROWS_PER_ID)}
-        of_hidden = 0.0 if model.name == "stacked" else _rounded(of_width)
-        chosen |= {"linear": True, "linear_l2": _rounded(MANY_LINEAR_L2 / rows), "l2": of_hidden}
-        return _left_out(model, chosen | (ids if linear else {}))
-    if model.name == "two_towers":  # a product of embeddings: what few rows can tell
+def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
+    """Choose the model's settings: the hidden layers, and the penalties of two_towers."""
+    if model.user_defined:
+        return _explicit(model)
+    if facts.images and not facts.width:
+        return _left_out(model, {"hidden": ()})  # an image's features say enough
+    if model.name == "ensemble":
+        return _left_out(model, {"hidden": HIDDEN})
+    rows = facts.rows
+    if model.name == "two_towers" and rows < FEW:
         chosen = {"hidden": (), "linear_l2": _rounded(1.0 / rows), "l2": _rounded(5.0 / rows + 3000.0 / rows**2)}
         return _left_out(model, chosen)
-    chosen["hidden"] = next((hidden for below, hidden in _HIDDEN if rows < below), model.hidden)
-    chosen["linear"], chosen["soft_clip"] = True, SOFT_CLIP
-    if facts.task == "regression" and squared:
-        # a penalty that the user gives keeps the meaning that it has without
-        chosen["scaled_penalties"] = not model.model_fields_set & _PENALTIES
-    if linear:
-        chosen["most_ids"] = max(LEAST_IDS, rows // ROWS_PER_ID)
-    # the linear part's is that of a logistic regression with C=1 and of a ridge with alpha=1, per row
-    chosen["linear_l2"] = _rounded(1.0 / rows)
-    chosen["l2"] = _rounded(max(5.0 / rows + 3000.0 / rows**2, of_width))
-    sparse = "linear_l1" not in model.model_fields_set or model.linear_l1 > 0
-    if linear and sparse and facts.width > WIDE * rows and facts.width > LEAST_WIDE:
-        chosen["linear_l1"] = _rounded(SPARSE * 0.5 * math.sqrt(2 * math.log(facts.width) / rows))
-        chosen["l2"] = max(chosen["l2"], WIDE_L2)
-        chosen.pop("value_l1", None)
-    if model.name == "stacked":
-        del chosen["l2"]
-    return _left_out(model, chosen)
+    return _explicit(model)
 
 
 def _left_out(model: ModelConfig, chosen: dict[str, Any]) -> ModelConfig:
@@ -222,6 +179,7 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         said = f"{rate.name} learning rate"
         if rate.name == COSINE:
             after = f" after {counted(rate.warmup_steps, 'step')} of warm-up" if rate.warmup_steps else ""
+            after += f", twice, from step {rate.restart:,} on again" if rate.restart else ""
             warm = f" {rate.initial:g}{after}"
     early = training.early_stopping
     stop = (
@@ -237,13 +195,6 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
     ]
     if not model.user_defined:
         parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
-        if model.quantile_bins:
-            parts.append(f"numbers in {counted(model.quantile_bins, 'bin')}")
-        if model.linear:
-            parts.append("a linear part")
-        if model.l2 or model.linear_l2 or model.linear_l1:
-            sparse = f", l1 {model.linear_l1:g}" if model.linear_l1 else ""
-            sparse += f", l1 of values {model.value_l1:g}" if model.value_l1 else ""
-            scaled = ", times the unexplained share of the variance" if model.scaled_penalties else ""
-            parts.append(f"l2 {model.l2:g} (linear part {model.linear_l2:g}{sparse}){scaled}")
+        if model.l2 or model.linear_l2:
+            parts.append(f"l2 {model.l2:g}" + (f" (biases {model.linear_l2:g})" if model.linear_l2 else ""))
     return "; ".join(parts)

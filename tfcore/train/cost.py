@@ -19,7 +19,6 @@ long compiled as plain. Headway's own embeddings do without (`tfcore.models.laye
 """
 
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -30,7 +29,8 @@ import tensorflow as tf
 from tfcore.graph.function import Jit
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.xla import intended
-from tfcore.models.config import STACKED
+from tfcore.models.config import MEMBERS
+from tfcore.models.inputs import WIDEST, is_ensemble, seen_columns
 from tfcore.train.config import LARGE_BATCH, repays_compiling
 from tfcore.train.request import TrainRequest
 
@@ -59,12 +59,14 @@ def work_of(request: TrainRequest, *, rows: int) -> Work | None:
     training, model, transform = request.training, request.model, request.transform
     if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
         return None
-    width = len(transform.numeric) * (model.embedding if model.quantile_bins else 1)
-    most = math.inf if model.most_ids is None else model.most_ids
-    width += model.embedding * (len(transform.lists) + sum(entry.size <= most for entry in transform.categorical))
+    members, width = is_ensemble(model, transform), len(transform.numeric)
+    width = max(width, min(width * model.embedding, WIDEST)) if members else width
+    width += model.embedding * sum(
+        len(seen_columns(entries, model, transform)) for entries in (transform.categorical, transform.lists)
+    )
     sizes = [width, *model.hidden, 1]
     products = sum(before * after for before, after in itertools.pairwise(sizes))
-    products *= STACKED if model.name == "stacked" else 1
+    products *= MEMBERS if members else 1
     if training.retrieval is not None:  # each row's user with each item of the batch
         products += training.batch_size * (model.embedding + 1)
     flops = 2.0 * BACKWARD * products * training.batch_size

@@ -36,7 +36,7 @@ REQUIRED: dict[str, set[str]] = {
 }
 """The settings that a schedule of keras.optimizers.schedules needs."""
 OPTIONAL: dict[str, set[str]] = {
-    COSINE: {"initial", "warmup_steps"},
+    COSINE: {"initial", "warmup_steps", "restart"},
     "CosineDecay": {"alpha", "warmup_target", "warmup_steps"},
     "CosineDecayRestarts": {"t_mul", "m_mul", "alpha"},
     "ExponentialDecay": {"staircase"},
@@ -56,6 +56,8 @@ _SCHEDULED = {
 """(meaning, from, up to, whether `from` itself is allowed); `up to` never is."""
 MEANINGS = {name: meaning for name, (meaning, *_) in _SCHEDULED.items()}
 """The numbers that Headway's own training reads; any other name is for the user's model or loss."""
+PROGRESS = "progress"
+"""The number of steps that are done, as a share of all: what `ensemble` is told beside `training.schedules`."""
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
@@ -81,8 +83,8 @@ class Schedule(Frozen):
         "PiecewiseConstantDecay",
         "PolynomialDecay",
     ] = Field(
-        description="cosine: from initial down to 0 at the end of the training, after warmup_steps; else a schedule of "
-        "keras.optimizers.schedules"
+        description="cosine: from initial down to 0 at the end of the training, after warmup_steps, and once before at the step "
+        "restart; else a schedule of keras.optimizers.schedules"
     )
     settings: dict[str, Setting] = Field(
         default_factory=dict, description="initial and warmup_steps of cosine; else the arguments of Keras' schedule"
@@ -96,6 +98,8 @@ class Schedule(Frozen):
         if self.name == COSINE:
             if type(self.warmup_steps) is not int or self.warmup_steps < 0:
                 raise ValueError(f"settings.warmup_steps: {self.warmup_steps} is not a number of steps")
+            if type(self.restart) is not int or self.restart < 0:
+                raise ValueError(f"settings.restart: {self.restart} is not a step")
             if type(self.initial) not in (int, float):
                 raise ValueError(f"settings.initial: {self.initial} is not a number")
         return self
@@ -109,6 +113,11 @@ class Schedule(Frozen):
     def warmup_steps(self) -> Any:
         """Those in which `cosine` rises from near zero."""
         return self.settings.get("warmup_steps", 0)
+
+    @property
+    def restart(self) -> Any:
+        """The step at which `cosine` has come down to 0 and begins once more; 0: none."""
+        return self.settings.get("restart", 0)
 
 
 Scheduled = Number | Schedule
@@ -125,11 +134,15 @@ def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> Non
 def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np.float32]:
     """The numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
 
-    After a warm-up that rises from near zero, half a cosine down to 0. Computed in float64.
+    After a warm-up that rises from near zero, half a cosine down to 0; both twice with a restart before the end. Computed in
+    float64.
     """
-    warmup = schedule.warmup_steps
+    warmup, restart = schedule.warmup_steps, schedule.restart if schedule.restart < total else 0
     step = np.arange(first, first + count, dtype=np.float64)
-    done = np.minimum(np.maximum(step - warmup, 0.0) / max(total - warmup, 1), 1.0)
+    again = step >= restart
+    length = np.where(again, total - restart, restart)
+    step = step - restart * again
+    done = np.minimum(np.maximum(step - warmup, 0.0) / np.maximum(length - warmup, 1), 1.0)
     rate = schedule.initial * 0.5 * (1.0 + np.cos(np.pi * done))
     if warmup:
         rate = rate * np.minimum((step + 1) / warmup, 1.0)
@@ -161,6 +174,8 @@ def check_schedules(names: Iterable[str], task: Task | str, *, user: bool) -> No
             problem = f"{name} is for a binary label, and this one is {kind.name}"
         elif name in ("label_smoothing", "temperature") and not kind.has_classes:
             problem = f"{name} is for a label with classes, and this one is a number"
+        elif name == PROGRESS:
+            problem = f"{name} is the share of the steps that are done"
         elif name not in MEANINGS and not user:
             problem = f"nothing reads {name!r}; the built-in models know {', '.join(sorted(MEANINGS))}"
         else:
@@ -172,11 +187,21 @@ Values = Mapping[str, NDArray[np.float32]]
 
 
 class StepValues:
-    """The scheduled numbers of a training of `total` steps; see the module."""
+    """The scheduled numbers of a training of `total` steps; see the module.
 
-    def __init__(self, schedules: Mapping[str, Scheduled], total: int):
-        self.names = list(schedules)
+    Args:
+        progress: whether `PROGRESS` is among them.
+
+    Attributes:
+        begins: the progress with which the training begins.
+    """
+
+    def __init__(self, schedules: Mapping[str, Scheduled], total: int, *, progress: bool = False):
         self._of = {name: _of(name, schedule, total) for name, schedule in schedules.items()}
+        self.begins, self._total = 0.0, total
+        if progress:
+            self._of[PROGRESS] = self._progress
+        self.names = list(self._of)
 
     def __call__(self, first: int, count: int) -> Values:
         """Each number at steps first .. first + count - 1; float32 [count].
@@ -187,8 +212,12 @@ class StepValues:
         return {name: of(first, count) for name, of in self._of.items()}
 
     def at(self, step: int) -> dict[str, float]:
-        """Each number at one step."""
-        return {name: float(values[0]) for name, values in self(step, 1).items()}
+        """Each number at one step; not the progress, which the step says."""
+        return {name: float(values[0]) for name, values in self(step, 1).items() if name != PROGRESS}
+
+    def _progress(self, first: int, count: int) -> NDArray[np.float32]:
+        done = np.arange(first, first + count) / self._total
+        return (self.begins + (1.0 - self.begins) * done).astype(np.float32)
 
 
 def _of(name: str, schedule: Scheduled, total: int) -> Callable[[int, int], NDArray[np.float32]]:

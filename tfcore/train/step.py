@@ -15,7 +15,6 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 `part` writes no variable but a layer's moving averages; `finish` writes all others.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -30,7 +29,8 @@ from tfcore.data.groups import GROUP, NO_GROUP, group_splits
 from tfcore.graph.scheduled import step_value
 from tfcore.heads.base import Head
 from tfcore.heads.table import head_of
-from tfcore.models.layers import noise_of, rows_from
+from tfcore.models.layers import rows_from
+from tfcore.models.members import Members
 from tfcore.models.precision import LossScale
 from tfcore.train.config import OptimizerConfig, RankingConfig, logit_offsets
 from tfcore.train.ranking import pairwise_loss
@@ -90,9 +90,6 @@ class StepConfig:
     """Has the choice among a batch's items count too, of whole batches only. The reported loss stays the rows'."""
     scale: LossScale | None = None
     """Of the loss while gradients are taken, for a model that computes in float16; see `tfcore.models.precision`."""
-    scaled_penalties: bool = False
-    """The model's own losses count times the loss in units of the label's variance: what a normal label of that variance
-    around its prediction says of them. Of whole batches and of parts alike."""
     micro_batches: bool = False
     """Whether each call says into how many micro-batches a batch is cut; see `tfcore.train.step`."""
 
@@ -124,7 +121,6 @@ class StepConfig:
             ranking=config.ranking,
             retrieval=retrieval,
             scale=LossScale() if config.precision == "float16" else None,
-            scaled_penalties=request.model.scaled_penalties and head.degree == 2,
             micro_batches=config.micro_batches > 1,
         )
 
@@ -158,6 +154,7 @@ class TrainStep:
         self.config, self.scale = config, config.scale
         self._offsets = None if config.offsets is None else np.asarray(config.offsets, np.float32)
         self._std, self._unit = float(config.label_std), float(config.label_std) ** self.head.degree
+        self._members = next((layer for layer in model.layers if isinstance(layer, Members)), None)
         # what a layer moves on its own in a training step (batch normalisation), to be put back when it is skipped
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
@@ -196,12 +193,9 @@ class TrainStep:
             losses, weights = self._training_losses(batch, output)
             total = tf.reduce_sum(weights) if total is None else total
             loss = tf.math.divide_no_nan(tf.reduce_sum(losses * weights), total)
-            with noise_of(self._noise(losses, weights, total, loss) if self.config.scaled_penalties else 1.0):
-                own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
+            own = [tf.cast(extra, tf.float32) for extra in self.model.losses]
             if (times := step_value("regularization")) is not None:
                 own = [times * extra for extra in own]
-            if self.config.scaled_penalties:
-                share = tf.stop_gradient(loss) / self._unit  # a part's loss is its share of the batch's already
             if share is not None:
                 own = [share * extra for extra in own]
             objective = loss / self._unit
@@ -225,12 +219,6 @@ class TrainStep:
             back = 1.0 / self.scale.value
             gradients = [gradient * back for gradient in gradients]
         return Part(loss, objective, gradients)
-
-    def _noise(self, losses: tf.Tensor, weights: tf.Tensor, total: tf.Tensor, loss: tf.Tensor) -> tf.Tensor:
-        """What makes of the share of the variance that of the deviation, as which the slopes of noise grow: of normal errors
-        sqrt(pi / 2) times the mean size of an error, a sum over rows."""
-        size = tf.math.divide_no_nan(tf.reduce_sum(tf.sqrt(losses) * weights), total) * math.sqrt(math.pi / 2)
-        return tf.stop_gradient(tf.math.divide_no_nan(size * self._std, loss))
 
     def _users(self, batch: Batch) -> Part:
         """Return the loss and gradients of the task's own train_step."""
@@ -292,11 +280,19 @@ class TrainStep:
         self.optimizer.learning_rate = step_value("learning_rate")
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        self.optimizer.apply(list(gradients), self.model.trainable_variables)
-        for variable in self.model.trainable_variables:
+        variables = self.model.trainable_variables
+        grown = [
+            (variable, variable + gradient)
+            for variable, gradient in zip(variables, gradients, strict=True)
+            if getattr(variable, "grows", False)
+        ]
+        self.optimizer.apply(list(gradients), variables)
+        for variable, value in grown:
+            variable.assign(value)
+        for variable in variables:
             if (decay := getattr(variable, "decay", None)) is not None:
                 # beside the gradients: an optimizer like Adam would scale a penalty's up where the loss has little to say
-                kept = 1.0 - self.optimizer.learning_rate * tf.constant(decay)
+                kept = 1.0 - self.optimizer.learning_rate * decay()
                 variable.assign(variable * tf.maximum(kept, 0.0))
 
     def skip(self, kept: Sequence[tf.Tensor]) -> None:
@@ -326,7 +322,8 @@ class TrainStep:
         members, width = output.shape[1:]
         repeated = {name: tf.repeat(value, members, axis=0) for name, value in rows.items()}
         losses = self.head.loss(repeated, tf.reshape(output, [-1, width]), smoothing=smoothing)
-        return tf.reduce_mean(tf.reshape(losses, [-1, members]), axis=1), weights
+        losses = tf.reshape(losses, [-1, members])
+        return (tf.reduce_mean(losses, axis=1) if self._members is None else self._members.judged(losses)), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Return (label, weight) of each row in training."""

@@ -415,7 +415,7 @@ class DistributedLearner(Learner):
         self.train_step.set_rate()
 
         def apply() -> tf.Tensor:
-            run(self.train_step.apply, args=(gradients,))
+            run(self._apply, args=(gradients, dict(now())))
             return tf.constant(True)
 
         def skip() -> tf.Tensor:
@@ -427,6 +427,10 @@ class DistributedLearner(Learner):
         self.train_step.counter.assign_add(1)
         retryable = self.train_step.retryable(applied, self._first(objective))
         return self._first(loss), weight, StepResult(applied, retryable)
+
+    def _apply(self, gradients: list[tf.Tensor], values: dict[str, tf.Tensor]) -> None:
+        with stepping(values):  # a replica runs in a thread of its own
+            self.train_step.apply(gradients)
 
     def _replica_part(
         self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor, micro_batches: tf.Tensor | None

@@ -32,6 +32,9 @@ from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.losses import with_loss
 from tfcore.heads.table import label_head, label_task
 from tfcore.models import build
+from tfcore.models.config import CHOOSING
+from tfcore.models.inputs import has_members
+from tfcore.models.members import CHOICE
 from tfcore.runtime.devices import numerics, numerics_of, prepare, relaxed
 from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.cost import choose_jit
@@ -140,6 +143,8 @@ class TrainingSession:
         with self.placement.scope():
             self.learner = self._learner()
             self.warm_start = warm_start(self.model, request, request.warm_start) if request.warm_start else None
+        if self.warm_start is not None and CHOICE in self.warm_start["kept"]:
+            self.values.begins = CHOOSING  # its members have seen the rows that they would leave out
         if self.warm_start is not None and self.checkpoint is None:  # else its weights are to come
             monitor.log(self.warm_start["says"])
         if isinstance(self.learner.train_step.head.task, UserTask) and not self.placement.several:
@@ -169,7 +174,8 @@ class TrainingSession:
         if "dropout" in config.schedules and not request.model.dropout:
             problem = "the model drops nothing"
             raise ConfigError(problem, where="training.schedules.dropout", fix="set model.dropout, or leave it out")
-        return StepValues({"learning_rate": config.learning_rate} | config.schedules, self.total)
+        schedules = {"learning_rate": config.learning_rate} | config.schedules
+        return StepValues(schedules, self.total, progress=has_members(request.model, request.transform))
 
     def _learner(self) -> Learner:
         request, config = self.request, self.request.training

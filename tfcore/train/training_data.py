@@ -23,6 +23,7 @@ from tfcore.data.reader import Labeler, labeler, safe
 from tfcore.data.shards import Batch, Shards, shards_of
 from tfcore.heads.table import label_head, label_task
 from tfcore.models.config import ModelConfig
+from tfcore.models.inputs import has_members
 from tfcore.models.linear import LinearModel, cheap
 from tfcore.models.towers.item_index import collect
 from tfcore.train.augment import Augment
@@ -70,7 +71,7 @@ def training_data(
     rows = plan_rows(request, shards, label)
     shards.ahead(shard_order(len(shards.paths), request.seed, 0))  # they come while the model is built
     ids, group = None, named_for(shards.columns, "group")
-    if training.ranking is not None or request.model.name == "stacked":
+    if training.ranking is not None or has_members(request.model, parameters):
         ids = UNIT if shards.unit and training.ranking is None else group
     return TrainingData(request, rows, transform, label, ids=ids, images=images, augment=augment, placement=placement)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError, StoreError
 from headway.messages import counted, some
 from tfcore.models.build import VARIABLE, WEIGHTS
-from tfcore.models.inputs import Layout, seen_columns
+from tfcore.models.inputs import Layout, is_ensemble, seen_columns
 from tfcore.models.linear_part import linear_speed
 from tfcore.models.towers.two_towers import ITEM, USER, sides
 from tfcore.train.request import TrainRequest, WarmStart
@@ -60,7 +60,12 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
         if value is not None and rows is None and same and value.shape == start.shape:
             variable.assign(value)
             kept.append(path)
-        elif value is not None and rows and value.shape[1:] == start.shape[1:] and (same or path[:5] != "wide_"):
+        elif (
+            value is not None
+            and rows
+            and value.shape[1:] == start.shape[1:]
+            and (same or not path.startswith("linear_"))
+        ):
             variable.assign(_moved(start, rows, value, rows_before or []))
             (kept if rows == rows_before else partly).append(path)
         else:
@@ -91,7 +96,8 @@ def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own
-    return (*seen, layout.label.classes, of.model.item, linear_speed(of.model, layout))
+    speed = linear_speed(layout) if is_ensemble(of.model, layout) else 1.0
+    return (*seen, layout.label.classes, of.model.item, speed)
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
@@ -117,8 +123,8 @@ def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | No
     if of.model.name == "two_towers":
         side = sides(of.model, layout)[USER if layer.startswith(USER) else ITEM]
         places = side.lists if lists else side.categorical
-    elif layer == "embeddings":
-        places = seen_columns(of.model, layout)
+    elif not layer.startswith("linear_"):
+        places = seen_columns(entries, of.model, layout)
     categories = _categories(layout)
     return [(entries[place].name, value) for place in places for value in categories[entries[place].name]]
 

@@ -2,7 +2,7 @@
 whose values are categories."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 from headway.config import Frozen
 from headway.schema.columns import Column
 from headway.statistics.column_statistics import ColumnStatistics
-from headway.statistics.split_statistics import SplitStatistics
-
-MOST_RECURRING = 32
-"""The most numbers whose values become categories too, for models that ask for it."""
 
 
 class FittedOp(Frozen):
@@ -140,17 +136,6 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
     if op.op == "clip":
         return np.clip(values, op.minimum, op.maximum)
     return values
-
-
-def recurring_numbers(columns: Sequence[Column], statistics: SplitStatistics) -> list[str]:
-    """Returns the numbers whose values may name something, such as a school or a day, or have an order, such as an age
-    in years; none where there are many, such as pixels."""
-    names, found = {column.name for column in columns}, list[str]()
-    for column in columns:
-        number = column.is_feature and column.type != "bytes" and not column.shape
-        if number and statistics.columns[column.name].recurs and f"{column.name}__value" not in names:
-            found.append(column.name)
-    return found if len(found) <= MOST_RECURRING else []
 
 
 def value_category(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:

@@ -57,13 +57,12 @@ from tfcore.transform.fitted import (
     Fitted,
     FittedOp,
     apply_numeric,
-    recurring_numbers,
     size_of,
     value_category,
     word_text,
 )
 
-VERSION = 4
+VERSION = 5
 FILE = "transform.json"
 AUTO_TOP_K = 10_000
 """The values in the automatic vocabulary of a text, and the buckets of integers that are too many to count."""
@@ -108,6 +107,8 @@ class TransformParameters(Frozen):
     """The layout of the model's inputs and how each is computed."""
 
     version: int = VERSION
+    rows: int = 0
+    """The train rows."""
     fitted: tuple[Fitted, ...]
     label: LabelParameters
     derived: DerivedParameters | None = None
@@ -142,11 +143,6 @@ class TransformParameters(Frozen):
         return tuple(
             Category(name=f.column.name, size=f.size) for f in self.fitted if f.size is not None and f.width is None
         )
-
-    @property
-    def value_categories(self) -> frozenset[str]:
-        """The names of the categories that are a number's values."""
-        return frozenset(part.name for part in self.parts if part.part == "value")
 
     @property
     def lists(self) -> tuple[ListCategory, ...]:
@@ -212,8 +208,6 @@ class TransformRequest(Stage[Transformed]):
     """The train rows where they have weights, by which each label counts."""
     bins: Annotated[int, Key()] = 0
     """The number of equally full bins of each number, for models that embed numbers."""
-    recurring: Annotated[bool, Key(of=lambda asked: 2)] = False  # 2: integers of few values are numbers too
-    """Whether numbers whose values recur are categories too."""
     counted: Annotated[str | None, Key()] = None
     """The column whose vocabulary keeps the train rows of each value, for trainings that correct for them."""
     item: Annotated[str | None, Key()] = None
@@ -244,7 +238,6 @@ def fit(request: TransformRequest, out: Path, monitor: Monitor) -> dict[str, Any
         statistics,
         task=request.task,
         bins=request.bins,
-        recurring=request.recurring,
         counted=request.counted,
         item=request.item,
         weighted=read_label(request.weighted),
@@ -264,7 +257,6 @@ def fit_parameters(
     *,
     task: TaskOrAuto = "auto",
     bins: int = 0,
-    recurring: bool = False,
     counted: str | None = None,
     item: str | None = None,
     weighted: WeightedLabel | None = None,
@@ -272,8 +264,8 @@ def fit_parameters(
     """Fit the parameters; returns also notes about what was left out or stands out.
 
     Args:
-        bins: equally full bins of each number whose edges the parameters are to have; 0: none.
-        recurring: numbers whose values recur are categories too, as with `frequent`, and integers of few values are numbers too.
+        bins: equally full bins of each number whose edges the parameters are to have, in which integers of few values keep
+            their order; 0: none, and such integers are categories.
         counted: the column whose vocabulary is to have the rows of each value.
         item: the column whose vocabulary is to have every value, unless its config says otherwise.
         weighted: the labels of the rows that count, where rows have weights.
@@ -286,7 +278,6 @@ def fit_parameters(
         raise DataError("the train split has no rows", where="split", fix="widen the window, or hold out less")
     fitted, notes = list[Fitted](), list[Note]()
     parts: list[ColumnPart] = []
-    again_categories = recurring_numbers(columns, statistics) if recurring else ()
     for column in columns:
         if not column.is_feature:
             continue
@@ -302,7 +293,7 @@ def fit_parameters(
                 text = f"no {column.name}__value: it is a date or a time, seen in parts"
                 notes.append(Note(column=column.name, text=text))
             continue
-        fitted_column, note = _fit_column(column, config, stats, bins, recurs=column.name in again_categories)
+        fitted_column, note = _fit_column(column, config, stats, bins)
         if note:
             notes.append(note)
         if fitted_column is not None and column.name == counted and fitted_column.ops[0].op == "vocabulary":
@@ -310,8 +301,8 @@ def fit_parameters(
         if fitted_column is not None:
             fitted.append(fitted_column)
             again = None
-            if config.frequent is not None or column.name in again_categories:
-                again = value_category(fitted_column, config.frequent or 0.0, stats)
+            if config.frequent is not None:
+                again = value_category(fitted_column, config.frequent, stats)
             if again is not None:
                 parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
                 fitted.append(again)
@@ -327,7 +318,7 @@ def fit_parameters(
             fix="; ".join(["name feature columns", *map(str, notes)]),
         )
     label = fit_label(statistics.columns[LABEL], task, weighted=weighted)
-    parameters = TransformParameters(fitted=tuple(fitted), label=label, parts=tuple(parts))
+    parameters = TransformParameters(rows=statistics.rows, fitted=tuple(fitted), label=label, parts=tuple(parts))
     names = [*parameters.numeric, *(c.name for c in parameters.categorical), *(c.name for c in parameters.lists)]
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise ConfigError(f"two inputs are called {twice[0]!r}", where="columns", fix="rename the raw column")
@@ -335,7 +326,7 @@ def fit_parameters(
 
 
 def _fit_column(
-    column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int, *, recurs: bool
+    column: Column, config: ColumnTransform, stats: ColumnStatistics, bins: int
 ) -> tuple[Fitted | None, Note | None]:
     """Fit a column's transform; returns a note where the column is left out, or cut."""
     chain = config.transform
@@ -359,7 +350,7 @@ def _fit_column(
             if (read := _as_init_reads_it(column, stats)) is not None:
                 return left_out(f"{why}if they are what headway init takes them for, say so ({read})")
             return left_out(why + f"give it a transform to use it ({_use(column)})")
-        chain = (_automatic(column, stats, recurs),)
+        chain = (_automatic(column, stats, bins),)
     where = f"columns.{column.name}"
     check_chain(column, chain, where=where)
     if isinstance(chain[-1], Image):
@@ -483,7 +474,7 @@ def _image(column: Column, op: Image, config: ColumnTransform, stats: ColumnStat
 def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> ColumnTransform:
     """Returns the config with a vocabulary, if the column gets one, of every value, except by limits that the config
     names."""
-    chain = (_automatic(column, stats, False),) if config.transform == "auto" else config.transform
+    chain = (_automatic(column, stats, 0),) if config.transform == "auto" else config.transform
     last = chain[-1]
     if not isinstance(last, Vocabulary) or last.min_count is not None:
         return config
@@ -492,14 +483,14 @@ def _with_every_value(column: Column, config: ColumnTransform, stats: ColumnStat
     return config.model_copy(update={"transform": (whole,)})
 
 
-def _automatic(column: Column, stats: ColumnStatistics, recurs: bool) -> Op:
+def _automatic(column: Column, stats: ColumnStatistics, bins: int) -> Op:
     if column.type == "bytes":
         return Vocabulary(top_k=AUTO_TOP_K)
     if column.names_things:
         return Vocabulary(top_k=AUTO_TOP_K) if stats.complete else Hash(buckets=AUTO_TOP_K)
     if column.length is not None:  # a place in a vector means something, and ids would lose it
         return Standardize()
-    if column.type == "int64" and stats.is_few_values and not recurs:
+    if column.type == "int64" and stats.is_few_values and not bins:
         return Vocabulary()
     return Standardize()
 

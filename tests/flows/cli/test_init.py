@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flows.config.pipeline import Pipeline
 from headway.config import load, read_value
 from headway.first_pipeline.column_choices import Choice
-from headway.first_pipeline.draft import WORDS_MODEL, Draft
+from headway.first_pipeline.draft import Draft
 from headway.first_pipeline.label_choice import LabelFacts
 from headway.first_pipeline.split_choice import SplitChoice
 from headway.first_pipeline.yaml_text import flow, pipeline_text
@@ -50,7 +50,6 @@ def test_every_pipeline_that_is_written_is_loaded_as_it_was_meant(names, why, de
         rows=10,
         whole=True,
         columns={choice.column: choice.config for choice in choices if choice.config is not None},
-        model=WORDS_MODEL,
     )
     pipeline = load(Pipeline, read_value(pipeline_text(draft, path="t.csv")), where="test")
     assert pipeline.label.column == label and pipeline.split.column == others[0]

@@ -121,22 +121,13 @@ LabelConfig.expression | ingest | label: {expression: ?} | arr_delay > 1 | arr_d
 LabelConfig.missing | ingest | label: {column: arr_delay, missing: ?} | filter | quarantine
 MinMax.low | transform | columns.distance: {min_max: {low: ?}} | 0.1 | 0.2
 MinMax.high | transform | columns.distance: {min_max: {high: ?}} | 2 | 3
-ModelConfig.name | train | model: {name: ?} | mlp | wide_deep
+ModelConfig.name | transform | model: {name: ?} | mlp | ensemble
 ModelConfig.hidden | train | model.hidden: ? | [4] | [5]
 ModelConfig.embedding | train | model.embedding: ? | 3 | 4
 ModelConfig.dropout | train | model.dropout: ? | 0.1 | 0.2
 ModelConfig.images | train | model.images: ? | conv | resnet
-ModelConfig.base_rate_bias | train | model.base_rate_bias: ? | true | false
-ModelConfig.linear | train | model.linear: ? | true | false
-ModelConfig.soft_clip | train | model.soft_clip: ? | 1 | 2
-ModelConfig.l2 | train | model.l2: ? | 1 | 2
-ModelConfig.linear_l2 | train | model: {linear: true, linear_l2: ?} | 1 | 2
-ModelConfig.linear_l1 | train | model: {linear: true, linear_l1: ?} | 1 | 2
-ModelConfig.recurring | transform | model: {linear: true, recurring: ?} | true | false
-ModelConfig.value_l1 | train | model: {linear: true, value_l1: ?} | 1 | 2
-ModelConfig.scaled_penalties | refused | training.loss: absolute_error; model.scaled_penalties: ? | true
-ModelConfig.most_ids | refused | model.most_ids: ? | 5
-ModelConfig.bins | transform | model.bins: ? | 5 | 6
+ModelConfig.l2 | train | model: {name: mlp, l2: ?} | 1 | 2
+ModelConfig.linear_l2 | refused | model.linear_l2: ? | 1
 ModelConfig.item | refused | model.item: ? | [carrier]
 ModelConfig.options | refused | model.options: ? | {a: 1}
 OptimizerConfig.name | train | training.optimizer: {name: ?} | sgd | adam

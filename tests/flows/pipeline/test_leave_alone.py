@@ -100,7 +100,7 @@ label: y
 task: binary
 columns: {query: {role: group}, x: standardize}
 split: {mode: time}
-model: {hidden: [4]}
+model: {name: mlp, hidden: [4]}
 training: {steps: 60, batch_size: 64, learning_rate: 0.02, ranking: {kind: lambdarank, k: 5}}
 evaluation: {slices: []}
 gate: {baseline: false, tolerance: {ndcg: 0.1}, thresholds: {mrr: {min: 0.2}}}

@@ -163,12 +163,12 @@ def test_what_auto_chooses_otherwise_is_no_changed_setting_and_told_with_its_cau
     toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
     toy.chosen = {
         "training": {"steps": 1000, "batch_size": 32, "jit": "auto"},
-        "model": {"l2": 0.02, "scaled_penalties": True},
+        "model": {"l2": 0.02, "images": "resnet"},
     }
-    both, same = "model.l2 0.01 -> 0.02, model.scaled_penalties false -> true", ("settings and code", None, "as before")
+    both, same = "model.l2 0.01 -> 0.02, model.images conv -> resnet", ("settings and code", None, "as before")
     assert toy.since() == [("chosen by auto:", None, both), same]
-    scaled = ("chosen by auto for these settings:", None, "model.scaled_penalties false -> true")
-    assert toy.since(model__l2=0.03) == [("model.l2", "auto (0.01)", 0.03), scaled, CODE]
+    net = ("chosen by auto for these settings:", None, "model.images conv -> resnet")
+    assert toy.since(model__l2=0.03) == [("model.l2", "auto (0.01)", 0.03), net, CODE]
     toy.rows = 200
     chosen = ("chosen by auto for more rows:", None, both)
     assert toy.since() == [("train rows", 100, 200), chosen, same]

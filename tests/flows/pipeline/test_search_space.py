@@ -69,7 +69,7 @@ def made(tmp_path):
 
 
 def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_that_batch(made):
-    loaded, base = made("training: auto\n")
+    loaded, base = made("model: {name: mlp}\ntraining: auto\n")
     overrides = overrides_at(
         loaded, base, {"training.learning_rate.settings.initial": 0.01, "training.batch_size": 512}
     )
@@ -82,7 +82,7 @@ def test_a_key_within_a_chosen_schedule_keeps_the_rest_of_what_was_chosen_for_th
 
 
 def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
-    loaded, base = made()
+    loaded, base = made("model: {name: mlp}\n")
     space = space_of(loaded, base)
     assert set(space) == {
         "training.learning_rate.settings.initial",
@@ -97,7 +97,7 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
         and rate.low < base.settings.training["learning_rate"]["settings"]["initial"] < rate.high
     )
     check_space(loaded, base, space)
-    ensemble, base = made("model: {name: stacked}\n")
+    ensemble, base = made("model: {name: ensemble}\n")
     check_space(ensemble, base, space_of(ensemble, base))
 
 

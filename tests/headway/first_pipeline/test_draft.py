@@ -12,7 +12,7 @@ import yaml
 from PIL import Image
 
 from headway.errors import ConfigError, DataError
-from headway.first_pipeline.draft import RECURRING, WORDS_MODEL, look_at
+from headway.first_pipeline.draft import look_at
 from headway.first_pipeline.found_files import found_source, spans_of
 from headway.first_pipeline.label_choice import label_of, likely_label, sole_label
 from headway.first_pipeline.look import typed
@@ -125,7 +125,6 @@ def test_text_becomes_words_or_lists_where_they_come_again(drafted):
     kinds = ["|".join(R.choice(["Comedy", "Drama", "War", "Horror", "Crime", "Music"], 3, False)) for _ in range(ROWS)]
     draft = drafted(table(review=sentences, genres=kinds))
     assert draft.columns["review"]["separator"] == " " and draft.columns["genres"]["separator"] == "|"
-    assert draft.model == WORDS_MODEL and drafted(table(genres=kinds)).model == {}
 
 
 def test_names_and_values_that_yaml_or_a_record_cannot_take(drafted):
@@ -432,22 +431,6 @@ def test_a_split_by_row_says_why_it_is_not_by_time(drafted):
     assert "mode" not in split.config and split.text.endswith(
         "; not by day: its earlier or its later rows lack a class"
     )
-
-
-def test_numbers_whose_values_recur_are_named_to_the_model(drafted):
-    ages, prices = R.integers(20, 50, ROWS).tolist(), R.normal(size=ROWS).tolist()
-    assert drafted(table(age=ages, price=prices)).model == RECURRING
-    assert drafted(table(price=prices)).model == {}
-    days = [f"2020-{1 + place // 56:02d}-{1 + place // 2 % 28:02d}" for place in range(ROWS)]
-    later = drafted(table(age=ages, day=days))
-    assert later.split.config["mode"] == "column" and later.model == RECURRING
-
-
-def test_dates_that_recur_are_not_named_to_the_model(drafted):
-    days = [f"2020-01-{1 + place // 20:02d}" for place in range(300)]
-    labels = ["early" if place < 60 and place % 2 else "ab"[place % 2] for place in range(300)]
-    draft = drafted({"day": days, "x": R.normal(size=300), "y": labels})
-    assert "mode" not in draft.split.config and draft.model == {}
 
 
 def test_a_field_that_is_text_in_some_rows_and_an_object_in_others_is_left_out_and_rejects_no_row(tmp_path):

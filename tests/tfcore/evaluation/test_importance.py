@@ -27,7 +27,7 @@ COLUMNS = (
     Column(name="tags", type="bytes", nullable=False, shape=(None,), encoding="dictionary"),
     Column(name="label", type="int64", nullable=False, role="label"),
 )
-MODEL = ModelConfig(hidden=(8,), embedding=2)
+MODEL = ModelConfig(name="mlp", hidden=(8,), embedding=2)
 
 
 def _standardized(mean, std):

@@ -24,7 +24,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 
 ROWS = 5000
-MODEL = ModelConfig(hidden=(8,), embedding=2)
+MODEL = ModelConfig(name="mlp", hidden=(8,), embedding=2)
 COLUMNS = (
     Column(name="delay", type="float32", nullable=True),
     Column(name="hour", type="int64", nullable=False),
@@ -207,7 +207,7 @@ def test_mistakes_are_named(binary, tmp_path):
     part = binary.examples.part("eval").model_copy(update={"result": empty})
     with pytest.raises(DataError, match="eval split has no rows"):
         predict(binary.request().model_copy(update={"examples": (part,)}), tmp_path, Monitor())
-    model = TrainedModel(path=binary.folder / "trained", config=ModelConfig(hidden=(9,), embedding=2))
+    model = TrainedModel(path=binary.folder / "trained", config=ModelConfig(name="mlp", hidden=(9,), embedding=2))
     with pytest.raises(StoreError, match="another model"):
         predict(binary.request(model), tmp_path, Monitor())
 

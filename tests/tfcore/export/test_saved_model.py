@@ -208,7 +208,10 @@ def test_the_threshold_is_the_request_s_own(exported):
 
 
 def test_classify_decides_at_the_chosen_threshold_where_a_request_names_none(tmp_path):
-    config, parameters = ModelConfig(hidden=(4,)), TransformParameters(fitted=FITTED[:2], label=LABELS["binary"])
+    config, parameters = (
+        ModelConfig(name="mlp", hidden=(4,)),
+        TransformParameters(fitted=FITTED[:2], label=LABELS["binary"]),
+    )
     save_weights(build(config, parameters, seed=5), tmp_path / "weights")
     card = CardFacts(
         model="toy", threshold={"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
@@ -613,11 +616,11 @@ LABELS = {
 @pytest.mark.parametrize(
     ("task", "name"),
     [
-        ("binary", "wide_deep"),
+        ("binary", "ensemble"),
         ("regression", "mlp"),
-        ("multiclass", "stacked"),
-        ("count", "wide_deep"),
-        ("quantiles(0.1, 0.5, 0.9)", "stacked"),
+        ("multiclass", "ensemble"),
+        ("count", "ensemble"),
+        ("quantiles(0.1, 0.5, 0.9)", "ensemble"),
     ],
 )
 def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path, task, name):

@@ -14,20 +14,13 @@ from tfcore.graph.python_errors import all_nodes
 from tfcore.heads.table import head_of
 from tfcore.models.build import build, load_weights, save_weights, trained
 from tfcore.models.config import BUILT_IN, ModelConfig
-from tfcore.models.layers import (
-    ColumnLasso,
-    HashDropout,
-    ListEmbedding,
-    OffsetEmbedding,
-    SoftClip,
-    hash_uniform,
-    summed_by_id,
-)
+from tfcore.models.layers import HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform, summed_by_id
 from tfcore.train.cost import SCATTERS
 
 
 def layout(task="binary", numeric=2, sizes=(5, 7), classes=None, **label):
     return SimpleNamespace(
+        rows=100,
         numeric=tuple(f"n{i}" for i in range(numeric)),
         categorical=tuple(SimpleNamespace(name=f"c{i}", size=size) for i, size in enumerate(sizes)),
         lists=(),
@@ -84,8 +77,6 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     model = build(ModelConfig(**SMALL), kind, seed=0)
     nothing = {key: tf.zeros_like(value) for key, value in rows(kind).items()}
     assert np.allclose(head_of("binary").predictions(model(nothing)), 0.1, atol=0.03)
-    model = build(ModelConfig(**SMALL, base_rate_bias=False), kind, seed=0)
-    assert np.allclose(head_of("binary").predictions(model(nothing)), 0.5, atol=0.05)
     kind = layout("multiclass", classes=["a", "b"], counts=(90, 10))
     assert np.allclose(
         head_of("multiclass", ["a", "b"]).predictions(build(ModelConfig(**SMALL), kind, seed=0)(nothing))[:, 1],
@@ -96,30 +87,48 @@ def test_outputs_begin_at_what_the_label_is_on_average():
     assert np.allclose(build(ModelConfig(**SMALL), kind, seed=0)(nothing), 2000, atol=1)
 
 
-@pytest.mark.parametrize("name", ANY_TASK)
-def test_a_linear_part_begins_at_the_base_rate_and_has_the_penalty_of_its_weights(name):
+def test_the_linear_part_of_an_ensemble_begins_at_the_base_rate_and_has_the_penalty_of_a_logistic_regression():
     kind = layout(numeric=64, counts=(90, 10))  # 66 inputs: it learns 32 / 66 * 10 times as fast
-    l2 = 0.5 * (name != "stacked")
-    config = ModelConfig(name=name, linear=True, soft_clip=4.0, l2=l2, linear_l2=0.1, **SMALL)
-    model = build(config, kind, seed=0)
+    model = build(ModelConfig(**SMALL), kind, seed=0)
     np.testing.assert_allclose(head_of("binary").predictions(model(rows(kind))), 0.1, atol=1e-6)
-    table = model.get_layer("wide_numeric").kernel
-    hidden = [v for v in model.trainable_variables if "wide" not in v.path and "bias" not in v.path]
-    before = l2 / 2 * sum(float(tf.reduce_sum(tf.square(kernel))) for kernel in hidden)
-    assert np.isclose(float(sum(model.losses)), before)
+    assert not float(sum(model.losses))
+    table, speed = model.get_layer("linear_numeric").kernel, 10.0 * 32 / 66
     table.assign(tf.ones_like(table))
-    speed = 10.0 * 32 / 66
-    assert np.isclose(float(tf.add_n(model.losses)) - before, 0.1 / 2 * 64 * speed**2)
+    assert np.isclose(float(tf.add_n(model.losses)), 64 * speed**2 / 2 / kind.rows)
     inputs = rows(kind)
     logit = np.log(0.1 / 0.9) + speed * tf.reduce_sum(inputs["numeric"], axis=1)
     np.testing.assert_allclose(model(inputs)[:, 0], logit, rtol=1e-4)
-    assert not build(ModelConfig(**SMALL), kind, seed=0).losses
 
 
-def test_soft_clip_bounds_what_is_far_and_leaves_what_is_near():
-    found = SoftClip(4.0)(tf.constant([[0.0, 0.1, -1.0, 40.0, 1e30, -1e30]])).numpy()[0]
-    np.testing.assert_allclose(found, [0.0, 0.1, -0.9701, 3.9801, 4.0, -4.0], atol=1e-3)
-    assert np.isfinite(SoftClip(4.0, dtype="float16")(tf.constant([[6e4]], tf.float16)).numpy()).all()
+def test_members_see_no_column_of_few_rows_per_id_and_the_linear_part_sees_all():
+    kind = layout(sizes=(5, 51, 50))
+    model = build(ModelConfig(**SMALL), kind, seed=0)
+    assert model.get_layer("embeddings").table.shape == (55, 3)
+    assert model.get_layer("linear_categorical").table.shape == (106, 1)
+    kind.rows = 51 * 20
+    assert build(ModelConfig(**SMALL), kind, seed=0).get_layer("embeddings").table.shape == (106, 3)
+
+
+def test_an_ensemble_whose_members_see_no_column_is_its_linear_part():
+    alone = layout(numeric=0, sizes=(70,))
+    assert [variable.path for variable in build(ModelConfig(**SMALL), alone, seed=0).variables] == [
+        "linear_categorical/table",
+        "output/bias",
+    ]
+
+
+def test_numbers_have_narrower_embeddings_the_more_there_are():
+    for numbers, width in ((2, 8), (100, 5), (600, 1)):
+        kind = layout(numeric=numbers)
+        slopes = build(ModelConfig(hidden=(4,)), kind, seed=0).get_layer("numeric_embeddings").slopes
+        assert slopes.shape == (numbers, width)
+
+
+def test_an_ensemble_of_images_is_an_mlp():
+    kind, _ = with_everything()
+    names = {layer.name for layer in build(ModelConfig(**SMALL), kind, seed=0).layers}
+    assert names >= {layer.name for layer in build(ModelConfig(name="mlp", **SMALL), kind, seed=0).layers}
+    assert "members" not in names
 
 
 def test_one_table_looks_up_what_a_table_for_each_column_would():
@@ -127,59 +136,6 @@ def test_one_table_looks_up_what_a_table_for_each_column_would():
     ids = tf.constant([[0, 0], [4, 6]])
     table = (layer(ids), layer.table.numpy())[1]
     assert np.array_equal(layer(ids), [[table[0], table[5]], [table[4], table[11]]])
-
-
-def test_a_length_beyond_its_bend_is_hardly_shrunk_and_a_column_without_a_bend_has_the_plain_l1():
-    penalty = ColumnLasso((2, 3), l1=0.5, bends=[2.0, 0.0])
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
-    for length, slope in ((1e-2, 0.5), (2.0, 0.25), (18.0, 0.05)):
-        table = tf.Variable([[length], [0.0], [5.0], [5.0], [0.0]])
-        with tf.GradientTape() as tape:
-            loss = again(table)
-        np.testing.assert_allclose(tape.gradient(loss, table)[:, 0], [slope, 0, 0, 0, 0], rtol=0.01, atol=1e-7)
-    table = tf.Variable([[0.0], [2.0], [3.0], [4.0], [0.0]])
-    penalty = ColumnLasso((2, 3), l1=0.5, bends=[2.0, 0.0], plain_l1=0.1)
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
-    assert float(again(table)) == pytest.approx(0.5 * 2 * np.log(2) + 0.1 * 5, rel=1e-4)
-
-
-def test_values_of_a_number_are_seen_by_the_linear_part_alone_and_have_a_penalty_of_their_own():
-    kind = layout(sizes=(5, 7))
-    kind.value_categories = frozenset({"c1"})
-    model = build(ModelConfig(linear=True, recurring=True, value_l1=0.1, **SMALL), kind, seed=0)
-    assert model.get_layer("embeddings").table.shape == (5, 3)
-    table = model.get_layer("wide_categorical").table
-    table.assign(np.eye(12)[:, :1])  # of c0
-    assert float(tf.add_n(model.losses)) < 1e-3
-    table.assign(np.eye(12)[:, -1:])
-    bend = 0.1 * (2 / 0.6) * 7 / 10  # of seven ids of noise; the linear part is ten times as fast
-    assert float(tf.add_n(model.losses)) == pytest.approx(0.1 * 10 * bend * np.log1p(1 / bend), rel=1e-3)
-    model = build(ModelConfig(linear=True, recurring=True, value_l1=0.1, linear_l1=0.02, **SMALL), kind, seed=0)
-    model.get_layer("wide_categorical").table.assign(np.eye(12)[:, :1])
-    assert float(tf.add_n(model.losses)) == pytest.approx(0.02 * 10, rel=0.01), "other columns keep linear_l1"
-
-
-def test_a_penalty_of_columns_keeps_those_that_say_something_and_is_the_same_in_a_saved_model(tmp_path):
-    penalty = ColumnLasso((3, 2, 4), l1=0.5, l2=0.1)
-    table = np.array([[3.0], [4.0], [0.0], [0.0], [0.0], [1.0], [-1.0], [1.0], [-1.0]], np.float32)
-    assert np.isclose(float(penalty(table)), 0.5 * (5 + 0 + 2) + 0.1 * 29, atol=1e-3)
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(penalty))
-    assert again.get_config() == penalty.get_config() and float(again(table)) == float(penalty(table))
-    random = np.random.default_rng(0)
-    ids = tf.constant(random.integers(0, 8, (400, 12)), tf.int32)
-    label = tf.constant((random.random(400) < np.where(ids[:, 3] < 4, 0.8, 0.2)).astype(np.float32))
-    lengths = []
-    for l1 in (0.0, 0.05):
-        table = OffsetEmbedding((8,) * 12, 1, seed=0, initial="zeros", regularizer=ColumnLasso((8,) * 12, l1))
-        inputs = keras.Input([12], dtype="int32")
-        model = keras.Model(inputs, keras.ops.sum(table(inputs), axis=(1, 2)))
-        model.compile(keras.optimizers.Adam(0.01), keras.losses.BinaryCrossentropy(from_logits=True))
-        model.fit(tf.data.Dataset.from_tensors((ids, label)).repeat(150), verbose=0)
-        lengths.append(np.linalg.norm(table.table.numpy().reshape(12, 8), axis=1))
-    noise = np.delete(np.arange(12), 3)
-    assert lengths[1][3] > 1.0 and lengths[1][noise].max() < 0.05 < lengths[0][noise].min()
-    model.save(tmp_path / "model.keras")
-    assert_same_bytes(model(ids).numpy(), keras.models.load_model(tmp_path / "model.keras")(ids).numpy())
 
 
 @pytest.mark.parametrize(
@@ -228,31 +184,6 @@ def test_terms_are_summed_by_id_as_a_scatter_sums_them(count, compiled):
     np.testing.assert_allclose(summed(tf.constant(terms), tf.constant(ids, tf.int32)), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("sizes", [(1,) * 9, (2, 2, 3, 1, 1, 4), (5,)])
-def test_for_a_gpu_the_penalty_of_columns_is_the_same_without_a_scatter(sizes, monkeypatch):
-    penalty = ColumnLasso(sizes, 0.3, 0.1)
-    x = tf.constant(np.random.default_rng(0).standard_normal((sum(sizes), 2)), tf.float32)
-
-    def run():
-        @tf.function(input_signature=[tf.TensorSpec(x.shape, tf.float32)], jit_compile=True, autograph=False)
-        def differentiated(x):
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                loss = penalty(x)
-            return loss, tape.gradient(loss, x)
-
-        nodes = {node.op for node in all_nodes(differentiated.get_concrete_function().graph.as_graph_def())}
-        return nodes & SCATTERS, differentiated(x)
-
-    scatters, expected = run()
-    assert scatters == {"UnsortedSegmentSum"}
-    monkeypatch.setattr("tfcore.graph.xla._device", lambda: "GPU")
-    scatters, found = run()
-    assert scatters == set()
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
 def test_dropout_masks_are_the_same_with_and_without_xla_and_change_with_every_part():
     def draw(step, seed, salt):
         return hash_uniform([50, 20], seed, step, salt)
@@ -283,7 +214,7 @@ def test_weights_come_back_and_other_models_are_refused(tmp_path):
     save_weights(model, tmp_path / "weights")
     load_weights(again, tmp_path / "weights")
     assert np.array_equal(model(rows(layout())), again(rows(layout())))
-    with pytest.raises(StoreError, match=r"output/kernel|hidden_0/kernel"):
+    with pytest.raises(StoreError, match=r"output/|hidden_0/|linear_"):
         load_weights(build(ModelConfig(hidden=(9,), embedding=3), layout(), seed=1), tmp_path / "weights")
     with pytest.raises(StoreError, match="cannot be read"):
         load_weights(again, tmp_path / "nothing")
@@ -304,21 +235,22 @@ def test_a_trained_model_is_built_once_for_the_same_weights_and_has_those_that_a
     np.testing.assert_allclose(found[1](rows(kind)), models[1](rows(kind)), rtol=1e-6)  # as it was
 
 
-def with_everything(task="binary"):
+def with_everything(task="binary", images=True):
     """A layout of numbers, categories, lists of categories and images."""
     kind = layout(task, counts=(90, 10))
     kind.lists = (SimpleNamespace(name="l", size=6, width=4),)
-    inputs = kind.inputs() | {"lists": ((4,), "int32"), "photo": ((8, 8, 3), "uint8")}
+    inputs = kind.inputs() | {"lists": ((4,), "int32")} | ({"photo": ((8, 8, 3), "uint8")} if images else {})
     kind.inputs = lambda: inputs
     given = rows(kind)
     given["lists"] = tf.constant(np.random.default_rng(1).integers(-1, 6, (6, 4)), tf.int32)
-    given["photo"] = tf.constant(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)), tf.uint8)
+    if images:
+        given["photo"] = tf.constant(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)), tf.uint8)
     return kind, given
 
 
 @pytest.mark.parametrize("name", ANY_TASK)
 def test_keras_saves_and_loads_a_built_in_model(tmp_path, name):
-    kind, given = with_everything()
+    kind, given = with_everything(images=name == "mlp")
     step = tf.Variable(0, dtype=tf.int64)
     config = ModelConfig(name=name, dropout=0.25, **SMALL)
     model = build(config, kind, seed=3, step=step)

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 
 from tests.same_bytes import assert_same_bytes
-from tfcore.models.config import FOLDS
+from tfcore.graph.scheduled import stepping
+from tfcore.models.config import CHOOSING, FOLDS
 from tfcore.models.layers import row_hash, rows_from
-from tfcore.models.members import LEFT_OUT, Stack, member_dense
+from tfcore.models.members import LEFT_OUT, Members, member_dense
 from tfcore.models.numeric import PiecewiseLinear
 
 X = np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32)
@@ -29,8 +30,9 @@ def test_an_embedding_of_a_number_is_linear_within_a_bin_and_bends_at_its_edges(
         first, second = layer(tf.fill([1, 6], x)).numpy()[0, :2]
         np.testing.assert_allclose(first, x * slopes[0] + places @ bins[0] + bias[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(second, x * slopes[1] + bias[1], rtol=1e-5, atol=1e-6)
-    far = PiecewiseLinear([[0.0, 1.0]], 2, limit=4.0, seed=0)
-    assert np.abs(far(tf.constant([[1e30]]))).max() <= 4.0
+    for dtype, largest in (("float32", 1e30), ("float16", 6e4)):
+        far = PiecewiseLinear([[0.0, 1.0]], 2, limit=4.0, seed=0, dtype=dtype)
+        assert np.abs(far(tf.constant([[largest]], dtype))).max() <= 4.0
 
 
 def test_each_member_has_a_matrix_of_its_own():
@@ -40,41 +42,59 @@ def test_each_member_has_a_matrix_of_its_own():
     np.testing.assert_allclose(output(given), np.stack(expected, 1), rtol=1e-5, atol=1e-6)
 
 
-def test_stacked_members_learn_nothing_of_rows_that_they_leave_out_and_these_alone_decide_how_much_they_count():
+def test_members_learn_nothing_of_rows_that_they_leave_out_and_these_alone_decide_the_decay():
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(500, 2)).astype("f"), rng.integers(0, 4, (500, 3)).astype("i")]
-    members = tf.Variable(rng.normal(size=(500, 2 * FOLDS, 1)).astype("f"))
-    stack = Stack(2)
-    with tf.GradientTape(persistent=True) as tape:
-        outputs = stack([members, *inputs], training=True)
-        first, stacked = tf.reduce_sum(outputs[:, :-1]), tf.reduce_sum(outputs[:, -1] ** 2)
-    part = row_hash(inputs).numpy() % LEFT_OUT
-    assert np.abs(np.bincount(part) / 500 - 1 / LEFT_OUT).max() < 0.05
-    learned = tape.gradient(first, members).numpy()[:, :, 0]
-    for member in range(2 * FOLDS):
-        np.testing.assert_array_equal(learned[:, member], part != member % FOLDS)
-    assert not tape.gradient(stacked, members).numpy().any()
-    # an equal share of each decay: of a row that is left out, by the members that left it out
-    for fold in range(FOLDS):
-        own = members.numpy()[part == fold, fold::FOLDS, 0]
-        np.testing.assert_allclose(outputs[:, -1, 0].numpy()[part == fold], own.mean(1), rtol=1e-5, atol=1e-6)
-    apart = [own.mean(1) @ (own[:, 0] - own[:, 1]) for own in (members.numpy()[part == f, f::FOLDS, 0] for f in (0, 1))]
-    share = tape.gradient(stacked, stack.shares.value).numpy()
-    np.testing.assert_allclose(share, [5 * sum(apart), -5 * sum(apart)], rtol=1e-3)
-    stack.shares.assign([0.1, 0.0])
-    weights = np.repeat(np.exp([1.0, 0.0]) / np.exp([1.0, 0.0]).sum() / FOLDS, FOLDS)
-    predicted = stack([members, *inputs]).numpy()
-    np.testing.assert_allclose(predicted, members.numpy()[:, :, 0] @ weights[:, None], rtol=1e-4, atol=1e-6)
+    members, layer = tf.Variable(rng.normal(size=(500, 2 * FOLDS, 1)).astype("f")), Members((0.5, 2.0))
+    part = None
+    for progress, judging in ((0.1, False), (CHOOSING - 0.01, True)):
+        with stepping({"progress": tf.constant(progress)}), tf.GradientTape(persistent=True) as tape:
+            outputs = layer([members, *inputs], training=True)
+            losses = outputs[:, :, 0] ** 2
+            rows = layer.judged(losses)
+            mean = tf.reduce_mean(rows)
+        part = row_hash(inputs).numpy() % LEFT_OUT
+        assert np.abs(np.bincount(part) / 500 - 1 / LEFT_OUT).max() < 0.05
+        np.testing.assert_allclose(rows, losses.numpy().mean(1), rtol=1e-5)
+        learned = tape.gradient(mean, members).numpy()[:, :, 0]
+        for member in range(2 * FOLDS):
+            np.testing.assert_array_equal(learned[:, member] != 0, part != member % FOLDS)
+        grown = tape.gradient(mean, layer.losses_left_out.value)
+        own = [
+            sum(losses.numpy()[part == fold, decay * FOLDS + fold].sum() for fold in range(FOLDS)) for decay in (0, 1)
+        ]
+        expected = np.array(own) / 500 * 1e-4 * judging
+        np.testing.assert_allclose(grown, expected, rtol=1e-4)
+    np.testing.assert_allclose(layer([members, *inputs]), members.numpy().mean(1), rtol=1e-4, atol=1e-6)
 
 
-def test_a_stacked_member_leaves_out_whole_units_where_the_split_has_units():
+def test_once_the_decay_is_chosen_all_members_have_it_and_learn_from_all_rows():
+    layer, members = Members((0.5, 2.0)), tf.Variable(tf.ones((40, 2 * FOLDS, 1)))
+    inputs = [tf.constant(X[:, :1].repeat(8, 0)), tf.zeros((40, 1), tf.int32)]
+    layer([members, *inputs])
+    for losses, progress, decays in (
+        ([1.0, 0.9], CHOOSING - 0.01, [0.5, 0.5, 2.0, 2.0]),
+        ([0.0, 0.0], CHOOSING, [1.0] * 4),
+        ([1.0, 0.5], CHOOSING, [2.0] * 4),
+        ([1.0, 1.02], CHOOSING, [0.5 * 4 ** (1 / (1 + np.e))] * 4),  # 2% worse counts 1/e as much
+        ([-1.0, -0.98], CHOOSING, [0.5 * 4 ** (1 / (1 + np.e))] * 4),
+    ):
+        layer.losses_left_out.assign(losses)
+        with stepping({"progress": tf.constant(progress)}), tf.GradientTape(persistent=True) as tape:
+            mean = tf.reduce_mean(layer.judged(layer([members, *inputs], training=True)[:, :, 0]))
+            np.testing.assert_allclose(layer.decay(), decays, rtol=1e-4)
+        assert (tape.gradient(mean, members).numpy() != 0).all() == (progress >= CHOOSING)
+        assert tape.gradient(mean, layer.losses_left_out.value).numpy().any() == (progress < CHOOSING)
+
+
+def test_a_member_leaves_out_whole_units_where_the_split_has_units():
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(400, 2)).astype("f"), np.zeros((400, 1), "i")]
     units = np.where(np.arange(400) < 100, -1, rng.integers(0, 2**62, 30)[rng.integers(0, 30, 400)])
     members = tf.ones((400, FOLDS, 1))
     with tf.GradientTape() as tape, rows_from(None, tf.constant(units)):
         tape.watch(members)
-        learned = tf.reduce_sum(Stack(1)([members, *inputs], training=True)[:, :-1])
+        learned = tf.reduce_sum(Members((1.0,))([members, *inputs], training=True))
     found = tape.gradient(learned, members).numpy()[:, :, 0]
     for unit in set(units[100:]):
         assert len(np.unique(found[units == unit], axis=0)) == 1
@@ -93,7 +113,7 @@ def test_equal_rows_have_one_hash_and_zeros_of_either_sign_are_equal():
 @pytest.mark.parametrize(
     "layer",
     [
-        PiecewiseLinear([[-1.0, 0.5]] * 6, 4, limit=4.0, seed=3, regularizer=keras.regularizers.L2(0.1)),
+        PiecewiseLinear([[-1.0, 0.5]] * 6, 4, limit=4.0, seed=3),
         member_dense((5, 2, 3), 2, seed=4, bias_initializer=keras.initializers.Constant([1.0, 2.0])),
     ],
     ids=lambda layer: type(layer).__name__,

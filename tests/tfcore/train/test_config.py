@@ -15,7 +15,7 @@ from headway.errors import ConfigError
 from tfcore.models.config import ModelConfig
 from tfcore.train.callbacks import EarlyStopping
 from tfcore.train.config import SETTINGS, EarlyStoppingConfig, TrainingConfig
-from tfcore.train.schedule import OPTIONAL, REQUIRED, Schedule, cosine
+from tfcore.train.schedule import OPTIONAL, REQUIRED, Schedule, StepValues, check_schedules, cosine
 
 COSINE = Schedule(name="cosine", settings={"initial": 0.01, "warmup_steps": 7})
 
@@ -79,10 +79,9 @@ def test_mistakes_are_named(value, words):
     ("value", "words"),
     [
         ({"name": "mpl"}, "no model 'mpl'"),
-        ({"item": ["a"]}, "item: only two_towers has it, not mlp"),
-        ({"name": "stacked", "hidden": []}, "give it one or more"),
-        ({"name": "stacked", "l2": 0.1}, "l2: the members of stacked decay their weights instead"),
-        ({"most_ids": 50}, "set linear: true"),
+        ({"item": ["a"]}, "item: only two_towers has it"),
+        ({"l2": 0.1}, "l2: only mlp and two_towers have it"),
+        ({"name": "two_towers", "item": ["a"], "dropout": 0.1}, "dropout: two_towers does not have it"),
         ({"options": {"a": 1}}, "only a user's function"),
         ({"name": "mine:model", "hidden": [3]}, "put it under options"),
     ],
@@ -118,6 +117,26 @@ def test_cosine_rises_in_its_warm_up_and_falls_to_zero_at_the_end():
     assert np.allclose(rates[[0, 6, 7]], [0.01 / 7, 0.01, 0.01])
     assert math.isclose(rates.max(), 0.01, rel_tol=1e-6)
     assert rates[100] == 0 and (np.diff(rates[7:]) < 0).all()
+
+
+def test_cosine_with_a_restart_is_two_of_them_one_after_the_other():
+    again = Schedule(name="cosine", settings=COSINE.settings | {"restart": 40})
+    rates = cosine(again, 0, 100, 100)
+    np.testing.assert_array_equal(rates, np.concatenate([cosine(COSINE, 0, 40, 40), cosine(COSINE, 0, 60, 60)]))
+    np.testing.assert_array_equal(rates[30:50], cosine(again, 30, 20, 100))
+    np.testing.assert_array_equal(cosine(again, 0, 40, 40), cosine(COSINE, 0, 40, 40))  # it would restart at the end
+    with pytest.raises(ConfigError, match=r"settings\.restart: 0\.4 is not a step"):
+        load(TrainingConfig, {"learning_rate": {"name": "cosine", "settings": {"restart": 0.4}}}, where="x")
+
+
+def test_an_ensemble_is_told_how_much_of_the_training_is_done():
+    values = StepValues({"learning_rate": 0.1}, 200, progress=True)
+    assert values.names == ["learning_rate", "progress"] and values.at(3) == {"learning_rate": pytest.approx(0.1)}
+    np.testing.assert_allclose(values(50, 3)["progress"], [0.25, 0.255, 0.26], rtol=1e-6)
+    values.begins = 0.5
+    np.testing.assert_allclose(values(0, 201)["progress"][[0, 100, 200]], [0.5, 0.75, 1.0])
+    with pytest.raises(ConfigError, match="progress is the share of the steps that are done"):
+        check_schedules(["progress"], "binary", user=True)
 
 
 def test_the_settings_are_those_that_keras_has():

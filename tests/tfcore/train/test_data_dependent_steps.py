@@ -21,7 +21,9 @@ from tfcore.train.config import OptimizerConfig
 from tfcore.train.loop import run
 
 K = 8
-learner = Learners(K, ModelConfig(hidden=(8,), embedding=3), OptimizerConfig(name="sgd", settings={"momentum": 0.9}))
+learner = Learners(
+    K, ModelConfig(name="mlp", hidden=(8,), embedding=3), OptimizerConfig(name="sgd", settings={"momentum": 0.9})
+)
 
 
 def stack(first=0, spoilt=()):

@@ -60,6 +60,7 @@ HALF = WATCHED | {"precision": "float16", "steps": 80, "schedules": {"temperatur
 DEEPER = (16, 8)
 """Where its loss scale has to fall twice."""
 MICRO = WATCHED | {"steps": 100, "micro_batches": 4}
+MEMBERS = WATCHED | {"steps": 60}
 KILLED = {"steps": FEWER, "checkpoint_every_steps": 20}
 
 
@@ -80,8 +81,8 @@ def examples(tmp_path_factory):
     return write_examples(tmp_path_factory.mktemp("examples"), {"train": rows}, COLUMNS, rows_per_record=256, shards=5)
 
 
-def request(examples, hidden=(8,), **training):
-    model = MODEL.model_copy(update={"hidden": hidden})
+def request(examples, hidden=(8,), name="mlp", **training):
+    model = MODEL.model_copy(update={"hidden": hidden, "name": name})
     return trainings.request(examples, model=model, **{"steps": STEPS} | training)
 
 
@@ -107,6 +108,14 @@ def half(examples, tmp_path_factory):
     """The same in float16."""
     out = tmp_path_factory.mktemp("half")
     return out, train(request(examples, hidden=DEEPER, **HALF), out, Monitor())
+
+
+@pytest.fixture(scope="module")
+def members(examples, tmp_path_factory):
+    """The training of an ensemble on one device."""
+    out = tmp_path_factory.mktemp("members")
+    train(request(examples, name="ensemble", **MEMBERS), out, Monitor())
+    return out
 
 
 def clustered(addresses, index):
@@ -171,6 +180,7 @@ def mirrored(examples, tmp_path_factory):
         *stopped,
         stopped[-1] | {"name": "resumed", "act": None},
         job("micro", request(examples, **MICRO, **MIRRORED, jit="on"), calls=1),
+        job("members", request(examples, name="ensemble", **MEMBERS, **MIRRORED), calls=1),
     ]
     done(jobs, out, MIRRORED)
     return out
@@ -199,6 +209,7 @@ def pair(examples, tmp_path_factory):
         job("losses", request(examples, **WATCHED, **TWO), calls=1),
         job("half", request(examples, hidden=DEEPER, **HALF, **TWO), calls=1),
         job("compiled", request(examples, **WATCHED, **TWO, jit="on", micro_batches=4), calls=1),
+        job("members", request(examples, name="ensemble", **MEMBERS, **TWO), calls=1),
     ]
     done(jobs, out, TWO)
     return out
@@ -242,6 +253,17 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
     assert (several["strategy"], several["replicas"], several["workers"], several["jit"]) == facts
     assert (alone["strategy"], alone["replicas"], alone["workers"]) == ("cpu", 1, 1)
     assert (several["steps"], several["rows"], several["traces"]) == (STEPS, alone["rows"], 1)
+
+
+@pytest.mark.parametrize("name", ["mirrored", "pair"])
+def test_members_on_replicas_leave_out_the_rows_and_decay_as_on_one_device(members, name, request):
+    out = request.getfixturevalue(name) / "members"
+    for mine, theirs in zip(losses(out), losses(members), strict=True):
+        assert mine.size
+        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
+    theirs = weights(members)
+    for name, value in weights(out).items():
+        np.testing.assert_allclose(value, theirs[name], atol=1e-4)
 
 
 def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, mirrored):

@@ -61,9 +61,7 @@ def request_of(tmp_path):
         return TrainRequest(
             examples=(examples.part("train"),),
             transform=examples.fit(as_it_is if own else None, task="binary"),
-            model=ModelConfig(name="mine:model")
-            if own
-            else ModelConfig(hidden=(4,), dropout=0.2, linear=True, l2=1e-3),
+            model=ModelConfig(name="mine:model") if own else ModelConfig(name="mlp", hidden=(4,), dropout=0.2, l2=1e-3),
             module=tmp_path / "mine.py",
             loss=tmp_path / "mine.py",
             training=TrainingConfig(batch_size=16, **training),

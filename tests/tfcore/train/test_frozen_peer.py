@@ -58,7 +58,7 @@ def cluster(tmp_path):
     request = TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="binary"),
-        model=ModelConfig(hidden=(4,)),
+        model=ModelConfig(name="mlp", hidden=(4,)),
         training=TrainingConfig(strategy="multi_worker", batch_size=32, steps=10_000_000, jit="off"),
     )
     (tmp_path / "request.json").write_text(request.model_dump_json())

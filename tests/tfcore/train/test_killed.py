@@ -89,7 +89,7 @@ def varied_images(folder):
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(config, "binary"),
-        model=ModelConfig(hidden=(8,), dropout=0.2),
+        model=ModelConfig(name="mlp", hidden=(8,), dropout=0.2),
         training=TrainingConfig(
             batch_size=16,
             steps=60,
@@ -103,7 +103,8 @@ def varied_images(folder):
 
 
 def patients(folder):
-    """A request on rows of patients whom the split keeps together, a fifth of whom are held out."""
+    """A request on rows of patients whom the split keeps together, a fifth of whom are held out; of an ensemble, which leaves
+    others out."""
     rng = np.random.default_rng(6)
     patient = rng.permutation(np.repeat(np.arange(40), 16))
     table = pa.table(

@@ -11,7 +11,7 @@ from tests.tfcore.train.learners import LAYOUT, NUMERIC, SIZES, B, Learners, Tur
 from tfcore.graph.scheduled import scheduled
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
-from tfcore.models.layers import ColumnLasso, OffsetEmbedding
+from tfcore.models.layers import OffsetEmbedding
 from tfcore.train.checkpoints import Checkpoints
 from tfcore.train.config import OptimizerConfig, repays_compiling
 from tfcore.train.cost import scatters_under_xla, slow_under_xla
@@ -20,7 +20,7 @@ from tfcore.train.rows import class_weights
 from tfcore.train.schedule import Schedule, StepValues
 
 K = 4
-MODEL = ModelConfig(hidden=(8, 4), embedding=3)
+MODEL = ModelConfig(name="mlp", hidden=(8, 4), embedding=3)
 learner = Learners(K, MODEL, OptimizerConfig())
 
 
@@ -306,7 +306,6 @@ def scattered(table):
         ([keras.layers.Flatten(), keras.layers.Dense(4)], None),
         ([keras.layers.Embedding(9, 3)], "UnsortedSegmentSum"),
         ([OffsetEmbedding((9, 9), 3, seed=0)], None),
-        ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=ColumnLasso((9, 9), 0.1))], None),
         ([OffsetEmbedding((9, 9), 3, seed=0, regularizer=scattered)], "UnsortedSegmentSum"),
     ],
 )

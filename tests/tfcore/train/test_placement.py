@@ -98,8 +98,8 @@ def test_the_work_of_a_step_follows_from_the_model_s_settings(tmp_path):
         training = asked(**{"epochs": 2} | settings).training
         return work_of(TrainRequest(transform=transform, model=model, training=training), rows=ROWS)
 
-    assert work(ModelConfig(hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4))
-    assert work(ModelConfig(name="stacked", hidden=(8, 4), bins=0)).flops == 8 * 6.0 * 64 * 44
+    assert work(ModelConfig(name="mlp", hidden=(8, 4))) == Work(steps=94, flops=6.0 * 64 * (8 + 32 + 4))
+    assert work(ModelConfig(hidden=(8, 4))).flops == 8 * 6.0 * 64 * (64 + 32 + 4)
     assert work(ModelConfig(name="mine:net")) is None
     towers = ModelConfig(name="two_towers", item=("delay",), embedding=3, hidden=())
     plain, chosen = work(towers).flops, work(towers, retrieval={}).flops

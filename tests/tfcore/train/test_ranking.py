@@ -166,7 +166,7 @@ def request(examples, **training):
     return TrainRequest(
         examples=(examples.part("train"),),
         transform=examples.fit(task="regression"),
-        model=ModelConfig(hidden=(8,)),
+        model=ModelConfig(name="mlp", hidden=(8,)),
         training=TrainingConfig(**(given | training)),
         seed=3,
     )

@@ -118,7 +118,7 @@ def test_mistakes_are_named(examples):
         TrainingConfig(retrieval={}, micro_batches=2)
     with pytest.raises(ValidationError, match="mixup makes rows of two items"):
         TrainingConfig(retrieval={}, augment={"mixup": 0.2})
-    with pytest.raises(ValidationError, match="only two_towers has vectors of items, not mlp"):
+    with pytest.raises(ValidationError, match="only two_towers has vectors of items, not ensemble"):
         Pipeline.model_validate(
             {"name": "p", "source": {"format": "csv", "path": "a.csv"}, "label": "y", "training": {"retrieval": {}}}
         )

@@ -100,7 +100,7 @@ def test_probabilities_stay_calibrated(written, tmp_path, correct):
     request = TrainRequest(
         examples=(written.part("train"),),
         transform=transform,
-        model=ModelConfig(hidden=(8,)),
+        model=ModelConfig(name="mlp", hidden=(8,)),
         training=TrainingConfig(**training, sampling=sampling),
     )
     train(request, tmp_path / "train", Monitor())

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.same_bytes import assert_same_bytes
 from tfcore.graph.scheduled import stepping
-from tfcore.models.layers import ColumnLasso, HashDropout
+from tfcore.models.layers import HashDropout
 from tfcore.models.members import member_dense
 from tfcore.train.config import OptimizerConfig
 from tfcore.train.step import StepConfig, TrainStep, make_optimizer
@@ -31,7 +31,6 @@ def rows(batch, first, last):
 
 
 L2 = keras.regularizers.L2(0.1)
-OF_VALUES = ColumnLasso((NUMERIC,), l1=0.3, bends=[2.0])
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +39,12 @@ def _rate():
         yield
 
 
-def step(*, normal=False, dropout=False, head="binary", penalty=L2, **config):
+def step(*, normal=False, dropout=False, head="binary", **config):
     keras.utils.set_random_seed(4)
     counter = tf.Variable(5, dtype=tf.int64)
     inputs = {"numeric": keras.Input((NUMERIC,), name="numeric")}
     x = keras.layers.BatchNormalization()(inputs["numeric"]) if normal else inputs["numeric"]
-    x = keras.layers.Dense(8, "tanh", kernel_regularizer=penalty)(x)
+    x = keras.layers.Dense(8, "tanh", kernel_regularizer=L2)(x)
     if dropout:
         x = HashDropout(0.4, seed=1, salt=0, step=counter)(x)
     model = keras.Model(inputs, keras.layers.Dense(1)(x))
@@ -56,11 +55,9 @@ def step(*, normal=False, dropout=False, head="binary", penalty=L2, **config):
 
 @pytest.mark.parametrize("cut", [(6,), (1, 5, 11)])
 @pytest.mark.parametrize("scheduled", [(), ("positive_weight", "regularization")])
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("penalty", [L2, OF_VALUES])
-def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, scheduled, scaled, penalty):
+def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, scheduled):
     """Weights differ from row to row, each part draws the dropout of its own rows, and penalties count once in all."""
-    it, data = step(dropout=True, scaled_penalties=scaled, penalty=penalty), batch()
+    it, data = step(dropout=True), batch()
     with stepping(dict.fromkeys(scheduled, tf.constant(2.0))):
         whole = it.part(data)
         total = tf.reduce_sum(it.row_weights(data))
@@ -72,28 +69,6 @@ def test_the_parts_of_a_batch_add_up_to_it_whatever_the_cut(cut, scheduled, scal
     assert np.isclose(sum(part.objective for part in parts), whole.objective, rtol=1e-6)
     for i, wanted in enumerate(whole.gradients):
         np.testing.assert_allclose(sum(part.gradients[i] for part in parts), wanted, rtol=1e-5, atol=1e-7)
-
-
-def test_scaled_penalties_count_as_much_as_the_loss_in_units_of_the_label_s_variance():
-    """The loss itself has the same gradient as without: that of the penalty's share is not taken."""
-    it, data = step(scaled_penalties=True), batch()
-    plain = step().part(data)
-    with stepping({"regularization": tf.constant(0.0)}):
-        bare = step().part(data)
-    done = it.part(data)
-    penalty = float(plain.objective - plain.loss)
-    assert penalty > 0 and np.isclose(done.objective - done.loss, penalty * done.loss, rtol=1e-5)
-    for found, full, own in zip(done.gradients, plain.gradients, bare.gradients, strict=True):
-        np.testing.assert_allclose(found, own + (full - own) * done.loss, rtol=1e-4, atol=1e-6)
-
-
-def test_the_penalty_of_values_counts_as_the_error_in_standard_deviations_since_the_slopes_of_noise_grow_so():
-    given = {"head": "regression", "label_std": 3.0, "scaled_penalties": True}
-    (it, bare), data = (step(**given, penalty=penalty) for penalty in (OF_VALUES, None)), batch()
-    sizes = tf.sqrt(it.plain_losses(data)[0])
-    size = tf.reduce_sum(sizes * data["weight"]) / tf.reduce_sum(data["weight"]) / 3.0
-    penalty = it.part(data).objective - bare.part(data).objective
-    assert np.isclose(penalty, np.sqrt(np.pi / 2) * size * it.model.losses[0], rtol=1e-4)
 
 
 class Mean(keras.layers.Layer):
@@ -125,13 +100,25 @@ def test_each_member_of_an_ensemble_has_its_own_loss():
 
 def test_a_weight_that_decays_loses_its_share_beside_what_the_optimizer_does():
     plain, decaying, data = step(), step(), batch()
-    decaying.model.trainable_variables[0].decay = np.float32([[0.1], [0.25], [0.0]])
+    decaying.model.trainable_variables[0].decay = lambda: tf.constant([[0.1], [0.25], [0.0]])
     for it in (plain, decaying):
         assert it.finish(it.part(data), it.keep()).applied
     (moved, *others), (expected, *same) = (
         [v.numpy() for v in it.model.trainable_variables] for it in (decaying, plain)
     )
     np.testing.assert_allclose(moved, expected * [[0.8], [0.5], [1.0]], rtol=1e-5)  # at a rate of 2
+    assert all(np.array_equal(a, b) for a, b in zip(others, same, strict=True))
+
+
+def test_a_weight_that_grows_is_moved_by_its_gradient_and_by_no_optimizer():
+    plain, growing, data = step(), step(), batch()
+    growing.model.trainable_variables[0].grows = True
+    before = growing.model.trainable_variables[0].numpy()
+    for it in (plain, growing):
+        done = it.part(data)
+        assert it.finish(done, it.keep()).applied
+    (moved, *others), (_, *same) = ([v.numpy() for v in it.model.trainable_variables] for it in (growing, plain))
+    np.testing.assert_allclose(moved, before + done.gradients[0], rtol=1e-6)
     assert all(np.array_equal(a, b) for a, b in zip(others, same, strict=True))
 
 

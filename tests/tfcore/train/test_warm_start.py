@@ -94,7 +94,7 @@ def _begun(config, parent, layout=AFTER):
     [
         {"name": "mlp", "hidden": (16, 8), "embedding": 3},
         {"name": "mlp", "hidden": (), "embedding": 3},
-        {"name": "mlp", "hidden": (8,), "linear": True},
+        {"name": "ensemble", "hidden": (8,)},
         {"name": "two_towers", "item": ("origin",), "hidden": (8,), "embedding": 4},
         {"name": "two_towers", "item": ("carrier",), "hidden": (), "embedding": 4},
     ],
@@ -112,7 +112,7 @@ def test_the_first_predictions_are_those_of_the_earlier_model_whatever_became_of
 def test_a_vector_follows_its_value(trained):
     from tfcore.train.warm_start import _stored
 
-    config = ModelConfig(hidden=(8,), embedding=3)
+    config = ModelConfig(name="mlp", hidden=(8,), embedding=3)
     _, parent = trained(config)
     model, _ = warm_started(config, parent, AFTER)
     old = _stored(parent.trained.file)["embeddings/table"]
@@ -138,7 +138,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("change", OTHERS)
 def test_weights_that_would_go_to_another_column_or_class_begin_anew(trained, change):
-    config, (before, after) = ModelConfig(hidden=(8,), embedding=3), OTHERS[change]
+    config, (before, after) = ModelConfig(name="mlp", hidden=(8,), embedding=3), OTHERS[change]
     _, parent = trained(config, before)
     _, report = warm_started(config, parent, after)
     assert report["kept"] + report["partly"] == ["embeddings/table"]
@@ -146,17 +146,17 @@ def test_weights_that_would_go_to_another_column_or_class_begin_anew(trained, ch
 
 
 def test_other_layers_begin_anew_and_are_named(trained):
-    _, parent = trained(ModelConfig(hidden=(16,), embedding=3))
-    _, report = _begun(ModelConfig(hidden=(8,), embedding=3), parent)
+    _, parent = trained(ModelConfig(name="mlp", hidden=(16,), embedding=3))
+    _, report = _begun(ModelConfig(name="mlp", hidden=(8,), embedding=3), parent)
     assert set(report["new"]) == {"hidden_0/kernel", "hidden_0/bias", "output/kernel"}
     assert report["partly"] == ["embeddings/table"] and report["kept"] == ["output/bias"]
     alone = BEFORE.model_copy(update={"fitted": BEFORE.fitted[1:2]})
     with pytest.raises(ConfigError, match="none of the weights of version 3 fits this model"):
-        warm_started(ModelConfig(hidden=(4,), embedding=5), parent, alone)
+        warm_started(ModelConfig(name="mlp", hidden=(4,), embedding=5), parent, alone)
 
 
 def test_mistakes_are_named(trained, tmp_path):
-    config = ModelConfig(hidden=(8,))
+    config = ModelConfig(name="mlp", hidden=(8,))
     _, parent = trained(config)
     binary = AFTER.model_copy(update={"label": LabelParameters(task="binary", type="int64")})
     with pytest.raises(ConfigError, match="version 3 was trained for a regression label, and this one is binary"):

@@ -10,7 +10,7 @@ from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 
-MODEL = ModelConfig(hidden=(8,), embedding=3, dropout=0.1)
+MODEL = ModelConfig(name="mlp", hidden=(8,), embedding=3, dropout=0.1)
 COLUMNS = (
     Column(name="delay", type="float32", nullable=True),
     Column(name="hour", type="int64", nullable=False),

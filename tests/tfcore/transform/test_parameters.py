@@ -124,6 +124,16 @@ def test_bins_are_equally_full_of_what_the_operations_give():
     assert TransformParameters.model_validate(parameters.model_dump(mode="json")) == parameters
 
 
+def test_an_integer_of_few_values_keeps_its_order_where_a_model_asks_for_bins():
+    batch, columns = {"n": pa.array([*range(20)] * 20)}, [Column(name="n", type="int64", nullable=False), COLUMNS[-1]]
+    batch = pa.record_batch(batch | {"label": [0, 1] * 200})
+    alone, binned = (_fit(batch, columns, bins=bins)[0] for bins in (0, 48))
+    assert alone.numeric == () and [category.name for category in alone.categorical] == ["n"]
+    assert binned.numeric == ("n",) and binned.categorical == () and len(binned.edges[0]) == 20
+    given = _fit(batch, columns, bins=48, n="vocabulary")[0]
+    assert given.numeric == (), "what the user says counts"
+
+
 def test_bins_are_wider_than_rounding_errors():
     values = np.concatenate([np.full(1000, 1.0), np.full(1000, 1.0 + 1e-6), np.linspace(2, 50, 100)])
     batch = pa.RecordBatch.from_pydict({"x": pa.array(values), "label": pa.array([0, 1] * 1050)})

@@ -20,8 +20,8 @@ from headway.errors import ConfigError
 from headway.messages import listed
 from tfcore.heads.table import label_head
 from tfcore.models.config import ModelConfig
-from tfcore.models.inputs import Layout, l2
-from tfcore.models.layers import ListEmbedding, OffsetEmbedding
+from tfcore.models.inputs import Layout, embedded_lists, l2
+from tfcore.models.layers import OffsetEmbedding
 
 USER, ITEM = "user", "item"
 _OUTPUT = "{}_vector"
@@ -148,20 +148,18 @@ def _parts(
         )
         parts.append(keras.ops.sum(table(ids), axis=1))
     if side.lists:
-        entries = [layout.lists[column] for column in side.lists]
-        starts = [sum(entry.width for entry in layout.lists[:column]) for column in side.lists]
-        slots = [start + slot for start, entry in zip(starts, entries, strict=True) for slot in range(entry.width)]
-        table = ListEmbedding(
-            [entry.size for entry in entries],
-            [entry.width for entry in entries],
+        embedded = embedded_lists(
+            inputs,
+            layout,
+            side.lists,
             width,
-            seed=seed + 7919,
+            seed=seed,
             initial=initial,
-            regularizer=l2(penalty),
             power=0.5,
+            regularizer=l2(penalty),
             name=f"{name}_lists",
         )
-        parts.append(keras.ops.sum(table(keras.ops.take(inputs["lists"], slots, axis=1)), axis=1))
+        parts.append(keras.ops.sum(embedded, axis=1))
     if side.numeric:
         numbers = keras.ops.take(inputs["numeric"], side.numeric, axis=1)
         parts.append(_dense(f"{name}_numbers", width, penalty, seed, initial=initial)(numbers))

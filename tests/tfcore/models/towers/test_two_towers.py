@@ -75,6 +75,6 @@ def test_the_config_names_what_is_missing_or_too_much():
     with pytest.raises(ValueError, match="needs the columns of the item"):
         ModelConfig(name="two_towers")
     with pytest.raises(ValueError, match="two_towers does not have it"):
-        ModelConfig(**CONFIG, linear=True)
+        ModelConfig(**CONFIG, dropout=0.1)
     with pytest.raises(ValueError, match="only two_towers has it"):
         ModelConfig(item=("movie",))
