@@ -124,7 +124,7 @@ def test_tables_too_large_for_one_hot_ids_train_compiled_and_give_the_same_bits(
 
 def test_an_ensemble_is_compiled(examples, tmp_path):
     lines = Lines()
-    result = train(request(examples, ModelConfig(name="mlp", hidden=(16,)), steps=1000), tmp_path, lines)
+    result = train(request(examples, ModelConfig(hidden=(16,)), steps=1000), tmp_path, lines)
     assert result["jit"] == "jit", lines.lines
 
 
