@@ -160,15 +160,15 @@ def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):
 
 def test_what_auto_chooses_otherwise_is_no_changed_setting_and_told_with_its_cause(first):
     """Other rows, else other settings, else another Headway. One that has the usual value is no change."""
-    toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"l2": 0.01}})
+    toy = first(chosen={"training": {"steps": 1000, "batch_size": 32}, "model": {"dropout": 0.01}})
     toy.chosen = {
         "training": {"steps": 1000, "batch_size": 32, "jit": "auto"},
-        "model": {"l2": 0.02, "images": "resnet"},
+        "model": {"dropout": 0.02, "images": "resnet"},
     }
-    both, same = "model.l2 0.01 -> 0.02, model.images conv -> resnet", ("settings and code", None, "as before")
+    both, same = "model.dropout 0.01 -> 0.02, model.images conv -> resnet", ("settings and code", None, "as before")
     assert toy.since() == [("chosen by auto:", None, both), same]
     net = ("chosen by auto for these settings:", None, "model.images conv -> resnet")
-    assert toy.since(model__l2=0.03) == [("model.l2", "auto (0.01)", 0.03), net, CODE]
+    assert toy.since(model__dropout=0.03) == [("model.dropout", "auto (0.01)", 0.03), net, CODE]
     toy.rows = 200
     chosen = ("chosen by auto for more rows:", None, both)
     assert toy.since() == [("train rows", 100, 200), chosen, same]
