@@ -61,13 +61,18 @@ RANKING_VERSION = 4
 _RANKING = "training.ranking"
 LARGE_BATCH = 256
 """From here on the op in C++, which plain steps have, gains more than XLA does."""
-LEAST_STEPS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 700, 2_500_000
+LEAST_STEPS, LEAST_STEPS_OF_MEMBERS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 800, 700, 2_500_000
 """The steps, or the rows of all steps together, from which compiled steps repay their compilation."""
 
 
-def repays_compiling(steps: int, batch: int, *, gpu: bool = False) -> bool:
-    """Whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in."""
-    return steps >= (LEAST_STEPS_ON_GPU if gpu else LEAST_STEPS) or steps * batch >= LEAST_ROWS
+def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool = False) -> bool:
+    """Whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in.
+
+    Args:
+        members: of an ensemble, whose plain steps are many small products.
+    """
+    least = LEAST_STEPS_OF_MEMBERS if members else LEAST_STEPS
+    return steps >= (LEAST_STEPS_ON_GPU if gpu else least) or steps * batch >= LEAST_ROWS
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:

@@ -30,7 +30,7 @@ from tfcore.graph.function import Jit
 from tfcore.graph.python_errors import all_nodes
 from tfcore.graph.xla import intended
 from tfcore.models.config import MEMBERS
-from tfcore.models.inputs import WIDEST, is_ensemble, seen_columns
+from tfcore.models.inputs import WIDEST, has_members, is_ensemble, seen_columns
 from tfcore.train.config import LARGE_BATCH, repays_compiling
 from tfcore.train.request import TrainRequest
 
@@ -131,7 +131,8 @@ def choose_jit(
     config, said = request.training, "training.jit: auto runs steps uncompiled"
     if config.eager or config.jit != "auto":
         return "off" if config.eager else config.jit
-    if not repays_compiling(steps, config.batch_size, gpu=gpu):
+    members = has_members(request.model, request.transform)
+    if not repays_compiling(steps, config.batch_size, gpu=gpu, members=members):
         return "off"
     rows = request.transform.inputs()
     inputs = {name: specs[name] for name in rows}

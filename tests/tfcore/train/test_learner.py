@@ -319,6 +319,7 @@ def test_what_xla_makes_slow_on_a_gpu_is_known_without_a_compilation(layers, op,
     assert scatters_under_xla(model, {"ids": tf.TensorSpec([4, 16, 2], tf.int32)}) == op
 
 
-def test_compiling_repays_itself_sooner_on_a_gpu():
+def test_compiling_repays_itself_sooner_on_a_gpu_and_of_an_ensemble():
     assert repays_compiling(1000, 64, gpu=True) and not repays_compiling(1000, 64)
+    assert repays_compiling(1000, 64, members=True)
     assert not repays_compiling(100, 64, gpu=True) and repays_compiling(100, 30_000)
