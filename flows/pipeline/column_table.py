@@ -96,14 +96,10 @@ def _way(
 def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Return {raw column: description of the model's inputs made from it}."""
     parts: dict[str, list[str]] = {}
-    frequent: dict[str, str] = {}
     owners = {part["name"]: part for part in parameters.get("parts", [])}
     transforms: dict[str, str] = {}
     for fitted in parameters["fitted"]:
         name = fitted["column"]["name"]
-        if name in owners and owners[name]["part"] == "value":
-            frequent[owners[name]["source"]["name"]] = f", frequent values ({fitted['size']:,} ids)"
-            continue
         if name in owners:
             parts.setdefault(owners[name]["source"]["name"], []).append(owners[name]["part"])
             continue
@@ -113,7 +109,6 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
         if fitted.get("pool"):
             text += f", pooled: {', '.join(fitted['pool'])}"
         transforms[name] = text
-    transforms |= {name: transforms[name] + text for name, text in frequent.items()}
     return transforms | {name: f"date_parts: {', '.join(names)}" for name, names in parts.items()}
 
 

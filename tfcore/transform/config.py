@@ -291,13 +291,6 @@ class ColumnTransform(Frozen):
         default=("mean", "min", "max", "length"),
         description="lists of numbers: which figures of a row's values the model sees",
     )
-    frequent: float | None = Field(
-        default=None,
-        ge=0.001,
-        le=0.5,
-        description="numbers: values that at least this share of the train rows have become a category beside the number, "
-        "c__value: 0.05; default: none do",
-    )
 
 
 class DerivedParameters(Frozen):
@@ -337,7 +330,6 @@ def check_settings(column: Column, config: ColumnTransform, *, where: str) -> No
         else None,
         "pool": "a list of numbers" if not column.is_list or categories else None,
         "max_length": "a list of categories" if not column.shape or numbers else None,
-        "frequent": "one number per row" if column.shape or categories else None,
     }
     for name, needed in needs.items():
         if needed is not None and getattr(config, name) != ColumnTransform.model_fields[name].default:

@@ -1,7 +1,6 @@
 """Operations with the numbers that were fitted on train rows; applies the numeric ones in NumPy, and finds numbers
 whose values are categories."""
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from headway.config import Frozen
 from headway.schema.columns import Column
-from headway.statistics.column_statistics import ColumnStatistics
 
 
 class FittedOp(Frozen):
@@ -136,31 +134,6 @@ def apply_numeric(op: FittedOp, values: NDArray[np.float64]) -> NDArray[np.float
     if op.op == "clip":
         return np.clip(values, op.minimum, op.maximum)
     return values
-
-
-def value_category(number: Fitted, share: float, stats: ColumnStatistics) -> Fitted | None:
-    """Returns the category of a number's frequent values, in which each value has an id, and each range between two of
-    them; None where there is none, or a value is not one number.
-
-    A value that stands for something (0: none, 999: unknown, 70: the usual) is a step and a spike in what a model would
-    have to learn of the number.
-    """
-    column = number.column
-    if number.size is not None or column.shape or column.type == "bytes" or stats.numbers is None:
-        return None
-    most = [value for value, _ in stats.top(min_count=max(2, math.ceil(share * stats.rows))) if math.isfinite(value)]
-    if not most or stats.distinct < 3:
-        return None
-    if column.type == "int64":
-        edges = {float(edge) for value in most for edge in (value, value + 1)}
-    else:
-        values = np.asarray(most, np.float32)
-        above = np.nextafter(values, np.float32(np.inf))
-        above[values == 0] = np.finfo(np.float32).tiny  # a smaller one is subnormal, and may count as 0
-        edges = {*values.tolist(), *above.tolist()}
-    own = column.model_copy(update={"name": f"{column.name}__value"})
-    op = FittedOp(op="bucketize", boundaries=tuple(sorted(edges)))
-    return Fitted(column=own, ops=(op,), size=size_of(op, own))
 
 
 def size_of(last: FittedOp, column: Column) -> int | None:

@@ -117,10 +117,8 @@ class Transform(tf.Module):
         columns = {**columns}
         for part in self.parameters.parts:  # a column of its own each, null where its source is
             source, values = columns[part.source.name], columns[part.source.name].values
-            if part.part != "value":
-                assert part.source.temporal is not None
-                values = part_of(values, part.source.temporal, part.part)
-            columns[part.name] = source._replace(values=values)
+            assert part.source.temporal is not None
+            columns[part.name] = source._replace(values=part_of(values, part.source.temporal, part.part))
         blocks, outputs = numbers(self.parameters.fitted, columns)
         for fitted in self.parameters.fitted:
             if fitted.size is not None:

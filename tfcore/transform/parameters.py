@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal
+from typing import Annotated, Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,6 @@ from tfcore.transform.fitted import (
     FittedOp,
     apply_numeric,
     size_of,
-    value_category,
     word_text,
 )
 
@@ -95,12 +94,11 @@ class ListCategory(Frozen):
 
 
 class ColumnPart(Frozen):
-    """A column that is made of a raw column: a part of a date, computed in the graph, or the value of a number once
-    more, for the category of its frequent values."""
+    """A part of a date or a time, which the graph computes as a column of its own."""
 
     name: str
     source: Column
-    part: Part | Literal["value"]
+    part: Part
 
 
 class TransformParameters(Frozen):
@@ -289,9 +287,6 @@ def fit_parameters(
             fitted_parts = [_fit_part(column, part, config, stats, bins) for part in dates]
             parts += [part for part, _ in fitted_parts]
             fitted += [fitted_column for _, fitted_column in fitted_parts]
-            if config.frequent is not None:
-                text = f"no {column.name}__value: it is a date or a time, seen in parts"
-                notes.append(Note(column=column.name, text=text))
             continue
         fitted_column, note = _fit_column(column, config, stats, bins)
         if note:
@@ -300,17 +295,6 @@ def fit_parameters(
             fitted_column = fitted_column.with_counts(dict(stats.top()), stats.rows)
         if fitted_column is not None:
             fitted.append(fitted_column)
-            again = None
-            if config.frequent is not None:
-                again = value_category(fitted_column, config.frequent, stats)
-            if again is not None:
-                parts.append(ColumnPart(name=again.column.name, source=column, part="value"))
-                fitted.append(again)
-            elif config.frequent is not None:
-                text = (
-                    f"no {column.name}__value: it is not a number, or a category already, or no value of several has "
-                )
-                notes.append(Note(column=column.name, text=text + f"{config.frequent:.1%} of the train rows"))
     if not fitted:
         raise DataError(
             "no feature is left to learn from",

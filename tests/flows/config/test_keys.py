@@ -67,7 +67,6 @@ ColumnConfig.transform | refused | columns.carrier: {transform: ?} | standardize
 ColumnConfig.impute | refused | columns.carrier: {impute: ?} | median
 ColumnConfig.max_length | refused | columns.carrier: {max_length: ?} | 3
 ColumnConfig.pool | refused | columns.carrier: {pool: ?} | [sum]
-ColumnConfig.frequent | refused | columns.carrier: {frequent: ?} | 0.05
 ColumnValidation.severity | validate | validation.columns: {carrier: {severity: {drift: ?}}} | error | ignore
 Costs.false_positive | measure | evaluation.threshold: {cost: {false_negative: 1, false_positive: ?}} | 2 | 3
 Costs.false_negative | measure | evaluation.threshold: {cost: {false_positive: 1, false_negative: ?}} | 2 | 3
@@ -244,7 +243,6 @@ csv only means something with format: csv | source.csv: {delimiter: ";"}
 impute needs numbers | columns.sched_dep_time: {transform: {bucketize: {buckets: 3}}, impute: median}
 pool needs a list of numbers | columns.distance: {pool: [sum]}
 max_length needs a list of categories | columns.distance: {max_length: 3}
-frequent needs one number per row | columns.sched_dep_time: {transform: bucketize, frequent: 0.05}
 its impute would do nothing | columns.distance: {role: key, impute: median}
 its pool would do nothing | columns.distance: {role: passthrough, pool: [sum]}
 """
