@@ -77,6 +77,10 @@ def test_modules_stay_small():
         ("beam_jobs.predict.stage", ["tensorflow", "prefect", "apache_beam", "keras"]),
         ("flows.pipeline.predict", ["tensorflow", "apache_beam", "prefect", "keras"]),
         ("tfcore", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("tfcore.train.auto, tfcore.train.config", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("tfcore.export.replay, tfcore.export.signatures", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("tfcore.runtime.tensorflow_process, tfcore.runtime.worker", ["tensorflow", "apache_beam", "prefect", "keras"]),
+        ("headway.evaluation.gate", ["tensorflow", "apache_beam", "prefect", "keras"]),
     ],
 )
 def test_importing_a_package_loads_nothing_heavy_that_it_does_not_own(module, forbidden):

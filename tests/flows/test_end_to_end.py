@@ -207,21 +207,3 @@ def test_a_second_run_at_the_same_time_says_who_holds_the_lock(typed, project):
     finally:
         holder.kill()
         holder.wait()
-
-
-def test_bad_config_names_the_file_the_key_and_the_fix(typed, project):
-    path = project / "pipeline.yaml"
-    text = path.read_text()
-    for wrong, words in [
-        (text.replace("label:", "lable:"), ["lable", "label"]),
-        (text.replace("steps: 60", "steps: many"), ["training.steps", "many"]),
-        (text.replace("arr_delay > 15", "arr_delai > 15"), ["arr_delai", "arr_delay"]),
-        (text.replace("carrier: vocabulary", "carrier: vocabularly"), ["vocabularly", "vocabulary"]),
-        (text.replace("carrier: vocabulary", "carrier: standardize"), ["columns.carrier", "holds text", "vocabulary"]),
-        (text.replace("data/", "nowhere/"), ["nowhere"]),
-        (text + "\nname: twice\n", ["twice"]),
-    ]:
-        path.write_text(wrong)
-        done = typed("plan", project, check=2)
-        for word in words:
-            assert word in done.stderr, done.stderr

@@ -24,6 +24,8 @@ def test_a_number_with_an_exponent_is_a_number_with_or_without_a_point(tmp_path,
 def test_what_is_no_value_is_named():
     with pytest.raises(ConfigError, match="'a: b: c' is not a YAML value"):
         read_value("a: b: c")
+    with pytest.raises(ConfigError, match="key 'a' stands twice"):
+        read_value("{a: 1, a: 2}")
 
 
 BOMB = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))

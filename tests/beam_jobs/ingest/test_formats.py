@@ -3,9 +3,6 @@
 import io
 import json
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -13,24 +10,13 @@ from beam_jobs.ingest.stage import ingest
 from beam_jobs.runners.config import RunnerConfig
 from headway.errors import DataError
 from headway.monitor import Monitor
-from headway.records import wire
-from headway.records.tfrecord import frame
 from headway.schema.columns import Column
 from headway.sources.config import SourceConfig
 from headway.tabular import quarantine
 from headway.tabular.splits import SplitConfig
 from tests.beam_jobs.conftest import request_of
+from tests.test_nothings import ALL, FORMATS, NUMBER
 
-ROWS = [
-    {"id": 0, "x": 1.5, "s": "a", "l": [1, 2], "y": 1},
-    {"id": 1, "x": None, "s": None, "l": None, "y": 0},
-    {"id": 2, "x": float("nan"), "s": "", "l": [], "y": 1},
-    {"id": 3, "x": 0.0, "s": "0", "l": [0], "y": 0},
-    {"id": 4, "x": -0.0, "s": "é", "l": [2**62, -1], "y": 1},
-]
-SCHEMA = pa.schema(
-    [("id", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("l", pa.list_(pa.int64())), ("y", pa.int64())]
-)
 COLUMNS = (
     Column(name="id", type="int64", nullable=False, role="key"),
     Column(name="x", type="float32", nullable=True),
@@ -40,57 +26,6 @@ COLUMNS = (
 )
 
 
-def arrow(how):
-    table, out = pa.Table.from_pylist(ROWS, SCHEMA), pa.BufferOutputStream()
-    if how == "parquet":
-        pq.write_table(table, out)
-    else:
-        with (pa.ipc.new_file if how == "file" else pa.ipc.new_stream)(out, SCHEMA) as writer:
-            writer.write_table(table)
-    return out.getvalue().to_pybytes()
-
-
-def example(row):
-    entries = []
-    for name, value in row.items():
-        if value is None:
-            continue
-        if name == "s":
-            feature = wire.field(wire.field(value.encode()), wire.BYTES)
-        elif name == "x":
-            feature = wire.field(wire.field(np.float32(value).tobytes()), wire.FLOATS)
-        else:
-            feature = wire.field(
-                wire.field(wire.varints(np.array(value if isinstance(value, list) else [value], np.int64))), wire.INTS
-            )
-        entries.append(wire.entry(wire.field(name.encode()), feature))
-    return frame(wire.example(entries))
-
-
-def json_lines():
-    return "".join(json.dumps(row) + "\n" for row in ROWS).encode()
-
-
-def csv():
-    lines = ["id,x,s,l,y"]
-    for row in ROWS:
-        text = "" if row["l"] is None else '""' if row["l"] == [] else "|".join(map(str, row["l"]))
-        s = "" if row["s"] is None else f'"{row["s"]}"'
-        lines.append(f"{row['id']},{'' if row['x'] is None else row['x']},{s},{text},{row['y']}")
-    return ("\n".join(lines) + "\n").encode()
-
-
-FILES = {
-    "a.csv": csv,
-    "a.jsonl": json_lines,
-    "a.parquet": lambda: arrow("parquet"),
-    "a.arrow": lambda: arrow("file"),
-    "a.feather": lambda: arrow("stream"),
-    "a.tfrecord": lambda: b"".join(map(example, ROWS)),
-}
-FORMATS = {"json": "jsonl", "tfrecord": "examples", "feather": "arrow"}
-
-
 def run(source, columns, stored, out, label="y", span="all"):
     request = request_of(source, columns, stored, label, SplitConfig(key=stored[:1], eval=1e-9), rows_per_record=4)
     request = request.model_copy(update={"span": span})
@@ -98,24 +33,24 @@ def run(source, columns, stored, out, label="y", span="all"):
     return ingest(request, out, Monitor())
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_column_that_came_with_a_later_span_is_missing_in_an_earlier_one_and_refused_in_a_later_one(
     tmp_path, rows_of, name
 ):
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / name).write_bytes(FILES[name]())
-    ending = name.split(".")[1]
+    write, ending = FORMATS[name]
+    write(ALL[:5], tmp_path / f"raw.{ending}")
     kinds = {"n": "int64", "f": "float32", "t": "bytes", "v": "float32"}
     later = [
         Column(name=n, type=kind, nullable=True, since="b", shape=(None,) if n == "v" else ())
         for n, kind in kinds.items()
     ]
-    source = SourceConfig(format=FORMATS.get(ending, ending), path=str(tmp_path / "raw"))
-    columns, stored = (*COLUMNS[:1], *COLUMNS[-1:], *later), ("id", *kinds)
+    source = SourceConfig(format=name, path=str(tmp_path / f"raw.{ending}"))
+    columns, stored = (NUMBER, *COLUMNS[-1:], *later), ("number", *kinds)
     result = run(source, columns, stored, tmp_path / "out", span="a")
-    wanted = [{"id": row["id"], **dict.fromkeys(kinds), "label": row["y"]} for row in ROWS]
-    assert rows_of(tmp_path / "out", result, "train") == wanted
-    if ending not in ("jsonl", "tfrecord"):  # of which no row need name every column
+    found = rows_of(tmp_path / "out", result, "train")
+    assert [row["label"] for row in found] == [0, 1, 0, 1, 0] and found[3]["number"] == 1.5
+    assert all(row[kind] is None for row in found for kind in kinds)
+    if name not in ("jsonl", "examples"):  # of which no row need name every column
         with pytest.raises(DataError, match="there is no column 'n'"):
             run(source, columns, stored, tmp_path / "late", span="b")
 
@@ -140,7 +75,8 @@ def test_images_that_cannot_be_decoded_stand_in_the_quarantine_by_their_own_name
 
 
 def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_path):
-    (tmp_path / "raw.jsonl").write_bytes(json_lines() + b'{"id": 5, "l": 3}\n{"id": 6\n{"id": "x", "y": 1}\n')
+    good = "".join(json.dumps({"id": i, "x": None, "s": "a", "l": [i], "y": 1}) + "\n" for i in range(5))
+    (tmp_path / "raw.jsonl").write_text(good + '{"id": 5, "l": 3}\n{"id": 6\n{"id": "x", "y": 1}\n')
     result = run(
         SourceConfig(format="jsonl", path=str(tmp_path / "raw.jsonl")), COLUMNS, ("id", "x", "s", "l"), tmp_path / "out"
     )

@@ -178,21 +178,9 @@ def test_an_artifact_is_not_worth_a_wait_for_a_server_that_is_away(report, caplo
 
 @pytest.mark.parametrize("folder", ["/srv/churn/store/runs", "s3://bucket/runs"])
 def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to(report, folder):
-    verdict = {
-        "status": "rejected",
-        "checks": [
-            {
-                "name": "threshold",
-                "metric": "auc",
-                "value": 0.8,
-                "allowed": 0.85,
-                "limit": "at least",
-                "outcome": "missed",
-                "passed": False,
-                "status": "rejected",
-            }
-        ],
-    }
+    check = {"name": "threshold", "metric": "auc", "value": 0.8, "allowed": 0.85, "limit": "at least"}
+    check |= {"outcome": "missed", "passed": False, "status": "rejected"}
+    verdict = {"status": "rejected", "checks": [check]}
     place = f"{folder}/20240501-100000-aa.html"
     facts = {"run": "20240501-100000-aa", "pipeline": "churn", "state": "rejected", "started": "", "report": place}
     report.run(Scope(), read_record(facts | {"verdict": verdict}))

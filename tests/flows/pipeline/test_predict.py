@@ -61,22 +61,6 @@ def test_the_champion_predicts_what_it_predicted_in_evaluation(typed, exported, 
 
     again = _predict(typed, project, *arguments)
     assert again["cached"]
-    one = tmp_path / "one"
-    _predict(
-        typed,
-        project,
-        *arguments[:2],
-        "--output",
-        one,
-        *arguments[4:],
-        "--set",
-        "runner={name: direct, workers: 1}",
-    )
-    assert {p.name: p.read_bytes() for p in out.iterdir()} == {p.name: p.read_bytes() for p in one.iterdir()}
-
-    pq.write_table(april.drop_columns(["distance"]), tmp_path / "raw" / "c.parquet")
-    refused = typed("predict", project, *arguments, check=3).stderr
-    assert "c.parquet: there is no column 'distance', which the model needs" in refused and "Traceback" not in refused
 
 
 def test_a_multiclass_model_gives_the_class_and_its_probabilities(typed, tmp_path):

@@ -14,10 +14,10 @@ from headway.tabular.coerce import coerce
 SECOND = 1_700_000_000  # 2023-11-14 22:13:20 UTC
 
 
-@pytest.mark.parametrize(
-    ("kind", "scale"),
-    [("epoch_seconds", 1), ("epoch_milliseconds", 10**3), ("epoch_microseconds", 10**6), ("epoch_nanoseconds", 10**9)],
-)
+UNITS = {"epoch_seconds": 1, "epoch_milliseconds": 10**3, "epoch_microseconds": 10**6, "epoch_nanoseconds": 10**9}
+
+
+@pytest.mark.parametrize(("kind", "scale"), UNITS.items())
 def test_the_unit_follows_from_the_size(kind, scale):
     rule, note = epoch_rule("created_at", pa.array([SECOND * scale, None, (SECOND + 7) * scale]))
     assert rule.as_ == kind and f"{SECOND * scale} is 2023-11-14 22:13:20" in note
@@ -77,10 +77,7 @@ def test_months_as_six_digits_are_dates_if_the_name_says_so_or_there_are_many():
     assert _inferred([20240101, 20240102, 20240105], name="day").parse.format == "%Y%m%d"
 
 
-@pytest.mark.parametrize(
-    ("kind", "scale"),
-    [("epoch_seconds", 1), ("epoch_milliseconds", 10**3), ("epoch_microseconds", 10**6), ("epoch_nanoseconds", 10**9)],
-)
+@pytest.mark.parametrize(("kind", "scale"), UNITS.items())
 def test_texts_and_numbers_in_all_units_are_stored_alike(kind, scale):
     rule = Parse.model_validate(kind)
     column = Column(name="ts", type="int64", nullable=True, parse=rule, temporal=rule.temporal)

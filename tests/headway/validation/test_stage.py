@@ -329,13 +329,7 @@ def test_errors_come_first_and_only_what_does_not_end_the_run_is_logged(check):
 
 
 def test_findings_of_the_split_proof_have_the_severity_of_the_config(check, tmp_path):
-    overlap = {
-        "severity": "error",
-        "kind": "key overlap",
-        "where": "train, eval",
-        "message": "3 keys",
-        "fix": "mend it",
-    }
+    overlap = {"severity": "error", "kind": "key overlap", "where": "train, eval", "message": "3 keys", "fix": "x"}
     proof = {"says": ["k is unique"], "anomalies": [overlap], "splits": {"train": {"rows": ROWS, "keys": 7}}}
     (tmp_path / "splits.json").write_text(json.dumps(proof))
     result = check(proof=tmp_path, split=SplitConfig(eval=0.5))

@@ -70,6 +70,10 @@ def _write(folder, shard_rows, per_record, *, texts=False):
     return Shards.of([(folder, json.loads(json.dumps(result)), "train")]), parameters
 
 
+def _training(shards, parameters, **options):
+    return dataset_of(shards, Transform(parameters), Labeler(parameters.label), **options)
+
+
 def _take(dataset, shards, stacks):
     found = []
     for stack in safe(dataset, shards):
@@ -83,16 +87,7 @@ def _take(dataset, shards, stacks):
 @pytest.mark.parametrize(("batch", "stack"), [(10, 3), (300, 2)])
 def test_every_row_comes_once_an_epoch_and_batches_carry_over(tmp_path, per_record, batch, stack):
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
-    dataset = dataset_of(
-        shards,
-        Transform(parameters),
-        Labeler(parameters.label),
-        seed=1,
-        batch=batch,
-        stack=stack,
-        window=40,
-        cycle=3,
-    )
+    dataset = _training(shards, parameters, seed=1, batch=batch, stack=stack, window=40, cycle=3)
     batches = _take(dataset, shards, -(-3 * 244 // (batch * stack)) + 1).reshape(-1)
     for epoch in range(2):
         assert sorted(batches[epoch * 244 : (epoch + 1) * 244].tolist()) == list(range(244))
@@ -115,23 +110,11 @@ HELD_OUT = 0.2
 )
 def test_a_resumed_dataset_goes_on_with_the_same_batches(tmp_path, per_record, holdout, starts):
     shards, parameters = _write(tmp_path, [50, 33, 64, 7, 90], per_record)
-    transform, labeler = Transform(parameters), Labeler(parameters.label)
     rows = None if holdout is None else Holdout.by_place(shards, holdout)
 
     def batches(start, stacks, seed=4, stack=2):
-        dataset = dataset_of(
-            shards,
-            transform,
-            labeler,
-            seed=seed,
-            batch=7,
-            stack=stack,
-            start_step=start,
-            holdout=rows,
-            window=40,
-            cycle=3,
-        )
-        return _take(dataset, shards, stacks)
+        options = {"seed": seed, "batch": 7, "stack": stack, "holdout": rows, "window": 40, "cycle": 3}
+        return _take(_training(shards, parameters, start_step=start, **options), shards, stacks)
 
     whole = batches(0, 60)
     for start in starts:
@@ -145,16 +128,7 @@ def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
     shards, parameters = _write(tmp_path, [9, 4], 4)
 
     def batches(start, stacks):
-        dataset = dataset_of(
-            shards,
-            Transform(parameters),
-            Labeler(parameters.label),
-            seed=2,
-            batch=50,
-            stack=2,
-            start_step=start,
-            window=5,
-        )
+        dataset = _training(shards, parameters, seed=2, batch=50, stack=2, start_step=start, window=5)
         return _take(dataset, shards, stacks)
 
     whole = batches(0, 6)
@@ -167,16 +141,7 @@ def test_a_split_smaller_than_a_batch_goes_round_and_resumes(tmp_path):
 def test_the_order_of_rows_is_what_it_was(tmp_path):
     """Golden: a run that is resumed with a newer Headway goes on in the order that it began with."""
     shards, parameters = _write(tmp_path, [30, 20, 25], 8)
-    dataset = dataset_of(
-        shards,
-        Transform(parameters),
-        Labeler(parameters.label),
-        seed=3,
-        batch=6,
-        stack=1,
-        window=32,
-        start_step=12,
-    )
+    dataset = _training(shards, parameters, seed=3, batch=6, stack=1, window=32, start_step=12)
     assert _take(dataset, shards, 2).tolist() == GOLDEN_ORDER
 
 
@@ -325,7 +290,7 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
         path.write_bytes(data[:-20])
     else:
         path.unlink()
-    dataset = dataset_of(shards, Transform(parameters), Labeler(parameters.label), seed=0, batch=16, stack=2)
+    dataset = _training(shards, parameters, seed=0, batch=16, stack=2)
     with pytest.raises(DataError, match="train-00001-of-00003"):
         _take(dataset, shards, 50)
 

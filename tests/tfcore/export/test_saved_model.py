@@ -5,9 +5,6 @@ is the export; the whole road has its own test.
 """
 
 import json
-import subprocess
-import sys
-import textwrap
 
 import keras
 import numpy as np
@@ -578,17 +575,6 @@ def test_the_sample_is_spread_over_the_shards(exported, tmp_path):
     assert [shard["rows"] for shard in sample(request.examples, 2)[0]] == [1, 1]
     with pytest.raises(DataError, match="no evaluation rows"):
         sample((), 10)
-
-
-def test_this_side_of_the_replay_imports_no_tensorflow():
-    script = textwrap.dedent("""
-        import sys
-        import tfcore.runtime.tensorflow_process, tfcore.export.replay, headway.evaluation.gate
-        import tfcore.export.signatures, tfcore.runtime.worker
-        heavy = {"tensorflow", "keras", "apache_beam", "prefect"} & {name.split(".")[0] for name in sys.modules}
-        assert not heavy, heavy
-    """)
-    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 # ---- the stage, with the real transform and a real model -------------------------------------------------------------

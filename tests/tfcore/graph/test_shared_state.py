@@ -214,36 +214,6 @@ def test_the_place_of_a_dataset_that_calls_python_cannot_be_saved(tmp_path):
         state.save(tmp_path / "other")
 
 
-def test_what_is_exported_is_what_was_trained_and_goes_its_own_way_after(tmp_path):
-    """Three functions: the one that is exported reads the same variables and table, and the loaded one has its own."""
-    state = made()
-    train, evaluate = functions(state)
-    net = state["model"]
-
-    class Served(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.state = state
-            spec = [X["x"], tf.TensorSpec([None], tf.string)]
-            self.serve = tf.function(
-                lambda x, words: {"y": net(x), "number": state["words"].lookup(words), "seen": state["seen"]},
-                input_signature=spec,
-            )
-
-    served = Served()
-    train(x=ROWS, words=WORDS)
-    expected = evaluate(x=ROWS, words=WORDS)
-    tf.saved_model.save(served, str(tmp_path / "saved"))
-    train(x=ROWS, words=np.array([b"c", b"d"]))
-    loaded = tf.saved_model.load(str(tmp_path / "saved"))
-    then = loaded.serve(tf.constant(ROWS), tf.constant([b"a", b"b", b"d"]))
-    assert np.array_equal(then["y"], expected[0]) and int(then["seen"]) == 4
-    assert then["number"].numpy().tolist() == [0, 1, -1]
-    now = served.serve(tf.constant(ROWS), tf.constant([b"d"]))
-    assert int(now["seen"]) == 8 and now["number"].numpy().tolist() == [1]
-    assert not np.array_equal(now["y"], expected[0])
-
-
 @pytest.mark.parametrize(
     ("thing", "words"),
     [

@@ -231,6 +231,16 @@ def told(out):
     return json.loads((out / "history.json").read_text())["result"]
 
 
+def check_like(out, expected, counts):
+    """The losses and weights of a training are those of another, of which there are as many."""
+    for mine, theirs in zip(losses(out), losses(expected), strict=True):
+        assert len(mine) == len(theirs) and len(mine) in counts
+        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
+    theirs = weights(expected)
+    for name, value in weights(out).items():
+        np.testing.assert_allclose(value, theirs[name], atol=1e-4)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "job", "facts"),
@@ -243,12 +253,7 @@ def told(out):
 def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, request):
     expected, alone = one
     out = request.getfixturevalue(name) / job
-    for mine, theirs in zip(losses(out), losses(expected), strict=True):
-        assert len(mine) == len(theirs) and len(mine) in (STEPS, 4)
-        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
-    theirs = weights(expected)
-    for name, value in weights(out).items():
-        np.testing.assert_allclose(value, theirs[name], atol=1e-4)
+    check_like(out, expected, (STEPS, 4))
     several = told(out)
     assert (several["strategy"], several["replicas"], several["workers"], several["jit"]) == facts
     assert (alone["strategy"], alone["replicas"], alone["workers"]) == ("cpu", 1, 1)
@@ -257,13 +262,7 @@ def test_the_losses_of_200_steps_are_those_of_one_device(one, name, job, facts, 
 
 @pytest.mark.parametrize("name", ["mirrored", "pair"])
 def test_members_on_replicas_leave_out_the_rows_and_decay_as_on_one_device(members, name, request):
-    out = request.getfixturevalue(name) / "members"
-    for mine, theirs in zip(losses(out), losses(members), strict=True):
-        assert mine.size
-        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
-    theirs = weights(members)
-    for name, value in weights(out).items():
-        np.testing.assert_allclose(value, theirs[name], atol=1e-4)
+    check_like(request.getfixturevalue(name) / "members", members, range(1, STEPS))
 
 
 def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, mirrored):

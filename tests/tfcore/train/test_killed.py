@@ -72,6 +72,18 @@ def photo(rng, bright):
     return out.getvalue()
 
 
+def requested(examples, columns, model, **more):
+    stopping = {"every_steps": 10, "patience": 50, "holdout": 0.2}
+    settings = {"batch_size": 16, "steps": 60, "checkpoint_every_steps": 8, "early_stopping": stopping, "jit": "off"}
+    return TrainRequest(
+        examples=(examples.part("train"),),
+        transform=examples.fit(columns, "binary"),
+        model=ModelConfig(name=model, hidden=(8,), dropout=0.2),
+        training=TrainingConfig(**settings, **more),
+        seed=11,
+    )
+
+
 def varied_images(folder):
     """A request on tables and images, each row of which is varied: the pixels of a step have to come back too."""
     rng = np.random.default_rng(5)
@@ -86,20 +98,7 @@ def varied_images(folder):
     )
     examples = write_examples(folder, {"train": table}, COLUMNS, rows_per_record=32, shards=3)
     config = {"photo": ColumnTransform(transform={"image": {"height": 10, "width": 10}})}
-    return TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit(config, "binary"),
-        model=ModelConfig(name="mlp", hidden=(8,), dropout=0.2),
-        training=TrainingConfig(
-            batch_size=16,
-            steps=60,
-            checkpoint_every_steps=8,
-            augment={"flip": "horizontal", "crop": 2, "mixup": 0.2},
-            early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
-            jit="off",
-        ),
-        seed=11,
-    )
+    return requested(examples, config, "mlp", augment={"flip": "horizontal", "crop": 2, "mixup": 0.2})
 
 
 def patients(folder):
@@ -116,20 +115,7 @@ def patients(folder):
     )
     columns = (COLUMNS[0], COLUMNS[2], UNIT_COLUMN)
     examples = write_examples(folder, {"train": table}, columns, rows_per_record=32, shards=3)
-    training = TrainingConfig(
-        batch_size=16,
-        steps=60,
-        checkpoint_every_steps=8,
-        early_stopping={"every_steps": 10, "patience": 50, "holdout": 0.2},
-        jit="off",
-    )
-    return TrainRequest(
-        examples=(examples.part("train"),),
-        transform=examples.fit({}, "binary"),
-        model=ModelConfig(hidden=(8,), dropout=0.2),
-        training=training,
-        seed=11,
-    )
+    return requested(examples, {}, "ensemble")
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +146,17 @@ def weights(prefix):
     return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map()) if "model/" in name}
 
 
+def check_same(folder):
+    """The training that was resumed ended at the weights and the history of the whole one, which is returned."""
+    expected, found = (weights(folder / name / "weights") for name in ("whole", "resumed"))
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    histories = [json.loads((folder / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
+    assert histories[0] == histories[1]
+    return histories[0]
+
+
 @pytest.mark.slow
 @pytest.mark.chaos
 def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path, row):
@@ -171,12 +168,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
         assert child(again, tmp_path, "killed", at, where) is None
     result = child(again, tmp_path, "resumed")
     assert 48 <= result["resumed_from"] < 60
-    expected, found = (weights(tmp_path / name / "weights") for name in ("whole", "resumed"))
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
-    assert histories[0] == histories[1]
+    check_same(tmp_path)
     row("kill -9 of a training on images", "the weights of one that lived")
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
 
@@ -191,10 +183,5 @@ def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row
     assert child(whole, tmp_path, "whole")["resumed_from"] is None
     assert child(again, tmp_path, "killed", 21) is None
     assert 16 <= child(again, tmp_path, "resumed")["resumed_from"] < 60
-    expected, found = (weights(tmp_path / name / "weights") for name in ("whole", "resumed"))
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    histories = [json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("whole", "resumed")]
-    assert histories[0] == histories[1] and sum("holdout_loss" in row for row in histories[0]) == 6
+    assert sum("holdout_loss" in point for point in check_same(tmp_path)) == 6
     row("kill -9 of a training on rows of units", "the weights of one that lived")

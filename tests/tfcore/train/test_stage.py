@@ -142,26 +142,15 @@ def test_numbers_that_nothing_reads_are_mistakes(task, schedules, words, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("schedule", "words"),
+    ("name", "settings", "words"),
     [
-        (
-            {
-                "name": "ExponentialDecay",
-                "settings": {"initial_learning_rate": 1, "decay_steps": 5, "decay_rate": -2.0},
-            },
-            "nan",
-        ),
-        (
-            {
-                "name": "PolynomialDecay",
-                "settings": {"initial_learning_rate": 1, "decay_steps": 9, "end_learning_rate": -1},
-            },
-            "-",
-        ),
+        ("ExponentialDecay", {"decay_steps": 5, "decay_rate": -2.0}, "nan"),
+        ("PolynomialDecay", {"decay_steps": 9, "end_learning_rate": -1}, "-"),
     ],
 )
-def test_a_schedule_of_keras_that_gives_no_learning_rate_ends_the_training(examples, tmp_path, schedule, words):
-    with pytest.raises(ConfigError, match=rf"learning_rate is {words}.* what {schedule['name']} gives at step \d"):
+def test_a_schedule_of_keras_that_gives_no_learning_rate_ends_the_training(examples, tmp_path, name, settings, words):
+    schedule = {"name": name, "settings": {"initial_learning_rate": 1} | settings}
+    with pytest.raises(ConfigError, match=rf"learning_rate is {words}.* what {name} gives at step \d"):
         train(request(examples, learning_rate=schedule), tmp_path, Monitor())
 
 

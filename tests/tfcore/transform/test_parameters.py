@@ -40,6 +40,11 @@ def _batch(rows=2000, seed=0):
     )
 
 
+def _texts(values):
+    """Rows of which s has these values."""
+    return _batch(len(values)).set_column(2, "s", pa.array(values, pa.binary()).dictionary_encode())
+
+
 def _fit(batch=None, columns=COLUMNS, task="auto", bins=0, counted=None, item=None, **transforms):
     statistics = SplitStatistics.create(columns)
     statistics.update(batch if batch is not None else _batch())
@@ -147,14 +152,7 @@ def test_bins_are_wider_than_rounding_errors():
 def test_words_that_are_no_text_have_ids_like_others():
     words = [b"caf\xe9", b"\xff\xfe", "caf\u00e9".encode(), b"\0caf\xe9", b"\0a", b""]
     values = [word for i, word in enumerate(words) for _ in range(2 * len(words) - 2 * i)]
-    rows = len(values)
-    arrays = [
-        pa.array(np.ones(rows, np.float32)),
-        pa.array(range(rows)),
-        pa.array(values, pa.binary()).dictionary_encode(),
-    ]
-    batch = pa.RecordBatch.from_arrays([*arrays, pa.array([0, 1] * (rows // 2))], names=["x", "n", "s", "label"])
-    parameters, _ = _fit(batch, s="vocabulary", counted="s")
+    parameters, _ = _fit(_texts(values), s="vocabulary", counted="s")
     again = TransformParameters.model_validate_json(parameters.model_dump_json())
     assert list(_ops(again, "s")[0].values) == words and again.fitted[-1].counts[:2] == (12, 10)
     ids = Vocabulary(again.fitted[-1].ops[-1])(tf.constant([*words, b"caf\xe8"]))
@@ -162,16 +160,8 @@ def test_words_that_are_no_text_have_ids_like_others():
 
 
 def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
-    values = [b"b"] * 3 + [b"a"] * 3 + [b"z"] * 5 + [b"once"]
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([1.0, 2.0] * 6, pa.float32()),
-            pa.array(range(12)),
-            pa.array(values, pa.binary()).dictionary_encode(),
-            pa.array([0, 1] * 6),
-        ],
-        names=["x", "n", "s", "label"],
-    )
+    batch = _texts([b"b"] * 3 + [b"a"] * 3 + [b"z"] * 5 + [b"once"])
+    batch = batch.set_column(1, "n", pa.array(range(12)))
     parameters, _ = _fit(batch, s="vocabulary")
     (op,) = _ops(parameters, "s")
     assert op.words == ("z", "a", "b")
@@ -218,6 +208,8 @@ def test_the_task_is_read_off_the_label(label, task):
 
 
 def test_wrong_operations_are_refused_with_the_column_named():
+    with pytest.raises(ValueError, match="no operation 'vocabularly'; did you mean 'vocabulary'"):
+        ColumnTransform(transform="vocabularly")
     with pytest.raises(ConfigError, match=r"columns\.s"):
         _fit(s="standardize")
     with pytest.raises(ConfigError, match=r"columns\.x"):
@@ -284,14 +276,10 @@ def test_an_identifier_that_looks_like_lists_has_a_note_with_the_fix():
     lists = [";".join(r.choice(words, r.integers(2, 7), replace=False)) for _ in range(2000)]
     ids = [f"{i:05d}-{r.integers(10**9)}" for i in range(2000)]
     for values, told in ((lists, True), (ids, False)):
-        batch = _batch()
-        batch = batch.set_column(2, "s", pa.array([v.encode() for v in values], pa.binary()).dictionary_encode())
-        _, notes = _fit(batch)
+        _, notes = _fit(_texts([v.encode() for v in values]))
         [note] = [note.text for note in notes if note.column == "s"]
         assert "look like an identifier" in note and ("separator" in note) == told != ("hash" in note)
-    _, [note] = _fit(
-        _batch().set_column(2, "s", pa.array([v.encode() for v in lists], pa.binary()).dictionary_encode())
-    )
+    _, [note] = _fit(_texts([v.encode() for v in lists]))
     assert 'columns: {s: {shape: list, separator: ";"}}' in note.text
 
 
@@ -322,7 +310,7 @@ def test_bytes_that_are_images_have_a_note_with_the_size_to_write():
         "2,000 distinct values in 2,000 look like an identifier": words,
     }
     for expected, values in told.items():
-        _, notes = _fit(_batch().set_column(2, "s", pa.array(values, pa.binary()).dictionary_encode()))
+        _, notes = _fit(_texts(values))
         [note] = [note.text for note in notes if note.column == "s"]
         assert expected in note and ("hash" in note) == ("identifier" in expected)
 
