@@ -106,7 +106,7 @@ def doctor(pipeline: PipelinePath = ".", /, *, options: Options = Options()) -> 
 
     The exit code is 1 when there is a problem.
     """
-    findings = examine(Path(pipeline), overrides_of(options))
+    findings = [*_extras(), _devices(), _op(), *_project(Path(pipeline), overrides_of(options))]
     lines = [f"{f.word:<8} {f.what}: {f.found}" + (f"\n         fix: {f.fix}" if f.fix else "") for f in findings]
     good = all(f.ok for f in findings)
     if not good:
@@ -128,11 +128,6 @@ class Finding:
     @property
     def word(self) -> str:
         return "PROBLEM" if not self.ok else "ok" if self.there else "absent"
-
-
-def examine(pipeline: Path, overrides: Mapping[str, object]) -> list[Finding]:
-    """Returns what was found where nothing has to be changed for it; `overrides` change keys of the pipeline."""
-    return [*_extras(), _devices(), _op(), *_project(pipeline, overrides)]
 
 
 def _extras() -> Iterator[Finding]:

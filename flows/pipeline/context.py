@@ -261,11 +261,6 @@ class Context:
         column = self.columns.of_role("group")
         return None if column is None else column.name
 
-    @property
-    def stored_group(self) -> str | None:
-        """The same, if the records have it."""
-        return self.group if self.group in self.columns.stored else None
-
     @cached_property
     def split_digest(self) -> str:
         """A digest of the settings that assign rows to splits; if it differs, so do the eval rows."""

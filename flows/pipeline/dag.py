@@ -43,10 +43,6 @@ class Line:
     """Whether the pipeline has this stage."""
 
 
-def _derives(context: Context) -> bool:
-    return context.pipeline.preprocess is not None
-
-
 DAG: dict[str, tuple[Line, ...]] = {
     "ingest": (Line(IngestRequest, steps.ingest),),
     "statistics": (Line(StatisticsRequest, steps.statistics, steps.complete_schema),),
@@ -55,7 +51,7 @@ DAG: dict[str, tuple[Line, ...]] = {
         Line(ValidateRequest, steps.validate, steps.freeze_schema),
     ),
     "transform": (
-        Line(AnalyseRequest, steps.analyse, when=_derives),
+        Line(AnalyseRequest, steps.analyse, when=lambda context: context.pipeline.preprocess is not None),
         Line(TransformRequest, steps.transform, steps.resolve_settings),
     ),
     "train": (Line(TrainRequest, steps.train, recognise),),

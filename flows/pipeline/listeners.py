@@ -298,7 +298,9 @@ def _detail(output: Output) -> str:
     result = output.result or {}
     match output.stage:
         case "ingest":
-            return _counted_rows(result["counts"]) + _speed(result["counts"]["read"], output)
+            long = not output.hit and output.seconds >= 1  # long enough to have a speed
+            speed = f", {result['counts']['read'] / output.seconds:,.0f} rows/s" if long else ""
+            return _counted_rows(result["counts"]) + speed
         case "statistics":
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":
@@ -331,11 +333,6 @@ def _detail(output: Output) -> str:
         case "replay":
             return f"{counted(result['rows'], 'row')}, largest difference {result['largest_difference']:.2g}"
     return ""
-
-
-def _speed(rows: int, output: Output) -> str:
-    """The rows per second of a step that took long enough to have a speed."""
-    return "" if output.hit or output.seconds < 1 else f", {rows / output.seconds:,.0f} rows/s"
 
 
 # --- the terminal
@@ -526,11 +523,8 @@ class LogFile(Lines):
         """When a step's progress was last a line, or would have been."""
 
     def run(self, scope: Scope, record: RunRecord) -> None:
-        if record.state not in (
-            State.RUNNING,
-            State.FAILED,
-            State.CANCELLED,
-        ):  # of the last two `logged` says the error
+        # of the last two `logged` says the error
+        if record.state not in (State.RUNNING, State.FAILED, State.CANCELLED):
             self.line(scope, ending_of(record).line)
 
     def step(self, scope: Scope, title: str, *, runs: bool) -> None:

@@ -100,7 +100,9 @@ class Explained(Frozen):
 
 def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
     """The steps of a run."""
-    made = _makers(store) if any(step.cached for step in record.stages) else {}
+    cached = any(step.cached for step in record.stages)
+    last_first = reversed(list(records(store))) if cached else ()  # the last run that made an output is named
+    made = {step.fingerprint: run.run for run in last_first for step in run.ran}
 
     def reason(step: StepRecord) -> str:
         if not step.cached:
@@ -116,8 +118,3 @@ def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
         )
         for step in record.stages
     ]
-
-
-def _makers(store: Store) -> dict[str, str]:
-    """{fingerprint: the last run that made this output}"""
-    return {step.fingerprint: run.run for run in reversed(list(records(store))) for step in run.ran}

@@ -283,7 +283,7 @@ def _evaluate_request(context: Context, model: TrainedModel | SavedModel, split:
         batch_size=config.batch_size,
         columns=context.kept,
         item=item,
-        group=context.stored_group if trained else None,
+        group=context.group if trained and context.group in context.columns.stored else None,
         seed=model.seed if isinstance(model, TrainedModel) else 0,
         ranks=context.pipeline.ndcg_at if ranked else None,
         code=context.code if trained else {},

@@ -26,7 +26,8 @@ from headway.config import Frozen
 from headway.errors import DataError
 from headway.messages import some
 from headway.schema.columns import column_yaml, suggest
-from headway.sources.sample import Sample, without_values
+from headway.sources.config import SourceConfig
+from headway.sources.sample import Sample, Way, without_values
 from headway.storage.filesystem import checksum, size_and_time, unreadable
 from headway.tabular.list_arrays import decoded, flatten, is_list, plain, value_type
 
@@ -109,7 +110,10 @@ class Chunk:
 
 
 class Source(Protocol):
-    """The reader of one format."""
+    """The reader of one format, made of the config of the source."""
+
+    def __init__(self, config: SourceConfig):
+        pass
 
     def names(self, file: InputFile) -> list[str]:
         """Returns the file's column names."""
@@ -299,7 +303,6 @@ def cut(chunk: Chunk) -> Iterator[Chunk]:
         yield Chunk(chunk.batch.slice(start, size), chunk.first_row + start, at, malformed)
 
 
-Way = tuple[str, ...]
 _NAMED = 3
 INTERVAL = pa.month_day_nano_interval()
 """The type of every kind of interval in a sample: none can be stored."""

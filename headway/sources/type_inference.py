@@ -30,8 +30,6 @@ from headway.sources.sample import ONE_IN, Sample
 from headway.tabular.coerce import coerce, converted
 from headway.tabular.list_arrays import decoded, flatten, is_list, is_text
 
-_DIGITS = r"^\s*[+-]?[0-9]+\s*$"
-
 _FIRST = 64
 _CODES = r"^\s*[0-9]+[eE][0-9]+\s*$"
 _ZEROS = r"^\s*0[0-9]+\s*$"

@@ -120,11 +120,10 @@ def validate(request: ValidateRequest, out: Path, monitor: Monitor) -> dict[str,
         *_splits(request, splits),
         *_content(request, splits, alone),
         *_champion(request, splits),
+        *_serving(request, splits),
+        *_units(request, splits),
+        *(proof := _proof(request)).anomalies,
     ]
-    raised += _serving(request, splits)
-    raised += _units(request, splits)
-    proof = _proof(request)
-    raised += proof.anomalies
     anomalies = [settled for anomaly in raised if (settled := request.config.settled(anomaly)) is not None]
     anomalies.sort(key=lambda anomaly: SEVERITIES.index(anomaly.severity))
     found = Validated(

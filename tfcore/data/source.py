@@ -41,7 +41,8 @@ def rows_in_memory(
         DataError: a column is missing, or of another type or shape; or there is one that nobody expects.
     """
     if isinstance(rows, tf.data.Dataset):
-        table = pa.concat_tables([_table(_as_arrays(element), columns) for element in rows])
+        arrays = ({n: v.to_list() if isinstance(v, tf.RaggedTensor) else v.numpy() for n, v in e.items()} for e in rows)
+        table = pa.concat_tables([_table(each, columns) for each in arrays])
     else:
         table = _table(rows, columns)
     records, counts = [], []
@@ -85,10 +86,6 @@ def raw_rows(shards: Shards) -> tf.data.Dataset:
                 for name, of in spec.items()}  # fmt: skip
 
     return reader.in_order().map(element, num_parallel_calls=AUTOTUNE, deterministic=True)
-
-
-def _as_arrays(element: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: v.to_list() if isinstance(v, tf.RaggedTensor) else v.numpy() for name, v in element.items()}
 
 
 def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:

@@ -53,13 +53,7 @@ from tfcore.transform.config import (
     check_chain,
     check_settings,
 )
-from tfcore.transform.fitted import (
-    Fitted,
-    FittedOp,
-    apply_numeric,
-    size_of,
-    word_text,
-)
+from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric, size_of, word_text
 
 VERSION = 5
 FILE = "transform.json"

@@ -302,10 +302,6 @@ def parse_date(name: str) -> Date | None:
         return None
 
 
-def _resolution(date: Date) -> str:
-    return np.datetime_data(date.dtype)[0]
-
-
 def _before(end: Date, count: int, unit: str) -> Date:
     """Returns the hour that is `count` units before `end`.
 
@@ -428,8 +424,9 @@ def _until(spans: Sequence[str], dates: dict[str, Date] | None, until: str, gaps
 
 def _coarse(date: Date, dates: dict[str, Date]) -> bool:
     """Returns whether the period `date` is at least as long as a span."""
-    span_date = next(iter(dates.values()))
-    return _RESOLUTIONS.index(_resolution(date)) <= _RESOLUTIONS.index(_resolution(span_date))
+    units = (np.datetime_data(each.dtype)[0] for each in (date, next(iter(dates.values()))))
+    unit, unit_of_spans = map(_RESOLUTIONS.index, units)
+    return unit <= unit_of_spans
 
 
 def _no_gaps(dates: dict[str, Date], chosen: Sequence[str], first: Date, end: Date) -> None:

@@ -17,6 +17,7 @@ from headway.sources.base import (
     Chunk,
     InputFile,
     Range,
+    Source,
     check_columns,
     first_rows,
     leaves,
@@ -25,7 +26,7 @@ from headway.sources.base import (
     rows_of_range,
     runs,
 )
-from headway.sources.config import FORMATS, SourceConfig
+from headway.sources.config import FORMATS
 from headway.sources.sample import Sample
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -33,11 +34,8 @@ from headway.storage import filesystem as storage
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 
 
-class ArrowSource:
+class ArrowSource(Source):
     """Reads Arrow files; the start and end of a range are batch numbers."""
-
-    def __init__(self, config: SourceConfig):
-        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as reader:

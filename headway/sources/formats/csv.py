@@ -248,8 +248,7 @@ class CsvSource:
         """Returns a sample in the types that pyarrow finds, except dates and times and digits that a number would
         change, which stay text: integers among real numbers that float32 cannot hold, those that begin with 0, codes
         such as 12E3, and those in groups of three."""
-        if not _is_utf8(piece):  # its malformed lines could not be skipped
-            piece = _decoded(piece).encode()
+        piece = _as_utf8(piece)  # the malformed lines of another could not be skipped
         around = re.escape(self._config.delimiter + self._config.quote).encode()
         piece, broken = self._marked(piece, names, quoted)
         try:
@@ -266,16 +265,10 @@ class CsvSource:
             if doubtful or grouped or times:
                 as_text = dict.fromkeys([*doubtful, *grouped, *times], pa.string())
                 text, _ = self._attempt(piece, names, names, as_text, quoted, len(piece), broken)
-                for name in times:
+                kept = [name for name, pattern in doubtful.items() if _is_like(text.column(name), pattern)]
+                kept += [name for name in grouped if in_groups(text.column(name))]
+                for name in (*times, *kept):
                     table = table.set_column(names.index(name), name, text.column(name))
-                for name, pattern in doubtful.items():
-                    if _any_like(text.column(name), pattern) or (
-                        pattern == _LARGE_INTEGER and _are_codes(text.column(name))
-                    ):
-                        table = table.set_column(names.index(name), name, text.column(name))
-                for name in grouped:
-                    if in_groups(text.column(name)):
-                        table = table.set_column(names.index(name), name, text.column(name))
         except pa.ArrowInvalid as error:
             raise DataError(f"not readable as CSV: {str(error).splitlines()[0]}", where=path) from None
         return table, malformed
@@ -292,7 +285,7 @@ class CsvSource:
             quoted_words.setdefault(name, set()).update(pc.unique(in_quotes).to_pylist())
         if not texts or not any(word and word.encode() in piece for word in words):
             return table
-        piece, broken = self._marked(piece if _is_utf8(piece) else _decoded(piece).encode(), names, quoted)
+        piece, broken = self._marked(_as_utf8(piece), names, quoted)
         bare = copy.copy(self)
         bare._config = self._config.model_copy(update={"null_values": tuple(word for word in words if not word)})
         whole, _ = bare._attempt(piece, names, texts, dict.fromkeys(texts, pa.string()), quoted, len(piece), broken)
@@ -316,7 +309,7 @@ class CsvSource:
                 )
                 # digits that no double holds are an infinity now; coercion tells them from one that is meant
                 if not (infinite := _infinite(table)):
-                    table = table if utf8 else _changed(table, _utf8_of)
+                    table = table if utf8 else _changed(table, _as_utf8)
                     return table, malformed if piece.facts["quoted"] else _placed(malformed, raw, at)
                 read_as |= dict.fromkeys(infinite, pa.binary())
                 continue
@@ -426,13 +419,13 @@ def _infinite(table: pa.Table) -> list[str]:
     ]
 
 
-def _any_like(texts: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+def _is_like(texts: pa.ChunkedArray, pattern: str) -> bool:
+    """Returns whether a text is like the pattern, or, of large integers, whether some but no real ones are codes as 12E3."""
 
+    def any_like(pattern: str) -> bool:
+        return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
-def _are_codes(texts: pa.ChunkedArray) -> bool:
-    """Returns whether numbers without a real one among them have codes such as 12E3."""
-    return _any_like(texts, _CODE) and not _any_like(texts, _REAL)
+    return any_like(pattern) or (pattern == _LARGE_INTEGER and any_like(_CODE) and not any_like(_REAL))
 
 
 def _large_integers(values: pa.ChunkedArray) -> bool:
@@ -463,18 +456,14 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _decoded(value: bytes) -> str:
-    """Decode a text as UTF-8, or else as cp1252, which old Western editors wrote and which contains Latin-1."""
-    for encoding in ("utf-8", "cp1252"):
-        try:
-            return value.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return value.decode("latin-1")
-
-
-def _utf8_of(value: bytes) -> bytes:
-    return value if _is_utf8(value) else _decoded(value).encode()
+def _as_utf8(value: bytes) -> bytes:
+    """Returns a text that is not UTF-8 as if it were cp1252, which old Western editors wrote and which contains Latin-1."""
+    if _is_utf8(value):
+        return value
+    try:
+        return value.decode("cp1252").encode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1").encode()
 
 
 def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.errors import DataError
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, cut, pick, sampled
-from headway.sources.config import FORMATS, SourceConfig
-from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, Forms, Sample, without_values
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, cut, pick, sampled
+from headway.sources.config import FORMATS
+from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, Forms, Sample, Way, without_values
 from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
@@ -50,12 +50,9 @@ _OTHERS = (
 objects)."""
 
 
-class JsonlSource:
+class JsonlSource(Source):
     """Reads files of JSON lines; a range is bytes [start, end) of a file, cut at line ends, or a whole file that is read
     as a stream (gzip, UTF-16, ...)."""
-
-    def __init__(self, config: SourceConfig):
-        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         """Returns the keys in the beginning of the file."""
@@ -272,17 +269,13 @@ def counted_in(data: bytes, path: str) -> tuple[Kinds, dict[tuple[str, ...], Col
     kinds_of: Kinds = {}
     columns = {}
     for way, kinds in counts.items():
-        name = ".".join(way)
+        name, kind = ".".join(way), _together(_usual(_settled(kinds)))
+        columns[way] = ColumnForm(_form(kind), kinds.total() - kinds["null"], kinds.total())
         if way in overruled:  # it counts as another form of what overrules it
-            columns[way] = ColumnForm(
-                _form(_together(_usual(_settled(kinds)))), kinds.total() - kinds["null"], kinds.total()
-            )
             continue
         if name in kinds_of:
             raise DataError(f"the file has two columns {name!r}", where=path, fix="rename one of them")
-        kind = _together(_usual(_settled(kinds)))
         kinds_of[name] = [list(way), kind, _most(_settled(kinds, few=0))]
-        columns[way] = ColumnForm(_form(kind), kinds.total() - kinds["null"], kinds.total())
     return kinds_of, columns
 
 
@@ -416,7 +409,6 @@ _NULL_LINE = re.compile(rb"\n[ \t\r]*n")
 """A pattern for a line that begins as null does: Arrow makes a row of nulls of it, and crashes the process where it is
 the first."""
 _NAMES = {dict: "an object", list: "a list", str: "a text", Number: "a number", bool: "true or false"}
-Way = tuple[str, ...]
 
 
 class _Misfit(Exception):

@@ -34,6 +34,7 @@ from headway.sources.base import (
     InputFile,
     Malformed,
     Range,
+    Source,
     Way,
     check_columns,
     first_rows,
@@ -44,7 +45,7 @@ from headway.sources.base import (
     rows_of_range,
     runs,
 )
-from headway.sources.config import FORMATS, SourceConfig
+from headway.sources.config import FORMATS
 from headway.sources.sample import Sample, without_values
 from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
@@ -55,12 +56,9 @@ _LEAST_SAMPLE, _SAMPLE_BATCHES = 1000, 8
 _DELTA = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """Reads Parquet files; a range is a run of row groups, by their numbers, of up to as many rows as `FORMATS` says,
     or fewer of a wide table or a short file."""
-
-    def __init__(self, config: SourceConfig):
-        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         with _open(file.path) as (parquet, _):

@@ -23,8 +23,8 @@ from headway.errors import DataError
 from headway.records import wire
 from headway.records.decode import SEQUENCE, usual_form, varints
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, sampled
-from headway.sources.config import FORMATS, SourceConfig
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, sampled
+from headway.sources.config import FORMATS
 from headway.sources.sample import ONE_IN, Sample
 from headway.sources.sniff import not_a
 from headway.sources.type_inference import as_numbers, with_several
@@ -299,11 +299,8 @@ _NAMES_ROWS = 1000
 _FIX = "fetch or write the file again"
 
 
-class ExamplesSource:
+class ExamplesSource(Source):
     """Reads TFRecord files; a range is bytes [start, end) of a file, cut between records, or a whole gzip file."""
-
-    def __init__(self, config: SourceConfig):
-        """Make a reader; nothing of the config matters to it."""
 
     def names(self, file: InputFile) -> list[str]:
         """Returns the features of the first records."""
