@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from headway.errors import ConfigError
 from headway.messages import did_you_mean, listed, short
@@ -30,6 +30,10 @@ class Frozen(BaseModel):
     """An immutable config model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
+
+
+OneOrMore = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+"""Takes one text for a tuple of texts, as in `Annotated[tuple[str, ...], OneOrMore]`."""
 
 
 def refuse_idle(config: BaseModel, keys: Sequence[str], when: str) -> None:

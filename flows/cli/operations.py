@@ -236,10 +236,12 @@ def deploy(
 
 
 def _remove(pipelines: Sequence[str], options: JsonOption) -> int:
+    from flows.config.pipeline import read_pipeline
     from flows.orchestration.deploy import undeploy
     from flows.orchestration.server import connected
 
-    names = [_name(pipeline) for pipeline in pipelines]
+    # where a file is gone, what was typed is the pipeline's name
+    names = [read_pipeline(Path(each)).pipeline.name if Path(each).exists() else each for each in pipelines]
     with connected() as (client, url):
         changes = {name: undeploy(client, name) for name in names}
     return answer(
@@ -252,14 +254,6 @@ def _changed(url: str, changes: Mapping[str, Sequence[str]], nothing: str) -> li
     for name, changed in changes.items():
         lines += [f"{name}:", *(f"  {each}" for each in changed)] if changed else [f"{name}: {nothing}"]
     return lines
-
-
-def _name(pipeline: str) -> str:
-    """Returns a pipeline's name: that in its file, or, as the file may be gone, what was typed."""
-    from flows.config.pipeline import read_pipeline
-
-    path = Path(pipeline)
-    return read_pipeline(path).pipeline.name if path.exists() else pipeline
 
 
 def _timing(schedule: str | None, timezone: str | None) -> ScheduleConfig | Literal[False] | None:

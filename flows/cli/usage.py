@@ -97,15 +97,12 @@ def _name(argument: Argument) -> str:
 
 
 def _description(argument: Argument) -> str:
+    """Returns a parameter's help, of its type or else of its function's docstring, and its default."""
     default = argument.field_info.default
     plain = isinstance(default, str | int | float) and not isinstance(default, bool) and argument.show_default
     plain = plain and default != ""
-    return _help(argument) + (f" (default: {default})" if plain else " (required)" * argument.required) + "."
-
-
-def _help(argument: Argument) -> str:
-    """Returns a parameter's help: of its type, else of its function's docstring."""
-    return " ".join((argument.parameter.help or "").split()).removesuffix(".")
+    text = " ".join((argument.parameter.help or "").split()).removesuffix(".")
+    return text + (f" (default: {default})" if plain else " (required)" * argument.required) + "."
 
 
 def _lines(rows: Sequence[tuple[str, str]], width: int, indent: int) -> Iterator[str]:

@@ -66,10 +66,6 @@ class Columns:
         note = Note(text=f"the schema was inferred from this window and frozen in {loaded.schema_file}")
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
-    def of_role(self, role: Role) -> Column | None:
-        """The one column of a role that only one column can have."""
-        return next((column for column in self.read if column.role == role), None)
-
     def chosen(self, configs: dict[str, ColumnConfig]) -> tuple[str, ...]:
         """Return the features whose transform Headway chooses."""
         features = (column.name for column in self.read if column.is_feature)

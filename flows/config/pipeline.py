@@ -62,7 +62,7 @@ class Pipeline(Frozen):
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$", description="also the model's name in the registry")
     source: SourceConfig = Field(description="the raw files: where they are, and their format")
-    window: int | str | None = Field(
+    window: Annotated[int | str | None, BeforeValidator(check_window)] = Field(
         default=None,
         description="the spans that a run uses: how many, or how much time up to the last one, such as 30d or 12m; null or "
         "all: every span. --window overrides it",
@@ -70,7 +70,7 @@ class Pipeline(Frozen):
     label: LabelConfig = Field(
         description="what is predicted: a column, or an expression over columns such as arr_delay > 15"
     )
-    columns: Literal["auto"] | dict[str, ColumnConfig] = Field(
+    columns: Annotated[Literal["auto"] | dict[str, ColumnConfig], BeforeValidator(spelled_out)] = Field(
         default="auto",
         description="auto: every column; or a mapping: only the columns that it names, and all others too if it has '*'",
     )
@@ -159,17 +159,6 @@ class Pipeline(Frozen):
         lt=2**31,
         description="of every random choice of a run: initial weights, the order of rows, samples; --seed overrides it",
     )
-
-    @field_validator("window", mode="before")
-    @classmethod
-    def _window(cls, value: Any) -> Any:
-        return check_window(value)
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _shorthand(cls, value: Any) -> Any:
-        """Expand `carrier: vocabulary` and `delay: [clip, standardize]` to {transform: ...}; a bare name means auto."""
-        return spelled_out(value)
 
     @field_validator("columns")
     @classmethod

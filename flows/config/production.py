@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from headway.config import Frozen, refuse_idle
+from headway.config import Frozen, OneOrMore, refuse_idle
 from headway.messages import did_you_mean
 from headway.redaction import remember
 from headway.sources.config import DATE_PARTS, SPAN
@@ -136,16 +136,13 @@ class ScheduleConfig(Frozen):
 class AlarmsConfig(Frozen):
     """Who is told of what, by automations on the Prefect server."""
 
-    notify: tuple[str, ...] = Field(
+    notify: Annotated[tuple[str, ...], OneOrMore] = Field(
         default=(), description="notification blocks of Prefect, as type/name: slack-webhook/ops, email-server/team"
     )
-    when: tuple[Alarm, ...] = Field(default=ALARMS, description="failed, held, rejected, late, drifting; default: all")
+    when: Annotated[tuple[Alarm, ...], OneOrMore] = Field(
+        default=ALARMS, description="failed, held, rejected, late, drifting; default: all"
+    )
     late_minutes: int = Field(default=60, ge=1, description="a run that has not started so long after its time is late")
-
-    @field_validator("notify", "when", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("notify")
     @classmethod

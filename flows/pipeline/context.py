@@ -33,7 +33,7 @@ from headway.evaluation.worst_slices import searched
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
 from headway.schema.calendar_days import Temporal
-from headway.schema.columns import LABEL, Column
+from headway.schema.columns import LABEL, Column, named_for
 from headway.schema.notes import Note
 from headway.sources.base import InputFile
 from headway.sources.discovery.spans import files
@@ -58,7 +58,7 @@ from tfcore.export.request import Exported, ExportRequest
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.config import ModelConfig
 from tfcore.runtime.tf_import import startup
-from tfcore.train.auto import Facts, described
+from tfcore.train.auto import Facts
 from tfcore.train.auto import resolve as resolve_settings
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Trained, TrialConfig
@@ -258,8 +258,7 @@ class Context:
     @property
     def group(self) -> str | None:
         """The column whose equal values are one group."""
-        column = self.columns.of_role("group")
-        return None if column is None else column.name
+        return named_for(self.columns.read, "group")
 
     @cached_property
     def split_digest(self) -> str:
@@ -398,15 +397,6 @@ class Context:
     def model(self) -> ModelConfig:
         return self.resolved[1]
 
-    def describe_settings(self) -> ResolvedSettings:
-        """The same for the run's record."""
-        return ResolvedSettings(
-            rows=self.size.rows,
-            says=described(self.training, self.model),
-            training=self.training.model_dump(mode="json"),
-            model=self.model.model_dump(mode="json"),
-        )
-
     # --- what the rows are judged by
 
     @cached_property
@@ -459,7 +449,7 @@ class Context:
     def units(self) -> SplitUnits:
         """What the split keeps together, and rows are drawn by; beside a group column no equal rows are looked for."""
         key = " and ".join(self.pipeline.split.key) or None
-        if self.columns.of_role("group") is not None:
+        if self.group is not None:
             return SplitUnits(key=key)
         equal, distinct = self._equal_rows()
         return SplitUnits(key=key, equal=equal, distinct=distinct)

@@ -311,12 +311,7 @@ class _Run:
 def _import_later_ones() -> None:
     """Import what judges and draws, while the model trains."""
     with suppress(Exception):  # the import of whoever needs it fails, too
-        for name in (
-            "headway.evaluation.measure",
-            "headway.evaluation.gate",
-            "flows.report.page",
-            "flows.report.site",
-        ):
+        for name in ("headway.evaluation.measure", "headway.evaluation.gate", "flows.report.page", "flows.report.site"):
             import_module(name)
 
 

@@ -16,7 +16,7 @@ from flows.pipeline.champion import judges_of, predictions_of
 from flows.pipeline.column_table import column_table
 from flows.pipeline.context import Candidate, Context, check_metrics
 from flows.pipeline.warm_start import begun
-from flows.records import TestMetrics
+from flows.records import ResolvedSettings, TestMetrics
 from flows.report.checks import explain
 from headway.errors import DataError
 from headway.evaluation.requests import Candidate as JudgedCandidate
@@ -39,6 +39,7 @@ from tfcore.export.model_card import CardFacts
 from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
+from tfcore.train.auto import described
 from tfcore.train.request import TimeSplit, TrainRequest
 from tfcore.transform.config import DerivedParameters
 from tfcore.transform.parameters import TransformRequest
@@ -230,7 +231,13 @@ def resolve_settings(context: Context) -> None:
     if context.champion is not None and (reason := champions.other_label(context, context.champion)):
         text = f"the champion, version {context.champion.number}, cannot be compared: {reason}"
         context.notes.append(Note(text=text))
-    context.settings = context.describe_settings()
+    training, model = context.resolved
+    context.settings = ResolvedSettings(
+        rows=context.size.rows,
+        says=described(training, model),
+        training=training.model_dump(mode="json"),
+        model=model.model_dump(mode="json"),
+    )
     if context.pipeline.model.name == "mlp" and not context.size.images:
         text = "the model is mlp, which is quick; the default, ensemble, is what to try next: leave out model.name"
         context.notes.append(Note(text=text))

@@ -195,27 +195,11 @@ def _text(check: Check, verdict: Verdict) -> Text:
     return _baseline(check, verdict) if check.name.endswith(" baseline") else Text(f"{check.name}: {check.outcome}")
 
 
-def _same_model(check: Check, verdict: Verdict) -> Text:
-    return Text(f"the candidate is the champion, {check.against}: there is nothing to promote")
-
-
-def _rolled_back(check: Check, verdict: Verdict) -> Text:
-    return Text(f"this model was rolled back ({check.why}) and returns only by force")
-
-
-def _unusable(check: Check, verdict: Verdict) -> Text:
-    return Text(f"the candidate gives {check.why}")
-
-
 def _without_value(check: Check, verdict: Verdict) -> Text:
     missing = f"{listed(check.names)} {agree(len(check.names), 'has', 'have')} no value on these rows"
     compared = {each.metric for each in verdict.checks} - {*check.names}
     alone = len(check.names) == 1 and (verdict.champion is not None or bool(compared & {verdict.primary}))
     return Text(f"{missing}, and gate.tolerance asks for one" if alone else missing)
-
-
-def _hold(check: Check, verdict: Verdict) -> Text:
-    return Text("it passed, and the gate is set to hold it for a person to promote")
 
 
 def _threshold(check: Check, verdict: Verdict) -> Text:
@@ -402,11 +386,11 @@ def _decay(check: Check) -> str:
 
 
 _TEXTS: dict[str, Callable[[Check, Verdict], Text]] = {
-    "same model": _same_model,
-    "rolled back before": _rolled_back,
-    "usable predictions": _unusable,
+    "same model": lambda check, _: Text(f"the candidate is the champion, {check.against}: there is nothing to promote"),
+    "rolled back before": lambda check, _: Text(f"this model was rolled back ({check.why}) and returns only by force"),
+    "usable predictions": lambda check, _: Text(f"the candidate gives {check.why}"),
     "has a value": _without_value,
-    "hold": _hold,
+    "hold": lambda check, _: Text("it passed, and the gate is set to hold it for a person to promote"),
     "comparable": _comparable,
     "newer data": _newer,
     THRESHOLD: _threshold,

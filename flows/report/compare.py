@@ -18,15 +18,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, JsonValue
 
 from flows.records import LATEST, Code, RunRecord, State, StepRecord, find, record_of
-from flows.report.changes import (
-    Change,
-    changed_settings,
-    chosen_otherwise,
-    code_in,
-    complete,
-    differences,
-    why_chosen,
-)
+from flows.report.changes import Change, changed_settings, chosen_otherwise, code_in, complete, differences, why_chosen
 from flows.report.charts import ModelNames, charts_of, tables_of
 from flows.report.evaluation import metric_table
 from flows.report.html import document

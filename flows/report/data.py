@@ -89,7 +89,8 @@ class Columns:
         self._summaries = results.statistics.of("train")
         self._order, self._by = by_weight(results, list(self._summaries))
         self._drawn = self._order[:MOST_DRAWN]
-        self._train, self._eval = (_of_split(results, split, self._drawn) for split in ("train", "eval"))
+        folders = (results.file("statistics", split) for split in ("train", "eval"))
+        self._train, self._eval = (loaded(folder, self._drawn) for folder in folders)
         self._before, self._theirs, self._had = _champion(results, self._drawn)
 
     def sentences(self) -> Iterator[str]:
@@ -202,11 +203,6 @@ def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
         weights = results.validated.strengths if results.validated is not None else {}
         by = "how much each alone tells of the label"
     return sorted(names, key=lambda name: (name != LABEL, -weights.get(name, 0.0))), by
-
-
-def _of_split(results: RunResults, split: str, names: Sequence[str]) -> Statistics:
-    """The statistics of columns of a split, as far as the store has them."""
-    return loaded(results.file("statistics", split), names)
 
 
 def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:

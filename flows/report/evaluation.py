@@ -14,15 +14,7 @@ from flows.report.results import RunResults
 from flows.report.verdict import outcome_text
 from flows.report.versions import judged_spans, rows_in_words, rows_of, spans_in
 from headway.errors import HeadwayError
-from headway.evaluation.measured import (
-    Measured,
-    Metrics,
-    MetricValue,
-    SliceMetrics,
-    Threshold,
-    Values,
-    WorstSlices,
-)
+from headway.evaluation.measured import Measured, Metrics, MetricValue, SliceMetrics, Threshold, Values, WorstSlices
 from headway.evaluation.predictions import read_predictions
 from headway.evaluation.predictions import rows_of as prediction_rows
 from headway.evaluation.slices import named

@@ -124,7 +124,9 @@ def _origin(results: RunResults) -> Section:
         tables.append(Table("Raw files", files[:_MOST_FILES], more, folded=True))
     tools = [{"tool": name, "version": version} for name, version in (record.code.tools if record.code else {}).items()]
     tables += [Table("Tools", tools, folded=True)] if tools else []
-    texts = [("The config of this run, with what --set changed", _yaml(record.config))] if record.config else []
+    config = json.loads(json.dumps(record.config))  # no tags of Python's, whatever a value's type
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=110)
+    texts = [("The config of this run, with what --set changed", text)] if record.config else []
     return Section("Where it comes from", sentences, tables=tables, texts=texts)
 
 
@@ -149,11 +151,6 @@ def _code(code: Code | None) -> Iterator[str]:
         yield f"Code: commit {git.commit[:12]} on {git.branch}, with {changed}."
     for file, digest in code.modules.items():
         yield f"Your module {file}: sha256 {digest[:16]}…"
-
-
-def _yaml(config: object) -> str:
-    # through JSON: no tags of Python's, whatever a value's type
-    return yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False, allow_unicode=True, width=110)
 
 
 # --- a single step

@@ -153,7 +153,8 @@ def ending_of(record: RunRecord) -> RunSummary:
         checks = tuple(sorted(verdict.checks, key=lambda check: _gravity(check, verdict.primary)))
     covered = {check.key for check in checks if check.value is not None or check.change is not None}
     if state in (State.FAILED, State.OVERTAKEN):
-        headline = f"{headline}: {_first_line(error)}"
+        first_line = next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
+        headline = f"{headline}: {first_line}"
     elif state == State.DONE and verdict is not None:
         word = "would be promoted" if verdict.promote else "would not be promoted"
         headline = f"The candidate {word}; this run ended before a promotion"
@@ -193,10 +194,6 @@ def _tested(record: RunRecord) -> list[str]:
         return []
     rows = counted(record.test.rows, "row")
     return [f"on the {rows} of the test split, which decide nothing: {metrics_line(record.test.metrics)}"]
-
-
-def _first_line(error: str) -> str:
-    return next((line.rstrip(":") for line in error.splitlines() if line.strip()), "no reason is known")
 
 
 def _meanings(verdict: Verdict, checks: Sequence[Check], headline: str) -> str:

@@ -32,16 +32,7 @@ from headway.evaluation.intervals import holm
 from headway.evaluation.predictions import rows_of
 from headway.evaluation.slices import slice_rows
 from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
-from headway.evaluation.verdict import (
-    BETTER,
-    BEYOND,
-    CANNOT_TELL,
-    NOT_COMPARED,
-    WITHIN,
-    Check,
-    LeftOut,
-    ShareOf,
-)
+from headway.evaluation.verdict import BETTER, BEYOND, CANNOT_TELL, NOT_COMPARED, WITHIN, Check, LeftOut, ShareOf
 from headway.metrics.base import Metric, Rows
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task

@@ -35,11 +35,16 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
     source = {"format": draft.source["format"], "path": path} | {
         key: value for key, value in draft.source.items() if key not in ("format", "path")
     }
+    line = f"source: {flow(source)}"
     drafted = f"Drafted by headway init from {counted(draft.rows, 'row')}{'' if draft.whole else ', not all of them'}. "
     lines = [
         _comment(drafted + "What is not here has its default: 'headway schema' prints every key."),
         f"name: {draft.name}",
-        *([line] if len(line := f"source: {flow(source)}") <= _LONG else _nested("source", source)),
+        *(
+            [line]
+            if len(line) <= _LONG
+            else ["source:", *(f"  {scalar(key)}: {flow(of)}" for key, of in source.items())]
+        ),
         *([_WINDOW] if SPAN in path or DATE_PARTS[0] in path else []),
         _commented(f"label: {_label(draft)}", draft.facts.text),
     ]
@@ -77,11 +82,6 @@ def flow(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
     return scalar(value)
-
-
-def _nested(key: str, value: Mapping[str, Any]) -> list[str]:
-    """Returns a mapping that is too long for one line, with a line for each entry."""
-    return [f"{key}:", *(f"  {scalar(name)}: {flow(item)}" for name, item in value.items())]
 
 
 def _columns(draft: Draft) -> list[str]:

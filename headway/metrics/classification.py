@@ -9,16 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.metrics.base import (
-    Floats,
-    Metric,
-    MomentMetric,
-    OfOnePart,
-    Rows,
-    by_unit,
-    finite,
-    per_row,
-)
+from headway.metrics.base import Floats, Metric, MomentMetric, OfOnePart, Rows, by_unit, finite, per_row
 from headway.tabular.list_arrays import order_of, run_starts
 
 EPSILON = 1e-7

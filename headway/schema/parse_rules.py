@@ -21,7 +21,7 @@ Values that are numbers in the file, or plain numbers as text, are taken as they
 """
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from pydantic import (
     model_validator,
 )
 
-from headway.config import Frozen
+from headway.config import Frozen, OneOrMore
 from headway.schema.calendar_days import Temporal
 from headway.schema.date_forms import dates, pattern_of
 from headway.schema.number_texts import abbreviated, durations, plain, truth, without_units
@@ -87,7 +87,7 @@ class Parse(Frozen):
         "stays text",
     )
     format: str | None = Field(default=None, description="for dates: a strptime format, such as %d/%m/%Y; default: ISO")
-    unit: tuple[str, ...] = Field(
+    unit: Annotated[tuple[str, ...], OneOrMore] = Field(
         default=(), description="for numbers: what stands behind them, such as kg; or [year, years]"
     )
     null: tuple[str, ...] = Field(default=(), description="texts that mean a missing value; upper or lower case")
@@ -108,11 +108,6 @@ class Parse(Frozen):
         if value is not None:
             pattern_of(value)
         return value
-
-    @field_validator("unit", mode="before")
-    @classmethod
-    def _one_unit(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("unit")
     @classmethod

@@ -48,11 +48,7 @@ class TextFile:
         DataError: from every method: the file cannot be read, is cut off, or holds no text.
     """
 
-    def __init__(
-        self,
-        path: str,
-        encoding: str | None = None,
-    ):
+    def __init__(self, path: str, encoding: str | None = None):
         """
         Args:
             encoding: UTF-16 that the file is in, where its bytes do not show it; text in another one passes as its bytes.

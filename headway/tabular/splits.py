@@ -13,7 +13,7 @@ import datetime
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from headway.config import Frozen, refuse_idle
+from headway.config import Frozen, OneOrMore, refuse_idle
 from headway.errors import ConfigError, DataError
 from headway.messages import counted
 from headway.schema.calendar_days import DAY, PER_DAY
@@ -45,7 +45,7 @@ class SplitConfig(Frozen):
         description="hash: by a hash of a key; time: the last spans of the window; column: by the values of a column; "
         "path: by folders or files",
     )
-    key: tuple[str, ...] = Field(
+    key: Annotated[tuple[str, ...], OneOrMore] = Field(
         default=(),
         description="mode hash: the columns that are hashed; default: the column with role group, else the raw columns "
         "that schema.pbtxt lists, without the label's and identifiers, so duplicates stay together. mode "
@@ -78,11 +78,6 @@ class SplitConfig(Frozen):
     def _as_written(cls, value: Any) -> Any:
         """Write a date back as text, since YAML makes a date of 2013-10-01."""
         return str(value) if isinstance(value, int | float | datetime.date) and not isinstance(value, bool) else value
-
-    @field_validator("key", mode="before")
-    @classmethod
-    def _one_column(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -8,9 +8,9 @@ validation:
     carrier: {severity: {drift: warning}}
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from headway.config import Frozen
 from headway.schema.columns import LABEL, Schema, no_column, suggest
@@ -41,12 +41,13 @@ def _kinds(value: dict[str, Severity]) -> dict[str, Severity]:
     return named
 
 
+Severities = Annotated[dict[str, Severity], AfterValidator(_kinds)]
+
+
 class ColumnValidation(Frozen):
     """The settings of one column."""
 
-    severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
-
-    _check_kinds = field_validator("severity")(_kinds)
+    severity: Severities = Field(default={}, description="by kind: error, warning, info or ignore")
 
 
 class ValidateConfig(Frozen):
@@ -76,10 +77,8 @@ class ValidateConfig(Frozen):
         default=None,
         description="a file of serving rows (JSON lines, or a TFRecord of tf.Examples) to compare train rows with",
     )
-    severity: dict[str, Severity] = Field(default={}, description="by kind: error, warning, info or ignore")
+    severity: Severities = Field(default={}, description="by kind: error, warning, info or ignore")
     columns: dict[str, ColumnValidation] = Field(default={}, description="settings of single columns")
-
-    _check_kinds = field_validator("severity")(_kinds)
 
     def check(self, schema: Schema, *, where: str) -> None:
         """Check that the columns that have settings exist.

@@ -69,10 +69,7 @@ def _column(
         yield from _domain(split, column, schema, config)
     if name in schema.ranges and kind == column.type:
         yield from _range(split, column, schema)
-    unusual: tuple[tuple[str, Kind, int], ...] = (
-        ("NaN", "nan", column.nan),
-        ("infinite", "infinite", column.infinite),
-    )
+    unusual: tuple[tuple[str, Kind, int], ...] = (("NaN", "nan", column.nan), ("infinite", "infinite", column.infinite))
     for what, kind_, rows in unusual:
         if rows:
             message = f"column {name!r} is {what} in {rows:,} of {column.rows:,} {split} rows "

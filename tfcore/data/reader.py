@@ -71,7 +71,8 @@ class Reader:
         """The dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
-            self._ahead(plan, epoch)
+            if self._staged:
+                self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
             return plan.shard_order(epoch)
 
         spec = tf.TensorSpec([len(self._shards.paths)], tf.int64)
@@ -85,13 +86,9 @@ class Reader:
 
     @property
     def _staged(self) -> bool:
-        """Whether the shards are fetched from a bucket: then asking for an epoch's order also starts the fetching."""
+        """Whether the shards are fetched from a bucket: then asking for an epoch's order also starts to fetch its shards and
+        those of the next, in their orders."""
         return self._shards.stager is not None
-
-    def _ahead(self, plan: Plan, epoch: int) -> None:
-        """Start to fetch the shards of this epoch and the next, in their orders, if they are not on this disk."""
-        if self._staged:
-            self._shards.ahead(plan.shard_order(epoch), plan.shard_order(epoch + 1))
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
         """The dataset of (shard, number, record) of one shard."""

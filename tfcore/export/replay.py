@@ -149,7 +149,8 @@ def replay(
     if not answer["ok"]:
         raise beyond(answer, request)
     result = _finite(answer)
-    result["serving"] = {"size_mb": _size_mb(request.saved_model.file), **result["serving"]}
+    size = sum(path.stat().st_size for path in request.saved_model.file.rglob("*") if path.is_file())
+    result["serving"] = {"size_mb": size / 1e6, **result["serving"]}
     (out / "replay.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     monitor.log(
         f"replayed {counted(result['rows'], 'row')} in a fresh process: largest difference "
@@ -164,10 +165,6 @@ def replay(
             "latency is measured on this machine, with all that runs beside",
         )
     return result
-
-
-def _size_mb(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -205,7 +202,7 @@ def _shard_rows(examples: Sequence[Examples]) -> list[int]:
     return [total(shard["rows"]) for e in examples for shard in _shards(e)]
 
 
-def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "prediction") -> np.ndarray:
+def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
     """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
     with pq.ParquetFile(predictions) as file:
         if (there := file.metadata.num_rows) != rows:
@@ -214,7 +211,7 @@ def _expected(predictions: Path, picked: np.ndarray, rows: int, name: str = "pre
                 where=str(predictions),
             )
         parts, first = [], 0
-        for batch in file.iter_batches(columns=[name]):
+        for batch in file.iter_batches(columns=["prediction"]):
             at = picked[(picked >= first) & (picked < first + len(batch))] - first
             parts.append(batch.column(0).take(pa.array(at)))
             first += len(batch)

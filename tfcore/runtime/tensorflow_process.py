@@ -62,7 +62,6 @@ class Child:
         on_line: called with each line the child prints (stdout and stderr), from a thread of its own.
         preload: modules the child imports right after its start.
         environment: variables set for the child on top of this process's.
-        title: what errors call it.
     """
 
     def __init__(
@@ -71,9 +70,7 @@ class Child:
         on_line: Callable[[str], None] | None = None,
         preload: Sequence[str] = PRELOAD,
         environment: Mapping[str, str] | None = None,
-        title: str = "the TensorFlow process",
     ):
-        self._title = title
         self._on_line = on_line or (lambda line: print(line, file=sys.stderr, flush=True))
         self._preload, self._environment = tuple(preload), dict(environment or {})
         self._quiet = {**os.environ, **self._environment}.get(LOG_LEVEL, "2") not in ("0", "1")
@@ -133,7 +130,7 @@ class Child:
             self.spawn()
             process = self._process
             if process is None:  # another thread has closed it since
-                raise ChildError(f"{self._title} was closed before this call", where=_dotted(function))
+                raise ChildError("the TensorFlow process was closed before this call", where=_dotted(function))
             value = [_json(each) for each in request] if isinstance(request, Sequence) else _json(request)
             number = next(self._calls)
             outs = str(out) if isinstance(out, Path) else [str(folder) for folder in out]
@@ -160,7 +157,7 @@ class Child:
                 if "result" in answer:
                     return answer["result"]
                 if "error" in answer:
-                    raise error_of(answer["error"], function, self._title)
+                    raise error_of(answer["error"], function)
                 match answer.get("event"):
                     case "progress":
                         monitor.progress(answer["done"], answer["total"], answer["unit"], **answer["facts"])
@@ -205,7 +202,7 @@ class Child:
             return Cancelled("stopped on request, while it waited for other workers")
         if process.exit_code() == -signal.SIGKILL:
             fix = "the system kills a process when memory runs out: look in the kernel's log, lower the batch size"
-        what = f"{self._title} (pid {process.pid}) {how} during this call{process.last_lines()}"
+        what = f"the TensorFlow process (pid {process.pid}) {how} during this call{process.last_lines()}"
         self._end(0.1)
         return ChildError(what, where=_dotted(function), fix=fix)
 
@@ -228,12 +225,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the TensorFlow process")
 
 
-def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
-    """The error that a stage raised in another process, from its JSON (`tfcore.runtime.worker.describe`).
-
-    Args:
-        title: of that process.
-    """
+def error_of(error: dict[str, Any], function: str) -> HeadwayError:
+    """The error that a stage raised in the process, from its JSON (`tfcore.runtime.worker.describe`)."""
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]
@@ -241,5 +234,5 @@ def error_of(error: dict[str, Any], function: str, title: str) -> HeadwayError:
     unexpected = ChildError(error["problem"], where=error["where"] or _dotted(function), fix=error["fix"])
     unexpected.traceback = error["traceback"]
     if unexpected.traceback:
-        unexpected.add_note(f"In {title}:\n{unexpected.traceback}")
+        unexpected.add_note(f"In the TensorFlow process:\n{unexpected.traceback}")
     return unexpected

@@ -20,11 +20,7 @@ A function of the user's may compute columns from the raw ones:
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.config import Frozen
 from headway.errors import ConfigError

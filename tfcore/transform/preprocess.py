@@ -112,29 +112,23 @@ def derive(
     Raises:
         ConfigError: it fails, or gives what no column can be; with the column's name.
     """
-    with tf.name_scope(SCOPE):
-        return _derive(function, columns, stored)
-
-
-def _derive(
-    function: Preprocess, columns: Mapping[str, RawColumn], stored: Sequence[Column]
-) -> tuple[dict[str, RawColumn], tuple[Column, ...], tuple[Column, ...]]:
-    reading = Reading(_tensors(columns, stored))
-    results = function(reading)
-    rows = next(iter(columns.values())).rows()
     derived: dict[str, RawColumn] = {}
     specs: list[Column] = []
-    for name, value in results.items():
-        if name.endswith(PRESENT) and name.removesuffix(PRESENT) in results:
-            continue
-        if name == LABEL or name in reading or "/" in name or not name:
-            raise ConfigError(
-                f"gives a column {name!r}: {'a raw column has that name' if name in reading else 'that name is taken'}",
-                where="preprocess",
-                fix="give it another name",
-            )
-        derived[name], spec = _column(name, value, results.get(name + PRESENT), rows)
-        specs.append(spec)
+    with tf.name_scope(SCOPE):
+        reading = Reading(_tensors(columns, stored))
+        results = function(reading)
+        rows = next(iter(columns.values())).rows()
+        for name, value in results.items():
+            if name.endswith(PRESENT) and name.removesuffix(PRESENT) in results:
+                continue
+            if name == LABEL or name in reading or "/" in name or not name:
+                raise ConfigError(
+                    f"gives a column {name!r}: {'a raw column has that name' if name in reading else 'that name is taken'}",
+                    where="preprocess",
+                    fix="give it another name",
+                )
+            derived[name], spec = _column(name, value, results.get(name + PRESENT), rows)
+            specs.append(spec)
     reads = tuple(c for c in stored if reading.names_read & {c.name, c.name + PRESENT})
     if not reads:
         raise ConfigError("reads no column", where="preprocess", fix="compute its columns from those it is given")

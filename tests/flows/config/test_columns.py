@@ -10,6 +10,7 @@ import pytest
 from flows.config.columns import resolve
 from flows.config.pipeline import read_pipeline
 from headway.errors import ConfigError
+from headway.schema.columns import named_for
 from headway.sources.discovery.spans import files, spans
 
 ROWS = 200
@@ -106,7 +107,7 @@ def test_a_split_with_a_key_or_a_column_hashes_no_others(resolved, more):
 @pytest.mark.parametrize("task", ["", "task: auto", "task: binary"])
 def test_a_ranking_needs_no_task_in_the_pipeline(resolved, task):
     columns = resolved(f"columns: {{'*': auto, id: {{role: group}}}}\ntraining: {{ranking: {{share: 0.5}}}}\n{task}")
-    assert columns.of_role("group").name == "id"
+    assert named_for(columns.read, "group") == "id"
     with pytest.raises(ConfigError, match="a multiclass task have no order"):
         resolved("columns: {'*': auto, id: {role: group}}\ntraining: {ranking: {share: 0.5}}\ntask: multiclass")
 
