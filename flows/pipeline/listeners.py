@@ -299,8 +299,8 @@ def _detail(output: Output) -> str:
     match output.stage:
         case "ingest":
             long = not output.hit and output.seconds >= 1  # long enough to have a speed
-            speed = f", {result['counts']['read'] / output.seconds:,.0f} rows/s" if long else ""
-            return _counted_rows(result["counts"]) + speed
+            pace = f", {result['counts']['read'] / output.seconds:,.0f} rows/s" if long else ""
+            return _counted_rows(result["counts"]) + pace
         case "statistics":
             return ", ".join(f"{split} {counted(rows, 'row')}" for split, rows in result["rows"].items())
         case "splits":

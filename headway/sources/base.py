@@ -28,7 +28,7 @@ from headway.messages import some
 from headway.schema.columns import column_yaml, suggest
 from headway.sources.config import SourceConfig
 from headway.sources.sample import Sample, Way, without_values
-from headway.storage.filesystem import checksum, size_and_time, unreadable
+from headway.storage.filesystem import checksum, reason_of, size_and_time, unreadable
 from headway.tabular.list_arrays import decoded, flatten, is_list, plain, value_type
 
 BATCH_ROWS = 131_072
@@ -408,11 +408,6 @@ def not_whole(kind: str, path: str, error: Exception, at: str, columns: Collecti
         at += f", {'column' if len(names) == 1 else 'columns'} {some(names, _NAMED, repr)}"
         fix += f", or leave out what cannot be read: {column_yaml(names[:_NAMED], 'ignore')}"
     return DataError(f"not a whole {kind} file, at {at}: {reason_of(error)}", where=path, fix=fix)
-
-
-def reason_of(error: Exception) -> str:
-    """Returns the first line of an error."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def runs(counts: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:

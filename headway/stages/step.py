@@ -16,7 +16,6 @@ from pydantic import BaseModel
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Stage
 from headway.storage.fingerprint import Difference, fingerprint
-from headway.storage.manifest import Manifest
 from headway.storage.store import Store
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -48,10 +47,6 @@ class Step:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.key)
-
-    def stored(self, path: Path, manifest: Manifest) -> "Output[Any]":
-        """Returns the output that the store has."""
-        return stored_output(path, manifest, self.title, self.stage.answers())
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
         """Returns the output of a step that has run."""
@@ -123,19 +118,7 @@ def find_output(
     store: Store, stage: str, fingerprint: str, title: str, answers: type[Answer] | None = None
 ) -> Output[Answer] | None:
     """Returns the output of a step if the store has it whole."""
-    manifest = store.find(stage, fingerprint)
-    return None if manifest is None else stored_output(store.output(stage, fingerprint), manifest, title, answers)
-
-
-def stored_output(path: Path, manifest: Manifest, title: str, answers: type[Answer] | None = None) -> Output[Answer]:
-    """Returns the output of a step by its manifest."""
-    return Output(
-        title,
-        manifest.stage,
-        manifest.fingerprint,
-        path,
-        manifest.result,
-        hit=True,
-        bytes=manifest.size,
-        answers=answers,
-    )
+    if (manifest := store.find(stage, fingerprint)) is None:
+        return None
+    path = store.output(stage, fingerprint)
+    return Output(title, stage, fingerprint, path, manifest.result, hit=True, bytes=manifest.size, answers=answers)

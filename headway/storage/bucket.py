@@ -268,8 +268,8 @@ class Bucket:
             path.unlink(missing_ok=True)
         return found
 
-    def move(self, key: str, other: str) -> None:
-        """Give an object another name, by a copy within the bucket: its bytes do not come here.
+    def duplicate(self, key: str, other: str) -> None:
+        """Copy an object within the bucket, without its bytes coming here.
 
         Raises:
             StoreError: it is gone, or the bucket does not take the copy.
@@ -279,6 +279,10 @@ class Bucket:
             self._call(key, lambda client: files.copy_file(name, resolve(self.name(other))[1]))
         except FileNotFoundError:
             raise StoreError("is gone", where=self.name(key), fix="run again") from None
+
+    def move(self, key: str, other: str) -> None:
+        """Give an object another name, by a copy."""
+        self.duplicate(key, other)
         self.delete([key])
 
     def checksums(self, keys: Sequence[str]) -> list[tuple[int, str] | str]:

@@ -118,10 +118,8 @@ class SplitConfig(Frozen):
 
     def at_ingest(self) -> dict[str, Any]:
         """Returns the part of the config that decides each row's split."""
-        if self.mode == "time":
-            return {"mode": "time"}
-        if self.mode == "path":  # what it makes of each file stands beside the file
-            return {"mode": "path"}
+        if self.mode in ("time", "path"):  # what a path makes of each file stands beside the file
+            return {"mode": self.mode}
         if self.mode == "column":
             begins = {name: value for name in ("eval_from", "test_from") if (value := getattr(self, name)) is not None}
             return {"mode": "column", "column": self.column, "values": self.values, **begins}

@@ -97,7 +97,7 @@ def quantile_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float
 def drift_distance(ours: ColumnStatistics, theirs: ColumnStatistics) -> float | None:
     """Returns how far two columns are apart, 0 to 1: the greatest change of a value's share for text, the Jensen-Shannon
     divergence in bits for numbers; None where that cannot be told."""
-    if theirs.type != ours.type or not all(_flat(side) and _compared(side) for side in (ours, theirs)):
+    if theirs.type != ours.type or any(side.shape or not _compared(side) for side in (ours, theirs)):
         return None
     if ours.type == "bytes":
         return None if ours.text is None or theirs.text is None else l_infinity(ours, theirs)[0]
@@ -130,7 +130,8 @@ def drift(
     )
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
-        if other is not None and other.type == column.type and _flat(column):
+        # of several values a row nothing is compared
+        if other is not None and other.type == column.type and not column.shape:
             for bound, message, value, limit in _differences(column, other, rows, whose, config.drift):
                 fix = remedy
                 if bound is not None:
@@ -138,11 +139,6 @@ def drift(
                     fix += f"validation.columns.{name}.severity: {{drift: ignore}}"
                 message = f"{_called(name)} {message}"
                 yield finding("warning", "drift", where, message, fix, column=name, value=value, expected=limit)
-
-
-def _flat(column: ColumnStatistics) -> bool:
-    """Returns whether a column has one value per row."""
-    return not getattr(column, "shape", ())
 
 
 def _differences(
@@ -193,7 +189,7 @@ def moved(
     """
     for name, column in ours.columns.items():
         other = theirs.columns.get(name)
-        if other is None or "bytes" in (column.type, other.type) or not _flat(column):
+        if other is None or "bytes" in (column.type, other.type) or column.shape:
             continue
         if (name not in features and name != LABEL) or min(column.finite, other.finite) < _FEWEST:
             continue

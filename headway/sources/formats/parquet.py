@@ -41,7 +41,6 @@ from headway.sources.base import (
     leaves,
     not_whole,
     pick,
-    reason_of,
     rows_of_range,
     runs,
 )
@@ -203,7 +202,7 @@ def _unreadable(
             for _ in itertools.islice(stream, batches):
                 pass
         except (OSError, pa.ArrowException) as error:
-            reasons[name] = "it is encrypted" if "decrypt" in str(error) else reason_of(error)
+            reasons[name] = "it is encrypted" if "decrypt" in str(error) else storage.reason_of(error)
     return reasons
 
 
