@@ -64,9 +64,13 @@ def init(
 
     target = folder / "pipeline.yaml"
     _check_free([target, folder / "schema.pbtxt"], force)
-    source, look = look_at(found_source(_absolute(data)))
+    # as it is from here; links stay as they are
+    place = data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100
+    source, look = look_at(found_source(place))
     draft = draft_of(source, look, _label(label, look), name=name)
-    _write(target, pipeline_text(draft, path=_path_from(folder, draft.source["path"])))
+    path = draft.source["path"]  # in the file it is relative to the folder, so that both can be moved together
+    path = path if "://" in path else os.path.relpath(path, folder.resolve())
+    _write(target, pipeline_text(draft, path=path))
     return answer(options, _draft_value(draft, target), _draft_text(draft, target))
 
 
@@ -103,16 +107,6 @@ def _draft_value(draft: Draft, target: Path) -> dict[str, object]:
         "columns": [{"column": c.column, "type": c.type, "use": c.use, "why": c.why} for c in draft.choices],
         "doubts": draft.doubts,
     }
-
-
-def _absolute(data: str) -> str:
-    """Returns a path as it is from here; links stay as they are."""
-    return data if "://" in data else os.path.abspath(Path(data).expanduser())  # noqa: PTH100
-
-
-def _path_from(folder: Path, path: str) -> str:
-    """Returns a path as pipeline.yaml in `folder` says it: relative to it, so that both can be moved together."""
-    return path if "://" in path else os.path.relpath(path, folder.resolve())
 
 
 def _check_free(files: list[Path], force: bool) -> None:

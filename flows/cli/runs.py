@@ -255,16 +255,15 @@ def report(
             raise ConfigError(
                 "the site is of the whole store, not of a run", where="--site", fix="headway report --site"
             )
-        first = write_site(store)
-        if open:
-            webbrowser.open(on_this_disk(store, first).absolute().as_uri())
-        return answer(options, {"site": place_of(store, first)}, place_of(store, first))
-    record = find(store, run, pipeline=loaded.pipeline.name)
-    path = path_of(store, record.run)
-    # of a run that went on when it was drawn, another is to come
-    if again or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
-        write(store, record)
+        path = write_site(store)
+        value = {"site": place_of(store, path)}
+    else:
+        record = find(store, run, pipeline=loaded.pipeline.name)
+        path = path_of(store, record.run)
+        # of a run that went on when it was drawn, another is to come
+        if again or record.state in (State.RUNNING, State.KILLED) or path.name not in store.children(path.parent):
+            write(store, record)
+        value = {"run": record.run, "report": place_of(store, path)}
     if open:
         webbrowser.open(on_this_disk(store, path).absolute().as_uri())
-    place = place_of(store, path)
-    return answer(options, {"run": record.run, "report": place}, place)
+    return answer(options, value, place_of(store, path))

@@ -256,12 +256,7 @@ def _spread(text: TextFile, start: int, size: int) -> Iterator[tuple[int, bytes]
 
 _HEAD = 1 << 16
 _GZIP = b"\x1f\x8b"
-_COMPRESSIONS = {
-    _GZIP: "gzip",
-    b"BZh": "bzip2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"PK\x03\x04": "zip",
-}
+_COMPRESSIONS = {_GZIP: "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _ARROW = {"gzip": "gzip", "bzip2": "bz2", "zstd": "zstd"}
 _LETTERS = 16
 """The number of ASCII letters at the beginning that tell UTF-16 without a byte order mark."""

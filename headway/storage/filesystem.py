@@ -189,10 +189,7 @@ def unreadable(name: str, error: Exception) -> DataError:
     if remote:
         problem, fix = refusal_or_fault(name, error)
         return DataError(f"cannot be read: {problem}", where=name, fix=fix)
-    if isinstance(error, PermissionError):
-        fix = "let this user read it"
-    else:
-        fix = "check the file and its disk"
+    fix = "let this user read it" if isinstance(error, PermissionError) else "check the file and its disk"
     return DataError(f"cannot be read: {reason_of(error)}", where=name, fix=fix)
 
 

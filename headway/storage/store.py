@@ -101,15 +101,11 @@ class Store:
                     # the data of a store that is there already are whose they are
                     folder.mkdir(mode=0o770, parents=True, exist_ok=True)
                 except (FileExistsError, NotADirectoryError):
-                    raise StoreError(
-                        "a file is in the way of a folder", where=str(folder), fix="name another store"
-                    ) from None
+                    problem = "a file is in the way of a folder"
+                    raise StoreError(problem, where=str(folder), fix="name another store") from None
                 except FileNotFoundError:
-                    raise StoreError(
-                        "this folder cannot be made",
-                        where=str(folder),
-                        fix="name a store on a disk that can be written",
-                    ) from None
+                    fix = "name a store on a disk that can be written"
+                    raise StoreError("this folder cannot be made", where=str(folder), fix=fix) from None
 
     def output(self, stage: str, fingerprint: str) -> Path:
         """Returns the folder of an output, whether or not it has been made.

@@ -366,16 +366,10 @@ def _to_float(raw: pa.Array, column: Column) -> tuple[pa.Array, NDArray[np.bool_
     kind = raw.type
     if pa.types.is_float32(kind) and column.type == "float32":
         return raw, None, ""
-    if not (
-        pa.types.is_floating(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
-    ):
+    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    if not (is_number or pa.types.is_boolean(kind)):
         raise _never(raw, column)
-    doubles = (
-        raw.cast(pa.float64(), safe=False) if not pa.types.is_boolean(kind) else raw.cast(pa.int64()).cast(pa.float64())
-    )
+    doubles = (raw.cast(pa.int64()) if pa.types.is_boolean(kind) else raw).cast(pa.float64(), safe=False)
     if column.element.arrow == _DOUBLE:
         return doubles, None, ""
     array = doubles.cast(pa.float32(), safe=False)

@@ -303,17 +303,13 @@ def column_hash(array: pa.Array) -> NDArray[np.uint64]:
             if len(encoded.dictionary) < len(array) // 2:
                 return gathered(column_hash(encoded.dictionary), encoded.indices)
         hashes = hash_texts(array)
-        return np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes) if array.null_count else hashes
-    if pa.types.is_floating(kind):
+    elif pa.types.is_floating(kind):
         values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.float32) + np.float32(0.0)
         values[np.isnan(values)] = np.float32("nan")
-        bits = values.view(np.uint32).astype(U64)
+        hashes = mix64(values.view(np.uint32).astype(U64))
     else:
-        bits = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(U64)
-    hashes = mix64(bits)
-    if array.null_count:
-        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes)
-    return hashes
+        hashes = mix64(pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(U64))
+    return np.where(array.is_null().to_numpy(zero_copy_only=False), NULL, hashes) if array.null_count else hashes
 
 
 def _hash_lists(array: pa.Array) -> NDArray[np.uint64]:
