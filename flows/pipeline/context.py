@@ -472,9 +472,9 @@ def examples_of(ingested: Output[Ingested], part: str) -> Examples:
     return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
 
 
-def label_facts(label: LabelParameters, statistics: WindowStatistics, column: str = LABEL) -> LabelFacts:
+def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFacts:
     """The facts of a label in a fitted transform and in the window's statistics."""
-    summary = statistics.of("train").get(column)
+    summary = statistics.of("train").get(LABEL)
     median = summary.median if label.median is None and summary is not None else label.median
     return LabelFacts(
         counts=label.counts or (),

@@ -278,11 +278,7 @@ class SpanPredictions(Frozen):
 
 
 def predict_spans(
-    loaded: LoadedPipeline,
-    report: Reporter,
-    *,
-    model: str = "champion",
-    since: str = "",
+    loaded: LoadedPipeline, report: Reporter, *, model: str = "champion", since: str = ""
 ) -> SpanPredictions:
     """Predicts each complete span that has no predictions yet, the oldest first, into <predictions.output>/span=<span>/.
 

@@ -60,13 +60,7 @@ class Stager(contextlib.AbstractContextManager["Stager"]):
         cancelled: asked while waiting; true ends the wait with Cancelled.
     """
 
-    def __init__(
-        self,
-        remote: RemoteFiles,
-        *,
-        gets: int = GETS,
-        cancelled: Callable[[], bool] = lambda: False,
-    ):
+    def __init__(self, remote: RemoteFiles, *, gets: int = GETS, cancelled: Callable[[], bool] = lambda: False):
         self._bucket, self._root = Bucket(remote.url), remote.root
         self._files = {
             str(folder.path / entry.path): _File(f"{folder.key}/{entry.path}", entry.bytes, entry.crc32c)
