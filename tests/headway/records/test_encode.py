@@ -1,4 +1,4 @@
-"""Rows to records and back: identities, the bytes themselves, and what TensorFlow makes of them."""
+"""Rows to records and back: identities, and the bytes themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.errors import DataError
 from headway.records import encode as module
 from headway.records import wire
 from headway.records.decode import decode, features, varints
-from headway.records.encode import encode, encode_classic, encode_records, feature_spec
+from headway.records.encode import encode, encode_classic, encode_records
 from headway.schema.columns import Column
 from tests.properties import examples
 
@@ -206,25 +206,3 @@ def test_a_record_that_protobuf_cannot_read_is_refused(monkeypatch):
     encode(batch_of({"f": [1.0] * 200}, column), column)
     with pytest.raises(DataError, match="a record of 300 rows takes more than 2 GiB"):
         encode(batch_of({"f": [1.0] * 300}, column), column)
-
-
-@given(batch=batches(min_rows=1))
-@examples(40)
-def test_tensorflow_parses_row_groups_with_the_feature_spec(tf, batch):
-    kinds = {
-        name: tf.io.FixedLenSequenceFeature([], entry["dtype"], allow_missing=True)
-        for name, entry in feature_spec(COLUMNS).items()
-    }
-    parsed = {
-        name: tensor.numpy() for name, tensor in tf.io.parse_single_example(encode(batch, COLUMNS), kinds).items()
-    }
-    rows = bits(batch)
-    for column in COLUMNS:
-        present = parsed[f"{column.name}/present"] if column.nullable else np.ones(batch.num_rows, np.int64)
-        if column.encoding == "dictionary":
-            words = parsed[f"{column.name}/dict"].tolist() or [b""]
-            values = [words[code] for code in parsed[f"{column.name}/codes"]]
-        else:
-            values = parsed[column.name].tolist()
-        shown = [struct.pack("<f", v) if column.type == "float32" else v for v in values]
-        assert [v if p else None for v, p in zip(shown, present, strict=True)] == rows[column.name]

@@ -96,9 +96,12 @@ def test_stock_tf_io_parses_them_with_the_feature_spec(tf, table):
             assert (group[f"{column.name}/present"].numpy() != 0).tolist() == present
             if column.is_list:
                 assert (single[f"{column.name}/present"].numpy() != 0).tolist() == present
-        if column.encoding == "plain" and not column.nullable:
-            name = f"{column.name}/values" if column.is_list else column.name
-            flat = [x for value in values for x in value] if column.is_list else values
-            np.testing.assert_array_equal(
-                group[name].numpy(), np.array(flat, dtype=group[name].dtype.as_numpy_dtype).reshape(group[name].shape)
-            )
+        name = f"{column.name}/values" if column.is_list else column.name
+        slots = group[f"{column.name}/codes" if column.encoding == "dictionary" else name].numpy()
+        if column.encoding == "dictionary":
+            slots = np.array(group[f"{column.name}/dict"].numpy().tolist() or [b""], object)[slots]
+        if not column.is_list:  # a null has a slot, and a list that is null has none
+            slots = slots[[value is not None for value in values]]
+        held = [value for value in values if value is not None]
+        flat = [x for value in held for x in value] if column.shape else held
+        np.testing.assert_array_equal(slots.ravel(), np.array(flat, dtype=slots.dtype))

@@ -176,13 +176,6 @@ class Steps(Own):
         with tf.GradientTape() as tape:
             loss = 7.0 * tf.reduce_mean(self.loss(batch, model({"numeric": batch["numeric"]}, training=True)))
         return loss, tape.gradient(loss, model.trainable_variables)
-
-class Wrong(Own):
-    def train_step(self, model, batch):
-        return 1.0
-
-    def predictions(self, outputs):
-        return outputs
 """
 
 
@@ -254,12 +247,6 @@ def test_a_mistake_in_a_train_step_has_its_file_its_line_and_a_fix(tmp_path, bod
     with pytest.raises(ConfigError) as error:
         tf.function(lambda batch: step.part(batch).loss)({name: tf.constant(value) for name, value in BATCH.items()})
     assert f"t.py, {said}" in str(error.value) and fix in error.value.fix
-
-
-def test_predictions_of_another_shape_name_what_to_return(file):
-    head = head_of(load_task("own:Wrong", file))
-    with pytest.raises(ConfigError, match=r"have the shape [^\n]*\n[^\n]*set width = 2"):
-        head.predictions(tf.zeros([4, 2]))
 
 
 FLOAT, INT, TEXT = (Column(name="label", type=kind, nullable=False) for kind in ("float32", "int64", "bytes"))
