@@ -423,29 +423,21 @@ def _make_served(folder):
         def __init__(self):
             super().__init__()
             words = tf.lookup.KeyValueTensorInitializer(tf.constant(["AA", "UA"]), tf.constant([1.0, 2.0]))
-            self.table = tf.lookup.StaticHashTable(words, -1.0)
+            self.table = tf.lookup.StaticHashTable(words, -3.0)
 
         def __call__(self, raw):
-            rows = tf.ones_like(raw["hour"].values, tf.float32)
-
-            def known(column):
-                present = raw[column].present
-                return rows if present is None else tf.cast(present, tf.float32)
-
-            tags = tf.cast(raw["tags"].lengths, tf.float32)
-            return {
-                "numeric": tf.stack(
-                    [
-                        raw["dep delay"].values / 20.0,
-                        known("dep delay"),
-                        tf.cast(raw["hour"].values, tf.float32) / 24.0,
-                        self.table.lookup(raw["carrier"].values) * known("carrier"),
-                        tf.reduce_sum(raw["taste"].values, 1) * known("taste"),
-                        tags + known("tags"),
-                    ],
-                    -1,
-                )
+            numbers = {
+                "dep delay": raw["dep delay"].values / 20.0,
+                "hour": tf.cast(raw["hour"].values, tf.float32) / 24.0,
+                "carrier": self.table.lookup(raw["carrier"].values),
+                "taste": tf.reduce_sum(raw["taste"].values, 1),
+                "tags": tf.cast(raw["tags"].lengths, tf.float32),
             }
+            for name in ("dep delay", "carrier", "taste", "tags"):
+                if raw[name].present is not None:
+                    known = tf.cast(raw[name].present, tf.float32)
+                    numbers[name] = numbers[name] * known + known
+            return {"numeric": tf.stack(list(numbers.values()), -1)}
 
         def named(self, raw):
             return self(raw)
@@ -453,7 +445,7 @@ def _make_served(folder):
     def model(task, seed, classes=None):
         outputs = len(classes or (1,))
         r = np.random.default_rng(seed)
-        first, second = (tf.Variable(r.normal(size=size).astype(np.float32)) for size in ((6, 16), (16, outputs)))
+        first, second = (tf.Variable(r.normal(size=size).astype(np.float32)) for size in ((5, 16), (16, outputs)))
 
         def predict(inputs):
             output = tf.nn.relu(inputs["numeric"] @ first) @ second
