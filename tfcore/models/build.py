@@ -23,7 +23,7 @@ from headway.errors import StoreError
 from headway.process import owned
 from tfcore.heads.table import label_head
 from tfcore.models.config import DECAYS, MEMBERS, ModelConfig
-from tfcore.models.inputs import Layout, features, inputs_of, is_ensemble, l2
+from tfcore.models.inputs import EMBEDDINGS, Layout, features, inputs_of, is_ensemble, l2
 from tfcore.models.layers import HashDropout, Shift
 from tfcore.models.linear_part import linear_terms
 from tfcore.models.members import Members, member_dense
@@ -90,7 +90,9 @@ def _built_in(config: ModelConfig, layout: Layout, seed: int, step: tf.Variable 
         total = _ensemble(inputs, config, layout, seed, step)
     else:
         total = _mlp(features(inputs, config, layout, seed), config, layout, seed, step)
-    return keras.Model(inputs, _output(total, layout), name=config.name)
+    model = keras.Model(inputs, _output(total, layout), name=config.name)
+    _decay_embeddings(model)
+    return model
 
 
 def _mlp(
@@ -139,6 +141,18 @@ def _ensemble(
     parts = [keras.layers.Reshape((1, part.shape[-1]))(part) for part in linear]
     total = keras.layers.Add(dtype="float32", name="with_linear_part")([x, *parts])
     return choice([total, *(inputs[name] for name in ("numeric", "categorical", "lists") if name in inputs)])
+
+
+def _decay_embeddings(model: keras.Model) -> None:
+    """Has the embeddings that the members of `ensemble` share decay in training, but for their biases.
+
+    Without it what a member with a strong decay sees of a row has been fitted to rows that it leaves out, by the others.
+    """
+    for choice in (layer for layer in model.layers if isinstance(layer, Members)):
+        for layer in (layer for layer in model.layers if layer.name in EMBEDDINGS):
+            for variable in layer.trainable_variables:
+                if variable.name != "bias":
+                    variable.decay = choice.shared_decay
 
 
 def _of_members(x: Any, units: int, choice: Members, **keywords: Any) -> keras.KerasTensor:

@@ -15,7 +15,7 @@ from headway.config import Frozen
 BUILT_IN = ("ensemble", "mlp", "two_towers")
 BINS = 48
 """The bins over which `ensemble` embeds each number."""
-DECAYS = (0.1, 1.0, 4.0, 16.0)
+DECAYS = (0.2, 2.0, 8.0, 64.0)
 """The decays that members of `ensemble` try: what a weight loses in a step, times the learning rate. The last one leaves
 little but the linear part."""
 FOLDS = 2

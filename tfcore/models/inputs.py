@@ -14,6 +14,8 @@ from tfcore.models.numeric import PiecewiseLinear
 
 Layout = Any
 """The layout of a model's inputs: the TransformParameters of tfcore.transform."""
+EMBEDDINGS = ("numeric_embeddings", "embeddings", "list_embeddings")
+"""The layers by which hidden layers see numbers, categories and lists."""
 WIDEST = 512
 """The width of all embeddings of numbers together, from which on each is narrower than `embedding`."""
 LIMIT = 4.0

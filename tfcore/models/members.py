@@ -94,6 +94,10 @@ class Members(ConfigLayer):
         chosen = tf.exp(tf.reduce_sum(tf.nn.softmax(-apart) * tf.math.log(tried)))
         return tf.where(_choosing(), tf.repeat(tried, FOLDS), chosen)
 
+    def shared_decay(self) -> tf.Tensor:
+        """Returns the decay of what all members share: the geometric mean of their decays."""
+        return tf.exp(tf.reduce_mean(tf.math.log(self.decay())))
+
     def compute_output_shape(self, input_shape: Any) -> Any:
         return (input_shape[0][0], input_shape[0][-1])
 

@@ -117,6 +117,13 @@ def test_an_ensemble_whose_members_see_no_column_is_its_linear_part():
     ]
 
 
+def test_weights_of_members_and_of_what_they_share_decay_and_biases_and_the_linear_part_do_not():
+    model = build(ModelConfig(**SMALL), layout(), seed=0)
+    decaying = {variable.path for variable in model.variables if getattr(variable, "decay", None) is not None}
+    kernels = {f"{name}/kernel" for name in ("hidden_0", "hidden_1", "output")}
+    assert decaying == kernels | {"embeddings/table", "numeric_embeddings/slopes", "numeric_embeddings/bins"}
+
+
 def test_numbers_have_narrower_embeddings_the_more_there_are():
     for numbers, width in ((2, 8), (100, 5), (600, 1)):
         kind = layout(numeric=numbers)

@@ -83,6 +83,7 @@ def test_once_the_decay_is_chosen_all_members_have_it_and_learn_from_all_rows():
         with stepping({"progress": tf.constant(progress)}), tf.GradientTape(persistent=True) as tape:
             mean = tf.reduce_mean(layer.judged(layer([members, *inputs], training=True)[:, :, 0]))
             np.testing.assert_allclose(layer.decay(), decays, rtol=1e-4)
+            np.testing.assert_allclose(layer.shared_decay(), np.exp(np.log(decays).mean()), rtol=1e-4)
         assert (tape.gradient(mean, members).numpy() != 0).all() == (progress >= CHOOSING)
         assert tape.gradient(mean, layer.losses_left_out.value).numpy().any() == (progress < CHOOSING)
 
