@@ -98,7 +98,8 @@ def test_what_the_default_knows_of_people_does_not_count_where_the_split_keeps_p
     with headway.fit(rows, label="y", **keys) as model:
         net, _ = layers(model, **model.run.record["training"]["model"])
     # 0.9 by rows: other rows of the same people, whom eval does not have, favour nets that learn people by heart
-    assert net.get_layer("members").shares()[0] < 0.3
+    losses = net.get_layer("members").losses_left_out.numpy()
+    assert losses.argmin() >= 2 and losses[0] > 1.1 * losses.min(), losses
 
 
 def test_stand_ins_of_weight_0_leave_the_model_as_good_as_without_them():
