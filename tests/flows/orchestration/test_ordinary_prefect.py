@@ -89,7 +89,7 @@ def worker(env, tmp_path):
         process = _started(env, log, "worker", "start", *options, cwd=tmp_path)
         yield process
         process.terminate()
-        process.wait(60)
+        process.wait(180)  # it looks after its runs once more, which takes a while on busy cores
 
 
 def _deployed(env, pipeline, **variables):
