@@ -362,18 +362,20 @@ def test_requests_beyond_the_limit_of_memory_are_answered_503(served_once):
 
 
 def test_a_body_has_ten_seconds_and_more_for_each_part_that_came(served_once, monkeypatch):
-    monkeypatch.setattr(application, "GRACE_SECONDS", 0.4)
+    monkeypatch.setattr(application, "GRACE_SECONDS", 2.0)
     monkeypatch.setattr(application, "GRACE_BYTES", 100)
     body = json.dumps({"instances": [ROW]}).ljust(800).encode()
 
     async def parts(size):
         for at in range(0, len(body), size):
             yield body[at : at + size]
-            await asyncio.sleep(0.15)
+            await asyncio.sleep(0.7)
 
     async def ask():
         async with serving(served_once) as one:
-            return [await one.client.post(f"{MODEL}:predict", content=parts(size)) for size in (200, 5)]
+            return await asyncio.gather(
+                *(one.client.post(f"{MODEL}:predict", content=parts(size)) for size in (200, 2))
+            )
 
     fast, slow = asyncio.run(ask())
     assert fast.status_code == 200 and slow.status_code == 408 and slow.headers["connection"] == "close"
