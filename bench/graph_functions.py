@@ -315,7 +315,7 @@ def _written(folder: Path, rows: int) -> Any:
 def _batches(written: Any, settings: dict[str, Any]) -> Callable[[], int]:
     from tfcore.train.config import TrainingConfig
     from tfcore.train.request import TrainRequest
-    from tfcore.train.training_data import training_data
+    from tfcore.train.rows import training_data
 
     settings = {"transform": written.fit(), "training": TrainingConfig(**settings)}
     data = training_data(TrainRequest(examples=(written.part("train"),), **settings))

@@ -37,8 +37,7 @@ from PIL import Image
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import Labeler
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Labeler, Shards
 from tfcore.transform.config import ColumnTransform
 from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform

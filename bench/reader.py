@@ -111,8 +111,7 @@ def measure(dataset: Any, rows: int, seconds: float) -> float:
 
 def headway_dataset(folder: Path, transform: Any, parameters: Any, batch: int) -> tuple[Any, int]:
     from tfcore.data.dataset import Inputs, RowPlan, training_dataset
-    from tfcore.data.reader import Labeler
-    from tfcore.data.shards import Shards
+    from tfcore.data.reader import Labeler, Shards
 
     result = json.loads((folder / "groups" / "result.json").read_text())
     shards = Shards.of([(folder / "groups", result, "train")])

@@ -264,7 +264,7 @@ def keras_model(parameters: TransformParameters, **options: Any) -> Any:
 def rows_of(data: Data, batch: int, seed: int = 0) -> Any:
     from tfcore.train.config import TrainingConfig
     from tfcore.train.request import TrainRequest
-    from tfcore.train.training_data import training_data
+    from tfcore.train.rows import training_data
 
     training, parts = TrainingConfig(batch_size=batch), (data.groups.part("train"),)
     return training_data(TrainRequest(examples=parts, transform=data.parameters, training=training, seed=seed))
@@ -272,8 +272,8 @@ def rows_of(data: Data, batch: int, seed: int = 0) -> Any:
 
 def stack_of(batch: int) -> int:
     """Batches in a stack, as the training stage chooses by default."""
+    from tfcore.train.rows import STACK_ROWS
     from tfcore.train.trainer import STEPS_PER_CALL
-    from tfcore.train.training_data import STACK_ROWS
 
     return max(1, min(STEPS_PER_CALL, STACK_ROWS // batch))
 
@@ -479,8 +479,7 @@ def auc_case(data: Data, seed: int, steps: int) -> dict[str, Any]:
     from headway.metrics.classification import auc
     from headway.monitor import Monitor
     from tfcore.data.dataset import evaluation_dataset
-    from tfcore.data.reader import labeler
-    from tfcore.data.shards import shards_of
+    from tfcore.data.reader import labeler, shards_of
     from tfcore.evaluation.request import EvaluateRequest, TrainedModel
     from tfcore.evaluation.stage import predict
     from tfcore.models.config import ModelConfig

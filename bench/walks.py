@@ -48,8 +48,8 @@ from typing import Any
 
 ROW = (
     "beam_jobs/ingest/range_worker.py:ingest_range",
-    "tfcore/train/training_data.py:training_data",
-    "tfcore/train/training_data.py:TrainingData.stacks",
+    "tfcore/train/rows.py:training_data",
+    "tfcore/train/rows.py:TrainingData.stacks",
 )
 STEP = ("tfcore/train/loop.py:Learner.run",)
 SCHEDULES = "tfcore.train.schedule"

@@ -409,7 +409,7 @@ def _make_served(folder):
     from headway.schema.columns import Column
     from headway.storage.store import Store
     from tfcore.export.saved_model import save
-    from tfcore.heads.table import head_of
+    from tfcore.heads.head import head_of
 
     columns = (
         Column(name="dep delay", type="float32", nullable=True),

@@ -16,7 +16,8 @@ from headway.stages.refs import Examples
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.heads.weighted_labels import read_label
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.parameters import TransformParameters, fit_parameters
+from tfcore.transform.fit import fit_parameters
+from tfcore.transform.parameters import TransformParameters
 
 
 @dataclass(frozen=True)

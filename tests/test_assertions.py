@@ -8,7 +8,7 @@ from tests.exact_resume import assert_resumes_exactly
 from tests.gradients import assert_gradient
 from tests.same_bytes import assert_same_bytes
 from tfcore.graph.python_op import numpy_op, python_op
-from tfcore.heads.table import head_of
+from tfcore.heads.head import head_of
 
 X = np.array([0.5, -1.25, 2.0])
 

@@ -23,8 +23,8 @@ from headway.tabular.splits import SplitConfig
 from tests.beam_jobs.conftest import request_of
 from tfcore.data.reader import Decoder
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fit import fit_parameters
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
 
 NAN = float("nan")
 NUMBER = Column(name="number", type="float32", nullable=True)

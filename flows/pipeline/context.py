@@ -62,7 +62,8 @@ from tfcore.train.auto import Facts
 from tfcore.train.auto import resolve as resolve_settings
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import Trained, TrialConfig
-from tfcore.transform.parameters import Transformed, TransformParameters, TransformRequest
+from tfcore.transform.fit import Transformed, TransformRequest
+from tfcore.transform.parameters import TransformParameters
 
 MOST_DISTINCT, MOST_COMPARED = 0.9, 1_000_000
 """The share of distinct eval rows up to which equal ones are drawn together, and the most eval rows, whose columns predictions

@@ -27,7 +27,7 @@ from tfcore.export.replay import ReplayRequest
 from tfcore.export.request import ExportRequest
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.train.request import TrainRequest
-from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.fit import TransformRequest
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ from tfcore.evaluation.request import EvaluateRequest
 from tfcore.evaluation.results import Evaluated
 from tfcore.export.metadata import describe_model
 from tfcore.runtime.tensorflow_process import Child
-from tfcore.transform.parameters import Transformed, TransformParameters, TransformRequest
+from tfcore.transform.fit import Transformed, TransformRequest
+from tfcore.transform.parameters import TransformParameters
 
 Wrap = Callable[[Executor], Executor]
 

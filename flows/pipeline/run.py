@@ -43,7 +43,7 @@ from headway.stages.step import Output
 from headway.storage.atomic_io import storage_error
 from headway.storage.store import Store
 from tfcore.runtime.tensorflow_process import Child
-from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.fit import TransformRequest
 
 _STATES: dict[type[HeadwayError], State] = {Cancelled: State.CANCELLED, Overtaken: State.OVERTAKEN}
 _UNRECORDED_SECONDS = 86_400.0

@@ -42,7 +42,7 @@ from tfcore.preprocess.request import AnalyseRequest
 from tfcore.train.auto import described
 from tfcore.train.request import TimeSplit, TrainRequest
 from tfcore.transform.config import DerivedParameters
-from tfcore.transform.parameters import TransformRequest
+from tfcore.transform.fit import TransformRequest
 
 Steps = Iterator[Step]
 

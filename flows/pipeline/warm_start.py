@@ -14,7 +14,8 @@ from headway.stages.refs import Ref
 from headway.storage.fingerprint import fingerprint
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import Trained, TrainRequest, WarmStart
-from tfcore.transform.parameters import TransformParameters, TransformRequest
+from tfcore.transform.fit import TransformRequest
+from tfcore.transform.parameters import TransformParameters
 
 
 def begun(context: Context, request: TrainRequest) -> TrainRequest:

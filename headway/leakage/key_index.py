@@ -28,7 +28,7 @@ from pydantic import Field
 from headway.config import Frozen
 from headway.errors import DataError
 from headway.leakage import equal_rows, hash_sets
-from headway.leakage.hash_sets import KEPT, Distinct
+from headway.leakage.equal_rows import SAMPLE_SIZE, Distinct
 from headway.leakage.keys import key_hashes
 from headway.leakage.time_range import TimeRange, raw_kind, time_range
 from headway.schema.columns import Column, named_for
@@ -60,7 +60,7 @@ class SplitIndex(Frozen):
     hashes: tuple[int, int] | None = None
     """Least and greatest split hash."""
     repeats: str | None = None
-    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.hash_sets`)."""
+    """Of rows that are split by what they hold: a sample of them by distinct hashes (`headway.leakage.equal_rows`)."""
     contents: str | None = None
     """Of rows that are not split by what they hold: a sample of it (`headway.leakage.equal_rows`)."""
     time: TimeRange | None = None
@@ -275,7 +275,7 @@ def _merged(first: SplitIndex, second: SplitIndex) -> SplitIndex:
     return SplitIndex(
         rows=first.rows + second.rows,
         hashes=_wider(first.hashes, second.hashes),
-        repeats=_merged_samples(first.repeats, second.repeats, KEPT),
+        repeats=_merged_samples(first.repeats, second.repeats, SAMPLE_SIZE),
         contents=_merged_samples(first.contents, second.contents, equal_rows.KEPT),
         time=time,
         keys=keys,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headway.leakage import hash_sets
-from headway.leakage.equal_rows import KEPT, overlap
-from headway.leakage.hash_sets import Distinct, SharedHashes
+from headway.leakage.equal_rows import KEPT, Distinct, overlap
+from headway.leakage.hash_sets import SharedHashes
 from headway.leakage.key_index import KeyEntry, KeyName, sets
 from headway.leakage.window_proof import IndexedSpan, Proof, Window, in_order, times, times_in_order
 from headway.messages import agree, counted, listed, some

@@ -35,10 +35,21 @@ from headway.process import cores
 from headway.schema.columns import Column
 from tfcore.data.groups import GROUP, GroupOrder, group_ids, placed
 from tfcore.data.order import CYCLE, WINDOW_ROWS, Plan, Start
-from tfcore.data.reader import AUTOTUNE, Labeler, Reader, look_through, safe
-from tfcore.data.shards import Batch, Holdout, HoldoutRows, Resample, Resampling, Shards, kept_rows
-from tfcore.graph.python_errors import PYTHON_NODES, all_nodes
-from tfcore.graph.python_op import numpy_op
+from tfcore.data.reader import (
+    AUTOTUNE,
+    Batch,
+    Holdout,
+    HoldoutRows,
+    Labeler,
+    Reader,
+    Resample,
+    Resampling,
+    Shards,
+    kept_rows,
+    look_through,
+    safe,
+)
+from tfcore.graph.python_op import PYTHON_NODES, all_nodes, numpy_op
 from tfcore.transform.layer import Transform
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from headway.tabular.hashing import U64, mix64
 from tfcore.data.order import Plan, Start, ranges
-from tfcore.data.shards import Batch, Holdout, Resample, Shards, hash64
+from tfcore.data.reader import Batch, Holdout, Resample, Shards, hash64
 from tfcore.transform.raw_column import RawColumn
 
 _KEYS = 0x67726F7570  # "group"

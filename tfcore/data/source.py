@@ -24,8 +24,7 @@ from headway.records.grouping import grouper, pieces
 from headway.schema.columns import UNIT, Column, suggest
 from headway.schema.tensor_name import PRESENT
 from headway.tabular.list_arrays import is_text, value_type
-from tfcore.data.reader import AUTOTUNE, InMemoryShards, Reader
-from tfcore.data.shards import Shards
+from tfcore.data.reader import AUTOTUNE, InMemoryShards, Reader, Shards
 from tfcore.transform.raw_column import DTYPES
 
 

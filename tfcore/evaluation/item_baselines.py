@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.metrics.ranking import ITEM_BASELINES
-from tfcore.data.reader import Labeler, look_through
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Labeler, Shards, look_through
 from tfcore.evaluation.kept_column import kept_column, numbered
 
 SMOOTHING = 10.0

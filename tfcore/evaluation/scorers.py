@@ -20,10 +20,8 @@ from tfcore.evaluation.request import TrainedModel
 from tfcore.export.metadata import describe_model
 from tfcore.export.signatures import NULLABLE, tensor_names
 from tfcore.graph.function import GraphFunction
-from tfcore.heads.base import Head
+from tfcore.heads.head import Head, UserHead, label_head
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.heads.table import label_head
-from tfcore.heads.user_head import UserHead
 from tfcore.models import build
 from tfcore.models.towers.item_index import ItemIndex
 from tfcore.models.towers.two_towers import as_vectors

@@ -35,8 +35,7 @@ from headway.schema.columns import UNIT, suggest
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import labeler, safe
-from tfcore.data.shards import Shards, shards_of
+from tfcore.data.reader import Shards, labeler, safe, shards_of
 from tfcore.evaluation.importance import ImportanceStudy
 from tfcore.evaluation.item_baselines import ItemCounts
 from tfcore.evaluation.kept_column import kept_column
@@ -44,13 +43,13 @@ from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
 from tfcore.evaluation.whole_index import KnownItems, WholeIndex
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.head import label_task
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.heads.table import label_task
 from tfcore.models.linear import FILE, NAME, LinearModel
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged
 from tfcore.transform.images import ImageDecoder
-from tfcore.transform.preprocess import transform_of
+from tfcore.transform.layer import transform_of
 from tfcore.transform.raw_column import PackedColumns
 
 __all__ = ["VERSION", "predict"]

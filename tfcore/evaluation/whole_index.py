@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headway.metrics.retrieval import BEST, ITEMS, RANK
-from tfcore.data.reader import look_through
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Shards, look_through
 from tfcore.evaluation.kept_column import kept_column, numbered
 
 BLOCK = 1 << 21

@@ -37,14 +37,13 @@ from tfcore.export.signatures import (
     output_names,
     tensor_names,
 )
-from tfcore.graph.python_errors import python_functions
+from tfcore.graph.python_op import python_functions
 from tfcore.graph.retrace import RetraceGuard
-from tfcore.heads.base import Head
-from tfcore.heads.table import head_of, label_head
+from tfcore.heads.head import Head, head_of, label_head
 from tfcore.models.build import WEIGHTS, trained
 from tfcore.models.towers.item_index import ItemIndex
+from tfcore.transform.layer import transform_of
 from tfcore.transform.parameters import TransformParameters
-from tfcore.transform.preprocess import transform_of
 from tfcore.transform.raw_column import RawColumn
 
 Tensors = dict[str, tf.Tensor]

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from headway.errors import HeadwayError
-from tfcore.graph.python_errors import reraise
+from tfcore.graph.python_op import reraise
 from tfcore.graph.retrace import Change, RetraceError
 from tfcore.graph.specs import SignatureError, Spec, bind, check_specs, describe, leaves, pack, walk
 from tfcore.graph.xla import intended

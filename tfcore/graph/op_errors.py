@@ -20,7 +20,7 @@ import tensorflow as tf
 from headway.errors import StoreError
 from headway.messages import short
 from headway.storage.atomic_io import FIXES
-from tfcore.graph.python_errors import python_text
+from tfcore.graph.python_op import python_text
 
 MADE_AT = re.compile(r"^Detected at node (.+?) defined at \(most recent call last\):$", re.M)
 FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (.+)$', re.M)

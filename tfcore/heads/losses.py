@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.user_code.loading import load_function
-from tfcore.heads.base import Batch, Head, checked_losses, users_code
+from tfcore.heads.head import Batch, Head, checked_losses, users_code
 
 Loss = Callable[[Batch, tf.Tensor], tf.Tensor]
 FOCUS = 2.0

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from headway.errors import StoreError
 from headway.process import owned
-from tfcore.heads.table import label_head
+from tfcore.heads.head import label_head
 from tfcore.models.config import DECAYS, MEMBERS, ModelConfig
 from tfcore.models.inputs import EMBEDDINGS, Layout, features, inputs_of, is_ensemble, l2
 from tfcore.models.layers import HashDropout, Shift

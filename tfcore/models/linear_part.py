@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tfcore.heads.table import label_head
+from tfcore.heads.head import label_head
 from tfcore.models.inputs import Layout, embedded_lists, l2
 from tfcore.models.layers import OffsetEmbedding
 

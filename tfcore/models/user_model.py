@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.user_code.loading import line_of, load_function
-from tfcore.graph.python_errors import PythonOpError
+from tfcore.graph.python_op import PythonOpError
 from tfcore.graph.scheduled import making_a_model
-from tfcore.heads.base import Head
+from tfcore.heads.head import Head
 from tfcore.models.config import ModelConfig
 from tfcore.private_api import flat_layers
 

@@ -22,9 +22,8 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from headway.storage.prefetch import RemoteFiles, Stager
 from headway.tabular.list_arrays import join
-from tfcore.data.reader import Reader, safe
-from tfcore.data.shards import shards_of
-from tfcore.graph.python_errors import all_nodes, python_functions
+from tfcore.data.reader import Reader, safe, shards_of
+from tfcore.graph.python_op import all_nodes, python_functions
 from tfcore.preprocess.request import VERSION, AnalyseRequest
 from tfcore.runtime.devices import prepare
 from tfcore.runtime.remote_shards import staged

@@ -28,8 +28,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headway.tabular.hashing import GOLDEN
-from tfcore.data.shards import Batch, hash64
-from tfcore.heads.table import label_head
+from tfcore.data.reader import Batch, hash64
+from tfcore.heads.head import label_head
 from tfcore.train.config import AugmentConfig
 from tfcore.transform.parameters import TransformParameters
 

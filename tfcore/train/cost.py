@@ -27,7 +27,7 @@ import keras
 import tensorflow as tf
 
 from tfcore.graph.function import Jit
-from tfcore.graph.python_errors import all_nodes
+from tfcore.graph.python_op import all_nodes
 from tfcore.graph.xla import intended
 from tfcore.models.config import MEMBERS
 from tfcore.models.inputs import WIDEST, has_members, is_ensemble, seen_columns

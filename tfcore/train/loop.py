@@ -34,7 +34,7 @@ from headway.errors import ConfigError
 from tfcore.graph.function import GraphFunction, Jit
 from tfcore.graph.scheduled import stepping
 from tfcore.graph.shared_state import SharedState
-from tfcore.heads.base import Head
+from tfcore.heads.head import Head
 from tfcore.train.eager import checked_numerics
 from tfcore.train.step import StepConfig, StepResult, TrainStep, accumulated, make_optimizer
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import RemoteFiles
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Shards
 from tfcore.models import build
 from tfcore.models.linear import FILE as LINEAR
 from tfcore.models.towers.item_index import FILE as ITEMS
@@ -126,9 +126,9 @@ def facts(session: TrainingSession) -> dict[str, Any]:
         session.monitor.warn(
             f"{counted(lost, 'step was', 'steps were')} skipped: their loss or gradients were not finite"
         )
-    if session.data.images.refused:
+    if session.data.refused_images:
         session.monitor.warn(
-            f"TensorFlow refused images {counted(session.data.images.refused, 'time')}; they were skipped"
+            f"TensorFlow refused images {counted(session.data.refused_images, 'time')}; they were skipped"
         )
     losses = [point["loss"] for point in recorder.history if point.get("loss") is not None]
     result = {
@@ -143,7 +143,7 @@ def facts(session: TrainingSession) -> dict[str, Any]:
         "best_step": early.best_step if early else None,
         "stopped": session.stopped,
         "skipped": recorder.skipped,
-        "refused_images": session.data.images.refused,
+        "refused_images": session.data.refused_images,
         "traces": session.learner.traces,
         "jit": session.learner.mode,
         "threads": session.threads,

@@ -27,8 +27,7 @@ from headway.errors import ConfigError
 from headway.messages import some
 from tfcore.data.groups import GROUP, NO_GROUP, group_splits
 from tfcore.graph.scheduled import step_value
-from tfcore.heads.base import Head
-from tfcore.heads.table import head_of
+from tfcore.heads.head import Head, head_of
 from tfcore.models.layers import rows_from
 from tfcore.models.members import Members
 from tfcore.models.precision import LossScale

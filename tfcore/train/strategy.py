@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 
 from headway.errors import ConfigError, StoreError
 from headway.process import lifeline
-from tfcore.data.reader import InMemoryShards
-from tfcore.data.shards import Batch, Shards
+from tfcore.data.reader import Batch, InMemoryShards, Shards
 from tfcore.graph.function import refusal
 from tfcore.graph.scheduled import now, stepping
 from tfcore.train.cost import Device, Work, choose_device, work_of

@@ -26,11 +26,11 @@ from headway.messages import counted
 from headway.monitor import Monitor
 from headway.storage.prefetch import Stager
 from headway.tasks.user_task import UserTask
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Shards
 from tfcore.graph.function import Jit
 from tfcore.graph.retrace import RetraceGuard
+from tfcore.heads.head import label_head, label_task
 from tfcore.heads.losses import with_loss
-from tfcore.heads.table import label_head, label_task
 from tfcore.models import build
 from tfcore.models.config import CHOOSING
 from tfcore.models.inputs import has_members
@@ -40,10 +40,10 @@ from tfcore.train.checkpoints import Checkpoints, Found, Variables
 from tfcore.train.cost import choose_jit
 from tfcore.train.loop import Learner, Outcome, PeriodicAction, run
 from tfcore.train.request import TrainRequest
+from tfcore.train.rows import training_data
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import LIMIT, StepConfig
 from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
-from tfcore.train.training_data import training_data
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128

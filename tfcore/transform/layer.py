@@ -15,17 +15,72 @@ logarithm may differ in its last bit, which depends on where in a vector a value
 each category is computed by itself.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from headway.errors import ConfigError
 from headway.schema.calendar_days import part_of
-from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.images import ImageDecoder, decode_images
-from tfcore.transform.parameters import TransformParameters, image_input
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, image_input
+from tfcore.transform.preprocess import derive, load_preprocess
 from tfcore.transform.raw_column import RawColumn, gather, pad
-from tfcore.transform.vocabularies import Vocabulary
+
+DENSE = 1 << 16
+"""The longest range of integers that lie close together: an array takes a tenth of a hash table's time."""
+
+
+class Vocabulary(tf.Module):
+    """Maps values to ids: known values by falling train count, then the out-of-vocabulary buckets, by hash. It is
+    exported without files."""
+
+    def __init__(self, op: FittedOp):
+        super().__init__(name="vocabulary")
+        self._size, self._buckets = len(op.values), op.oov_buckets or 1
+        integers = op.integers or () if op.words is None else ()
+        near = bool(integers) and max(integers) - min(integers) < DENSE
+        self._low = min(integers) if near else 0
+        self._ids = tf.constant(_dense(integers)) if near else None
+        # a table cannot be made of nothing
+        self._table = _table(op.values) if op.values and not near else None
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the ids, int64, of the shape of `values`."""
+        if self._ids is not None:
+            # a difference that overflows wraps round to a place that no other value has, so it cannot look known
+            places = values - self._low
+            inside = (places >= 0) & (places < tf.size(self._ids, tf.int64))
+            ids = tf.gather(self._ids, tf.where(inside, places, tf.zeros_like(places)))
+            ids = tf.where(inside, ids, -tf.ones_like(ids))
+        elif self._table is not None:
+            ids = self._table.lookup(values)
+        else:
+            return self._unknown(values)
+        return tf.where(ids >= 0, ids, self._unknown(values))
+
+    def _unknown(self, values: tf.Tensor) -> tf.Tensor:
+        if self._buckets == 1:
+            return tf.fill(tf.shape(values), tf.constant(self._size, tf.int64))
+        text = values if values.dtype == tf.string else tf.strings.as_string(values)
+        return self._size + tf.strings.to_hash_bucket_fast(text, self._buckets)
+
+
+def _dense(integers: Sequence[int]) -> Any:
+    """Returns the id of each integer from the least to the greatest, -1 for those between that are unknown."""
+    ids = np.full(max(integers) - min(integers) + 1, -1, np.int64)
+    ids[np.asarray(integers, np.int64) - min(integers)] = np.arange(len(integers))
+    return ids
+
+
+def _table(keys: Sequence[Any]) -> tf.lookup.StaticHashTable:
+    dtype = tf.int64 if isinstance(keys[0], int) else tf.string
+    rows = tf.lookup.KeyValueTensorInitializer(tf.constant(list(keys), dtype), tf.range(len(keys), dtype=tf.int64))
+    return tf.lookup.StaticHashTable(rows, default_value=-1)
+
 
 MOST_TRACED = 500
 """The number of columns beyond which no function is made, since each tensor of a column would be an argument of it."""
@@ -293,7 +348,7 @@ def _pooled(figure: str, values: tf.Tensor, lengths: tf.Tensor, longest: int | N
 
 
 def _apply(ops: Sequence[FittedOp], x: tf.Tensor) -> tf.Tensor:
-    """Apply operations as fitted.apply_numeric does: one op on any shape, or several of a kind, one per row of `x`."""
+    """Apply operations as parameters.apply_numeric does: one op on any shape, or several of a kind, one per row of `x`."""
     op = ops[0]
 
     def number(value: Callable[[FittedOp], float | None]) -> tf.Tensor:
@@ -380,3 +435,44 @@ def _bucketize(values: tf.Tensor, boundaries: Sequence[float]) -> tf.Tensor:
 def _present(raw: Sequence[RawColumn]) -> tf.Tensor | None:
     """Returns where values are present, bool [columns, rows]; None where no column can be null."""
     return None if raw[0].present is None else tf.stack([column.present for column in raw])
+
+
+_plain = functools.lru_cache(maxsize=1)(Transform)
+"""The transform that was asked for last, if it has no user's code and no images: the stages of a run want the same one,
+and it is traced once."""
+
+
+def transform_of(
+    parameters: TransformParameters, file: Path | None, *, tolerant: ImageDecoder | None = None
+) -> Transform:
+    """Returns the transform of fitted parameters, with the user's function in it when they have derived columns.
+
+    Args:
+        file: the user's Python file with the function.
+        tolerant: in an input pipeline, what skips images that TensorFlow refuses.
+
+    Raises:
+        ConfigError: the function is gone, or gives other columns than it was analysed with.
+    """
+    derived = parameters.derived
+    if derived is None:
+        if any(fitted.pixels is not None for fitted in parameters.fitted):
+            return Transform(parameters, tolerant=tolerant)
+        return _plain(parameters)
+    if file is None:
+        raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
+    function = load_preprocess(file, derived.function)
+
+    def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
+        computed, specs, _ = derive(function, columns, derived.reads)
+        if specs != derived.columns:
+            differing = sorted({c.name for c in {*specs} ^ {*derived.columns}})
+            raise ConfigError(
+                f"{derived.function} gives other columns than when it was analysed: {', '.join(differing)}",
+                where="preprocess",
+                fix="let its columns depend on nothing but the tensors it is given",
+            )
+        return computed
+
+    preprocess.module = function.module  # type: ignore[attr-defined]
+    return Transform(parameters, preprocess, tolerant)

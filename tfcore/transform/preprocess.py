@@ -7,7 +7,6 @@ vector, a RaggedTensor for a list; 0 or "" for null) and, where a column may be 
 returns a dict of new columns in the same form. AutoGraph converts it. It never sees the label.
 """
 
-import functools
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +18,6 @@ from headway.errors import ConfigError
 from headway.schema.columns import LABEL, Column, StoredType, no_column
 from headway.schema.tensor_name import PRESENT
 from headway.user_code.loading import line_of, load_function
-from tfcore.transform.images import ImageDecoder
-from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
 Preprocess = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -183,44 +179,3 @@ def _stored(value: tf.Tensor) -> tuple[tf.Tensor, StoredType]:
     if value.dtype.is_floating:
         return tf.cast(value, tf.float32), "float32"
     raise TypeError(f"its type is {value.dtype.name}")
-
-
-_plain = functools.lru_cache(maxsize=1)(Transform)
-"""The transform that was asked for last, if it has no user's code and no images: the stages of a run want the same one,
-and it is traced once."""
-
-
-def transform_of(
-    parameters: TransformParameters, file: Path | None, *, tolerant: ImageDecoder | None = None
-) -> Transform:
-    """Returns the transform of fitted parameters, with the user's function in it when they have derived columns.
-
-    Args:
-        file: the user's Python file with the function.
-        tolerant: in an input pipeline, what skips images that TensorFlow refuses.
-
-    Raises:
-        ConfigError: the function is gone, or gives other columns than it was analysed with.
-    """
-    derived = parameters.derived
-    if derived is None:
-        if any(fitted.pixels is not None for fitted in parameters.fitted):
-            return Transform(parameters, tolerant=tolerant)
-        return _plain(parameters)
-    if file is None:
-        raise ConfigError(f"{derived.function} needs the file it lies in", where="preprocess")
-    function = load_preprocess(file, derived.function)
-
-    def preprocess(columns: Mapping[str, RawColumn]) -> Mapping[str, RawColumn]:
-        computed, specs, _ = derive(function, columns, derived.reads)
-        if specs != derived.columns:
-            differing = sorted({c.name for c in {*specs} ^ {*derived.columns}})
-            raise ConfigError(
-                f"{derived.function} gives other columns than when it was analysed: {', '.join(differing)}",
-                where="preprocess",
-                fix="let its columns depend on nothing but the tensors it is given",
-            )
-        return computed
-
-    preprocess.module = function.module  # type: ignore[attr-defined]
-    return Transform(parameters, preprocess, tolerant)

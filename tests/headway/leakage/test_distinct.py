@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.leakage.hash_sets import KEPT, Distinct
+from headway.leakage.equal_rows import SAMPLE_SIZE, Distinct
 from headway.tabular.hashing import mix64
 from tests.properties import examples
 
@@ -36,7 +36,7 @@ def test_few_distinct_values_are_counted_exactly(values, size):
 def test_many_are_estimated_and_pieces_say_the_same_as_the_whole(times):
     values = np.random.default_rng(0).permutation(np.repeat(np.arange(60_000), times))
     whole = seen(values, len(values))
-    assert not whole.whole and whole.values == KEPT and whole.of(len(values)) == pytest.approx(60_000, rel=1e-9)
+    assert not whole.whole and whole.values == SAMPLE_SIZE and whole.of(len(values)) == pytest.approx(60_000, rel=1e-9)
     pieces = seen(values[:1000], 100)
     pieces.merge(Distinct.from_text(seen(values[1000:], 7000).to_text()))
     assert pieces.to_text() == whole.to_text() == seen(values, 911).to_text()

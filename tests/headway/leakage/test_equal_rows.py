@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, content, overlap
-from headway.leakage.hash_sets import Distinct
+from headway.leakage.equal_rows import DRAWN, KEPT, ContentSampler, Distinct, content, overlap
 from headway.schema.columns import Column
 from headway.tabular.splits import SplitConfig
 

@@ -23,8 +23,7 @@ from tfcore.data.dataset import (
     vary,
 )
 from tfcore.data.order import Start
-from tfcore.data.reader import Labeler
-from tfcore.data.shards import Holdout, Resample
+from tfcore.data.reader import Holdout, Labeler, Resample
 from tfcore.data.source import rows_in_memory
 from tfcore.heads.label_parameters import LabelParameters
 

@@ -15,12 +15,11 @@ from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tests.patched import patched
 from tfcore.data.groups import NO_GROUP, GroupOrder, group_splits, row_groups
-from tfcore.data.shards import Holdout, Shards, kept_rows
+from tfcore.data.reader import Holdout, Shards, kept_rows
 from tfcore.data.source import rows_in_memory
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.rows import group_runs
-from tfcore.train.training_data import training_data
+from tfcore.train.rows import group_runs, training_data
 from tfcore.transform.config import ColumnTransform
 
 COLUMNS = (
@@ -150,7 +149,7 @@ def test_read_kept_and_resumed_alike(tmp_path, monkeypatch, per_record, options,
     )
     data = made(written, **options)
     kept = batches(data, 0, 80)
-    monkeypatch.setattr("tfcore.train.training_data.KEPT_BYTES", 0)
+    monkeypatch.setattr("tfcore.train.rows.KEPT_BYTES", 0)
     if "sampling" not in options:  # with it none are kept
         for ours, theirs in zip(kept, batches(data, 0, 80), strict=True):
             np.testing.assert_array_equal(ours, theirs)

@@ -13,12 +13,11 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import dataset_of
 from tfcore.data.dataset import evaluation_dataset, training_rows
-from tfcore.data.reader import Labeler, safe
-from tfcore.data.shards import Holdout, Shards
+from tfcore.data.reader import Holdout, Labeler, Shards, safe
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fit import fit_parameters
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
 from tfcore.transform.preprocess import derive
 from tfcore.transform.raw_column import PackedColumns, RawColumn
 

@@ -9,8 +9,7 @@ from tests.example_shards import dataset_of
 from tests.tfcore.data.test_pipeline import _write
 from tfcore.data.dataset import RowCache, taken
 from tfcore.data.groups import placed
-from tfcore.data.reader import Labeler, safe
-from tfcore.data.shards import Holdout
+from tfcore.data.reader import Holdout, Labeler, safe
 from tfcore.graph.python_op import numpy_op
 from tfcore.train.augment import Augment
 from tfcore.train.config import AugmentConfig

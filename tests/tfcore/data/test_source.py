@@ -11,7 +11,7 @@ from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tests.patched import patched
 from tests.tfcore.train.trainings import request, weight_bits
-from tfcore.data.shards import shards_of
+from tfcore.data.reader import shards_of
 from tfcore.data.source import element_spec, raw_rows, rows_in_memory
 from tfcore.train.stage import train
 

@@ -16,7 +16,7 @@ from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
 from tfcore.train.stage import train
 from tfcore.transform.config import DerivedParameters
-from tfcore.transform.fitted import FittedOp
+from tfcore.transform.parameters import FittedOp
 
 COLUMNS = (
     Column(name="strong", type="float32", nullable=True),

@@ -18,7 +18,7 @@ from tfcore.export.saved_model import save_model
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
-from tfcore.transform.fitted import Fitted, FittedOp
+from tfcore.transform.parameters import Fitted, FittedOp
 from tfcore.transform.layer import Transform
 from tfcore.transform.parameters import TransformParameters
 

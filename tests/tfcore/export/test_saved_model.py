@@ -37,14 +37,13 @@ from tfcore.export.replay import (
 )
 from tfcore.export.saved_model import ExportRequest, export, save
 from tfcore.graph.python_op import python_op
+from tfcore.heads.head import head_of
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.heads.table import head_of
 from tfcore.models.build import build, save_weights
 from tfcore.models.config import ModelConfig
 from tfcore.testing import assert_signature
-from tfcore.transform.fitted import Fitted, FittedOp
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters
 from tfcore.transform.raw_column import RawColumn
 
 COLUMNS = (

@@ -12,8 +12,17 @@ import tensorflow as tf
 
 from headway.errors import DataError
 from tfcore.graph.function import GraphFunction
-from tfcore.graph.python_errors import FAILURES, name_of, python_text
-from tfcore.graph.python_op import NoGradientError, PythonOpError, numpy_op, python_errors, python_functions, python_op
+from tfcore.graph.python_op import (
+    FAILURES,
+    NoGradientError,
+    PythonOpError,
+    name_of,
+    numpy_op,
+    python_errors,
+    python_functions,
+    python_op,
+    python_text,
+)
 from tfcore.graph.specs import SignatureError
 
 VECTOR = tf.TensorSpec([None], tf.float32)

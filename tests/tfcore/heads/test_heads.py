@@ -17,9 +17,9 @@ from headway.tasks.table import task_of
 from headway.tasks.user_task import load_task
 from tests.example_shards import write_examples
 from tests.properties import examples
+from tfcore.heads.head import head_of, label_head
 from tfcore.heads.label_parameters import fit_label
 from tfcore.heads.losses import NAMED, with_loss
-from tfcore.heads.table import head_of, label_head
 from tfcore.heads.weighted_labels import WeightedLabel
 from tfcore.train.config import LOSSES, OptimizerConfig, TrainingConfig
 from tfcore.train.step import TrainStep, make_optimizer

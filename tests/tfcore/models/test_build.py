@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from headway.errors import ConfigError, StoreError
 from tests.same_bytes import assert_same_bytes
-from tfcore.graph.python_errors import all_nodes
-from tfcore.heads.table import head_of
+from tfcore.graph.python_op import all_nodes
+from tfcore.heads.head import head_of
 from tfcore.models.build import build, load_weights, save_weights, trained
 from tfcore.models.config import BUILT_IN, ModelConfig
 from tfcore.models.layers import HashDropout, ListEmbedding, OffsetEmbedding, hash_uniform, summed_by_id

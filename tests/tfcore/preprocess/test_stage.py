@@ -16,8 +16,9 @@ from tfcore.graph.python_op import PythonOpError
 from tfcore.preprocess.request import AnalyseRequest
 from tfcore.preprocess.stage import analyse
 from tfcore.transform.config import ColumnTransform, DerivedParameters
-from tfcore.transform.parameters import TransformRequest, fit
-from tfcore.transform.preprocess import load_preprocess, transform_of
+from tfcore.transform.fit import TransformRequest, fit
+from tfcore.transform.layer import transform_of
+from tfcore.transform.preprocess import load_preprocess
 
 COLUMNS = (
     Column(name="miles", type="int64", nullable=True),

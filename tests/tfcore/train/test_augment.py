@@ -8,11 +8,11 @@ import tensorflow as tf
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
 from tests.patched import patched
-from tfcore.heads.table import head_of
+from tfcore.heads.head import head_of
 from tfcore.train.augment import _SALT, _SHARE, LEVELS, Augment, Draws, beta_quantiles
 from tfcore.train.config import AugmentConfig, TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.training_data import training_data
+from tfcore.train.rows import training_data
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 500

@@ -12,7 +12,7 @@ from headway.tasks.table import task_of
 from tests.exact_resume import assert_resumes_exactly
 from tests.same_bytes import assert_same_bytes
 from tests.tfcore.train.learners import B, Learners, Turn, batch, stacked
-from tfcore.heads.builtin import BinaryHead
+from tfcore.heads.head import BinaryHead
 from tfcore.models.config import ModelConfig
 from tfcore.models.layers import OffsetEmbedding
 from tfcore.models.precision import FIRST, LossScale, computing_in

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.tabular.hashing import mix64 as numpy_mix64
-from tfcore.data.shards import hash64
+from tfcore.data.reader import hash64
 from tfcore.train.augment import Draws, beta_quantiles
 
 WORDS = st.integers(0, 2**64 - 1)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.schema.columns import UNIT, UNIT_COLUMN, Column
 from tests.example_shards import write_examples
-from tfcore.data.shards import Shards, kept_rows
+from tfcore.data.reader import Shards, kept_rows
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TimeSplit, TrainRequest, TrialConfig
-from tfcore.train.rows import draw
-from tfcore.train.training_data import training_data
+from tfcore.train.rows import draw, training_data
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 X = Column(name="x", type="float32", nullable=False)

@@ -19,7 +19,7 @@ from tests.example_shards import write_examples
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import TrainingConfig
 from tfcore.train.request import TrainRequest
-from tfcore.train.training_data import training_data
+from tfcore.train.rows import training_data
 from tfcore.transform.config import ColumnTransform
 
 ROWS = 256

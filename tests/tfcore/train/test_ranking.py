@@ -19,9 +19,9 @@ from tfcore.train.config import OptimizerConfig, RankingConfig, TrainingConfig
 from tfcore.train.loop import Learner
 from tfcore.train.ranking import pairwise_loss
 from tfcore.train.request import TrainRequest
+from tfcore.train.rows import training_data
 from tfcore.train.step import StepConfig
 from tfcore.train.trainer import TrainingSession
-from tfcore.train.training_data import training_data
 from tfcore.transform.raw_column import RawColumn
 
 K, B = 2, 12

@@ -15,9 +15,8 @@ from tfcore.evaluation.stage import predict
 from tfcore.models.config import ModelConfig
 from tfcore.train.config import SamplingConfig, TrainingConfig, logit_offsets
 from tfcore.train.request import TrainRequest
-from tfcore.train.rows import class_rates
+from tfcore.train.rows import class_rates, training_data
 from tfcore.train.stage import train
-from tfcore.train.training_data import training_data
 
 ROWS = 20_000
 COLUMNS = (

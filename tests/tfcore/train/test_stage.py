@@ -16,8 +16,8 @@ from tests.patched import patched
 from tests.tfcore.train.trainings import COLUMNS, Lines, request, table, weight_bits
 from tfcore.data.dataset import evaluation_dataset
 from tfcore.models.config import ModelConfig
+from tfcore.train.rows import TrainingData, training_data
 from tfcore.train.stage import train
-from tfcore.train.training_data import TrainingData, training_data
 
 ROWS = 3000
 LABELS = {"binary": "int64", "multiclass": "bytes", "regression": "float32"}
@@ -218,8 +218,8 @@ def test_a_holdout_too_large_for_memory_is_read_each_time_from_one_dataset(examp
         made.append(1)
         return evaluation_dataset(*positional, **named)
 
-    monkeypatch.setattr("tfcore.train.training_data.HOLDOUT_MEMORY_BYTES", 0)
-    monkeypatch.setattr("tfcore.train.training_data.evaluation_dataset", counted)
+    monkeypatch.setattr("tfcore.train.rows.HOLDOUT_MEMORY_BYTES", 0)
+    monkeypatch.setattr("tfcore.train.rows.evaluation_dataset", counted)
     asked = request(examples, early_stopping={"holdout": 0.2})
     data = training_data(asked)
     first, second = ([{k: v.numpy().tobytes() for k, v in batch.items()} for batch in data.holdout()] for _ in range(2))

@@ -10,8 +10,7 @@ from headway.schema.columns import Column
 from tfcore.heads.label_parameters import LabelParameters
 from tfcore.models.config import ModelConfig
 from tfcore.train.request import TrainRequest, WarmStart
-from tfcore.transform.fitted import Fitted, FittedOp, apply_numeric
-from tfcore.transform.parameters import TransformParameters
+from tfcore.transform.parameters import Fitted, FittedOp, TransformParameters, apply_numeric
 
 
 def _words(name, words, oov=1):

@@ -15,8 +15,8 @@ from headway.schema.calendar_days import PARTS, part_of, parts_of
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fit import fit_parameters
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
 from tfcore.transform.raw_column import RawColumn
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")

@@ -13,12 +13,11 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tests.example_shards import dataset_of, write_examples
 from tfcore.data.dataset import evaluation_dataset
-from tfcore.data.reader import Labeler, safe
-from tfcore.data.shards import Shards
+from tfcore.data.reader import Labeler, Shards, safe
 from tfcore.graph.python_op import python_errors
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fit import fit_parameters
 from tfcore.transform.images import ImageDecoder, decode_images
-from tfcore.transform.parameters import fit_parameters
 
 PHOTO = Column(name="photo", type="bytes", nullable=True)
 LABEL = Column(name="label", type="int64", nullable=False, role="label")

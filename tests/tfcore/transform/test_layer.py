@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.config import ColumnTransform
-from tfcore.transform.fitted import apply_numeric
-from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
-from tfcore.transform.preprocess import transform_of
+from tfcore.transform.fit import fit_parameters
+from tfcore.transform.layer import Transform, transform_of
+from tfcore.transform.parameters import apply_numeric
 from tfcore.transform.raw_column import RawColumn
 
 FLOAT = Column(name="x", type="float32", nullable=True)

@@ -17,8 +17,8 @@ from tfcore.export.saved_model import Served
 from tfcore.export.signatures import nullable_inputs
 from tfcore.models.layers import ListEmbedding
 from tfcore.transform.config import ColumnTransform
+from tfcore.transform.fit import fit_parameters
 from tfcore.transform.layer import Transform
-from tfcore.transform.parameters import fit_parameters
 
 LABEL = Column(name="label", type="int64", nullable=False, role="label")
 WORDS = Column(name="words", type="bytes", nullable=True, encoding="dictionary", shape=(None,))

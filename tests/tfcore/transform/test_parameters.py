@@ -14,8 +14,9 @@ from headway.schema.columns import Column
 from headway.statistics.split_statistics import SplitStatistics
 from tfcore.transform.column_config import ColumnConfig
 from tfcore.transform.config import ColumnTransform, TransformConfig, check_chain, check_chains, fitting
-from tfcore.transform.parameters import TransformParameters, fit_parameters, image_input
-from tfcore.transform.vocabularies import Vocabulary
+from tfcore.transform.fit import fit_parameters
+from tfcore.transform.layer import Vocabulary
+from tfcore.transform.parameters import TransformParameters, image_input
 
 COLUMNS = (
     Column(name="x", type="float32", nullable=True),

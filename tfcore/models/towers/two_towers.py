@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from headway.errors import ConfigError
 from headway.messages import listed
-from tfcore.heads.table import label_head
+from tfcore.heads.head import label_head
 from tfcore.models.config import ModelConfig
 from tfcore.models.inputs import Layout, embedded_lists, l2
 from tfcore.models.layers import OffsetEmbedding

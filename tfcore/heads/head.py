@@ -1,0 +1,375 @@
+"""The head of a model: computes the loss, the predictions and the served outputs from the model's outputs.
+
+    head = head_of(label)                        # of LabelParameters, or of a task's name
+    head.loss(batch, outputs)                    # float32 [rows]
+    head.predictions(outputs)                    # what evaluation scores: [rows] or [rows, width]
+    head.served(outputs)                         # {"probability": [rows], "logit": [rows]}
+
+Outputs are those of the model, float32 [rows, head.outputs].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headway.errors import ConfigError
+from headway.tasks.base import Output, Task
+from headway.tasks.builtin import Binary, Count, Multiclass, Quantiles, Regression
+from headway.tasks.table import task_of
+from headway.tasks.user_task import UserTask, load_task
+from headway.user_code.loading import line_of, line_of_definition
+
+Batch = Mapping[str, Any]
+Tensors = dict[str, tf.Tensor]
+
+
+class Head:
+    """A task in TensorFlow; the base of the built-in ones and of a user's own.
+
+    Args:
+        task: how its predictions are judged.
+        classes: the label's, where it has some.
+    """
+
+    outputs = 1
+    """The columns of the model's output."""
+    meaning = "one number"
+    """The words of messages for a row's outputs."""
+    degree = 0
+    """The power of the label's unit with which the loss grows."""
+    train_step: Callable[..., Any] | None = None
+    """The user's own training step: from (model, batch) to the loss and the gradients; None for other tasks."""
+
+    def __init__(self, task: Task, classes: Sequence[str | int] = ()):
+        self.task, self.classes = task, tuple(classes)
+
+    @property
+    def label_dtype(self) -> tf.DType:
+        return tf.int32 if self.task.per_class else tf.float32
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        """Returns the loss of each row, float32 [rows].
+
+        Args:
+            batch: "label" [rows], for several classes also float32 [rows, classes], a probability for each, as mixup gives.
+            smoothing: the share of the label's weight that is spread evenly over all classes (Szegedy et al., "Rethinking
+                the Inception architecture", 2016, section 7); float32 scalar. Only for labels with classes.
+        """
+        raise NotImplementedError
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the prediction for each row."""
+        return outputs[:, 0]
+
+    def exact(self, outputs: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Returns the predictions in float64, from outputs in NumPy; None where only TensorFlow can compute them."""
+        return self.task.from_output(outputs)
+
+    def served(self, outputs: tf.Tensor) -> Tensors:
+        """Returns the outputs of an exported model, as `task.outputs` describes them."""
+        return {"prediction": self.predictions(outputs)}
+
+    def described(self) -> tuple[Output, ...]:
+        """Returns the names, dtypes and shapes of the `served` outputs."""
+        return self.task.outputs(self.classes)
+
+    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+        """Returns the outputs of the signature `classify` for `served` outputs and a request's argument, a scalar."""
+        raise NotImplementedError
+
+    def units(self, label: Any) -> tuple[float, float]:
+        """Returns (scale, centre) of the last layer's units: outputs are scale * layer + centre."""
+        return 1.0, 0.0
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        """Returns the bias of the last layer that predicts the train labels' distribution; None where it is zero."""
+        return None
+
+
+def label_scale(label: Any) -> tuple[float, float]:
+    """Returns (standard deviation, mean) of a label in the train split; (1, 0) where they are not known."""
+    std, mean = getattr(label, "std", None), getattr(label, "mean", None)
+    if std is None or mean is None or not math.isfinite(std) or not math.isfinite(mean) or std <= 0:
+        return 1.0, 0.0
+    return float(std), float(mean)
+
+
+def class_shares(label: Any) -> NDArray[np.float64] | None:
+    """Returns the share of each class in the train split, at least 1e-4; None where the classes were not counted."""
+    counts = getattr(label, "counts", None)
+    return np.clip(np.asarray(counts, np.float64) / sum(counts), 1e-4, 1 - 1e-4) if counts else None
+
+
+@contextlib.contextmanager
+def users_code(what: str, file: Path, batch: Batch) -> Iterator[None]:
+    """Raise an error of the user's function as a ConfigError with its line and the fix.
+
+    Args:
+        what: "the loss my_losses:focal".
+        batch: what it was given.
+    """
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        fix = "correct the line; training: {eager: true} runs it op by op, for print and breakpoint()"
+        if isinstance(error, KeyError):
+            fix = f"a batch has: {', '.join(batch)}"
+        elif "numpy" in str(error):
+            fix = "it is traced once, when tensors have no values yet: use TensorFlow's functions, such as tf.print; training: "
+            fix += "{eager: true} runs it op by op"
+        problem = f"{what} failed: {type(error).__name__}: {error}"
+        raise ConfigError(problem, where=line_of(error, file), fix=fix) from error
+
+
+def checked_losses(losses: Any, outputs: tf.Tensor, name: str) -> tf.Tensor:
+    """Raise ConfigError unless `losses` is one floating-point number per row of `outputs`."""
+    if not tf.is_tensor(losses) or not losses.dtype.is_floating or losses.shape.rank != 1:
+        what = f"{losses.dtype.name} of shape {losses.shape}" if tf.is_tensor(losses) else type(losses).__name__
+        fix = "return one float32 per row, [rows]: Headway weighs them and takes the mean"
+        raise ConfigError(f"{name} is {what}", where="loss", fix=fix)
+    if not losses.shape.is_compatible_with(outputs.shape[:1]):
+        raise ConfigError(f"{name} has {losses.shape[0]} rows of {outputs.shape[0]}", where="loss")
+    return tf.cast(losses, tf.float32)
+
+
+class BinaryHead(Head):
+    """The head of a binary task: one logit; the loss is the natural log loss."""
+
+    meaning = "one logit"
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        target = tf.cast(batch["label"], tf.float32)
+        if smoothing is not None:
+            target = target * (1.0 - smoothing) + 0.5 * smoothing
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=outputs[:, 0])
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(outputs[:, 0])
+
+    def served(self, outputs: tf.Tensor) -> Tensors:
+        return {"probability": self.predictions(outputs), "logit": outputs[:, 0]}
+
+    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+        probability = predictions["probability"]
+        return {
+            "decision": probability >= argument,
+            "probability": probability,
+            "threshold": tf.fill(tf.shape(probability), argument),
+        }
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        shares = class_shares(label)
+        return None if shares is None else np.asarray([math.log(shares[1] / shares[0])], np.float32)
+
+
+class MulticlassHead(Head):
+    """The head of a multiclass task: one logit for each class; the loss is the natural log loss."""
+
+    meaning = "one logit for each class"
+
+    def __init__(self, task: Task, classes: Sequence[str | int] = ()):
+        super().__init__(task, classes)
+        self.outputs = len(self.classes)
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        label = batch["label"]
+        if label.shape.rank == 2:
+            loss = tf.nn.softmax_cross_entropy_with_logits(labels=label, logits=outputs)
+        else:
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(label, tf.int32), logits=outputs)
+        if smoothing is not None:
+            even = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=1)
+            loss = loss * (1.0 - smoothing) + even * smoothing
+        return loss
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(outputs)
+
+    def served(self, outputs: tf.Tensor) -> Tensors:
+        probabilities = self.predictions(outputs)
+        return {"probabilities": probabilities, "class": tf.gather(self._names(), tf.argmax(probabilities, axis=1))}
+
+    def decided(self, predictions: Tensors, argument: tf.Tensor) -> Tensors:
+        in_range = tf.debugging.Assert(
+            (argument >= 1) & (argument <= self.outputs), [f"top_k must be from 1 to {self.outputs}, not", argument]
+        )
+        with tf.control_dependencies([in_range]):
+            likely, places = tf.math.top_k(predictions["probabilities"], tf.identity(argument))
+        return {"classes": tf.gather(self._names(), places), "probabilities": likely}
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        shares = class_shares(label)
+        return None if shares is None else np.log(shares).astype(np.float32)
+
+    def _names(self) -> tf.Tensor:
+        return tf.constant(list(self.classes), tf.string if isinstance(self.classes[0], str) else tf.int64)
+
+
+class RegressionHead(Head):
+    """The head of a regression: the number in the label's own units; the loss is the squared error."""
+
+    degree = 2
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        return tf.square(outputs[:, 0] - tf.cast(batch["label"], tf.float32))
+
+    def units(self, label: Any) -> tuple[float, float]:
+        return label_scale(label)
+
+
+class CountHead(Head):
+    """The head of counts: the logarithm of the expected count; the loss is the negative log likelihood of a Poisson
+    distribution, without the part that no prediction changes."""
+
+    meaning = "the logarithm of the expected count"
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        return tf.exp(outputs[:, 0]) - tf.cast(batch["label"], tf.float32) * outputs[:, 0]
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        return tf.exp(outputs[:, 0])
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        mean = getattr(label, "mean", None)
+        return np.asarray([math.log(mean)], np.float32) if mean is not None and mean > 0 else None
+
+
+class QuantilesHead(Head):
+    """The head of quantiles: one number for each level, in the label's own units; the loss is the mean quantile loss
+    over the levels."""
+
+    degree = 1
+    meaning = "one number for each level"
+
+    def __init__(self, task: Quantiles, classes: Sequence[str | int] = ()):
+        super().__init__(task, classes)
+        self._levels, self._middle = np.asarray(task.levels, np.float32), task.middle
+        self.outputs = len(task.levels)
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        above = tf.cast(batch["label"], tf.float32)[:, None] - outputs
+        return tf.reduce_mean(tf.maximum(self._levels * above, (self._levels - 1.0) * above), axis=1)
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Returns the quantiles in rising order, since levels that are learned apart can cross (Chernozhukov et al.,
+        "Quantile and probability curves without crossing", 2010: sorted they are never worse)."""
+        return tf.sort(outputs, axis=1)
+
+    def served(self, outputs: tf.Tensor) -> Tensors:
+        quantiles = self.predictions(outputs)
+        return {"quantiles": quantiles, "prediction": quantiles[:, self._middle]}
+
+    def units(self, label: Any) -> tuple[float, float]:
+        return label_scale(label)
+
+    def start(self, label: Any) -> NDArray[np.float32] | None:
+        values = getattr(label, "quantiles", None)
+        if not values:
+            return None
+        scale, centre = label_scale(label)
+        return ((np.asarray(values, np.float64) - centre) / scale).astype(np.float32)
+
+
+class UserHead(Head):
+    """Calls the user's loss, predictions and train_step, and checks what they return."""
+
+    def __init__(self, task: UserTask, classes: Sequence[str | int] = ()):
+        super().__init__(task, classes)
+        self._task, self._definition = task, task.definition
+        self.outputs = task.count or (len(self.classes) if task.has_classes and len(self.classes) > 2 else 1)
+        self.meaning = f"the outputs of the task {task.name}"
+        if callable(own := getattr(task.definition, "train_step", None)):
+            self.train_step = functools.partial(self._stepped, own)
+
+    def loss(self, batch: Batch, outputs: tf.Tensor, *, smoothing: tf.Tensor | tf.Variable | None = None) -> tf.Tensor:
+        losses = self._called("loss", self._definition.loss, batch, outputs)
+        return checked_losses(losses, outputs, f"the loss of {self._task.name}")
+
+    def predictions(self, outputs: tf.Tensor) -> tf.Tensor:
+        if callable(own := getattr(self._definition, "predictions", None)):
+            values = tf.cast(self._called("predictions", own, outputs), tf.float32)
+        else:
+            values = outputs if self._task.wide else outputs[:, 0]
+        shape = [None, self._task.width] if self._task.wide else [None]
+        if not tf.TensorShape(shape).is_compatible_with(values.shape):
+            raise ConfigError(
+                f"the predictions of {self._task.name} have the shape {values.shape}",
+                where=line_of_definition(own, self._task.file) if callable(own) else str(self._task.file),
+                fix=f"one number per row, [rows], or set width = {values.shape[-1] if values.shape.rank == 2 else 2}",
+            )
+        return values
+
+    def exact(self, outputs: Any) -> None:
+        """Returns None, since only TensorFlow computes the user's predictions."""
+
+    def _stepped(self, own: Callable[..., Any], model: Any, batch: Batch) -> tuple[tf.Tensor, Sequence[Any]]:
+        """Returns the loss and the gradients that the user's train_step gives."""
+        answer, trained = self._called("train_step", own, model, batch), model.trainable_variables
+        where, fix = (
+            line_of_definition(own, self._task.file),
+            "return loss, tape.gradient(loss, model.trainable_variables)",
+        )
+        problem = f"train_step of the task {self._task.name} returned "
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            what = f"{len(answer)} values" if isinstance(answer, tuple | list) else f"one {type(answer).__name__}"
+            raise ConfigError(f"{problem}{what} instead of a loss and the gradients", where=where, fix=fix)
+        loss, gradients = answer
+        if not isinstance(gradients, tuple | list) or len(gradients) != len(trained):
+            found = len(gradients) if isinstance(gradients, tuple | list) else f"one {type(gradients).__name__}"
+            problem += f"{found} instead of a gradient for each of the {len(trained)} trainable variables"
+            raise ConfigError(problem, where=where, fix=fix)
+        loss = tf.cast(loss, tf.float32)
+        if loss.shape.rank != 0:
+            problem = f"the loss of train_step has the shape {loss.shape}, and is to be one number"
+            raise ConfigError(problem, where=where, fix="take its mean")
+        return loss, gradients
+
+    def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        batch = next((argument for argument in arguments if isinstance(argument, Mapping)), {})
+        with users_code(f"{what} of the task {self._task.name}", self._task.file, batch):
+            return function(*arguments)
+
+
+_HEADS: tuple[tuple[type[Task], Any], ...] = (
+    (Binary, BinaryHead),
+    (Multiclass, MulticlassHead),
+    (Count, CountHead),
+    (Regression, RegressionHead),
+    (Quantiles, QuantilesHead),
+    (UserTask, UserHead),
+)
+
+
+def head_of(task: Head | Task | str, classes: Sequence[str | int] | None = None) -> Head:
+    """Returns the head of a task; a head is returned unchanged.
+
+    Args:
+        classes: the label's, in the order of the model's outputs.
+    """
+    if isinstance(task, Head):
+        return task
+    task = task_of(task)
+    head = next(head for kind, head in _HEADS if isinstance(task, kind))
+    return head(task, classes or ())
+
+
+def label_head(label: Any) -> Head:
+    """Returns the head of a label's parameters: those of `tfcore.transform.parameters.LabelParameters`."""
+    return head_of(label_task(label), label.classes)
+
+
+def label_task(label: Any) -> Task:
+    """Returns the task of a label's parameters; one of the user's own is loaded from `label.file`."""
+    file = getattr(label, "file", None)
+    return task_of(label.task) if file is None else load_task(label.task, file)
