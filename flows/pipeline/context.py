@@ -146,6 +146,8 @@ class Context:
     outputs: list[Output[Any]] = field(default_factory=list, init=False)
     """Of all steps so far."""
     notes: list[Note] = field(default_factory=list, init=False)
+    ingest_requests: dict[str, IngestRequest] = field(default_factory=dict, init=False)
+    """Of each span; what looks rows up in the raw files reads them so."""
     column_table: list[dict[str, str]] = field(default_factory=list, init=False)
     """What became of each column, of a run that infers the schema."""
     infers: bool = field(default=False, init=False)
@@ -281,25 +283,6 @@ class Context:
 
     def has(self, title: str) -> bool:
         return title in self._titles
-
-    @cached_property
-    def ingest_requests(self) -> dict[str, IngestRequest]:
-        """The request of each span's ingest, by span."""
-        pipeline, columns = self.pipeline, self.columns
-        return {
-            span: IngestRequest(
-                span=span,
-                files=self.files(span),
-                source=pipeline.source,
-                read=columns.read,
-                stored=columns.stored,
-                label=pipeline.label,
-                split=pipeline.split,
-                hashed=columns.hashed,
-                by_place=columns.by_place,
-            )
-            for span in self.spans
-        }
 
     @cached_property
     def ingested(self) -> dict[str, Output[Ingested]]:

@@ -8,7 +8,7 @@ them in order.
 
 from collections.abc import Iterator
 
-from beam_jobs.ingest.request import NOTES
+from beam_jobs.ingest.request import NOTES, IngestRequest
 from beam_jobs.splits_request import SpanOutput, SplitsRequest
 from flows.config.columns import new_columns
 from flows.pipeline import champion as champions
@@ -52,9 +52,21 @@ Steps = Iterator[Step]
 
 def ingest(context: Context) -> Steps:
     """One step for each span."""
-    runtime: dict[str, object] = {"runner": context.pipeline.runner}
-    for span, request in context.ingest_requests.items():
-        yield Step(request, f"{request.name} {span}", runtime)
+    pipeline, columns = context.pipeline, context.columns
+    for span in context.spans:
+        request = IngestRequest(
+            span=span,
+            files=context.files(span),
+            source=pipeline.source,
+            read=columns.read,
+            stored=columns.stored,
+            label=pipeline.label,
+            split=pipeline.split,
+            hashed=columns.hashed,
+            by_place=columns.by_place,
+        )
+        context.ingest_requests[span] = request
+        yield Step(request, f"{request.name} {span}", {"runner": pipeline.runner})
 
 
 def statistics(context: Context) -> Steps:

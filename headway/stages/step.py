@@ -49,10 +49,8 @@ class Step:
         return fingerprint(self.key)
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
-        """Returns the output of a step that has run."""
-        return Output(
-            self.title, self.stage.name, self.fingerprint, path, result, False, answers=self.stage.answers(), **facts
-        )
+        """Returns the output of the step."""
+        return Output(self.title, self.stage.name, self.fingerprint, path, result, answers=self.stage.answers(), **facts)
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,8 @@ class Output(Generic[Answer]):
     fingerprint: str
     path: Path
     result: dict[str, Any] | None
-    hit: bool
+    hit: bool = False
+    """Whether the store had it."""
     seconds: float = 0.0
     why: Difference | None = None
     """The reason why the step had to run: the first thing that differs from the nearest output."""
