@@ -50,7 +50,9 @@ class Step:
 
     def output(self, path: Path, result: dict[str, Any] | None, **facts: Any) -> "Output[Any]":
         """Returns the output of the step."""
-        return Output(self.title, self.stage.name, self.fingerprint, path, result, answers=self.stage.answers(), **facts)
+        return Output(
+            self.title, self.stage.name, self.fingerprint, path, result, answers=self.stage.answers(), **facts
+        )
 
 
 @dataclass(frozen=True)
