@@ -72,7 +72,7 @@ from tfcore.models.towers.item_index import collect
 from tfcore.train.augment import Augment
 from tfcore.train.config import SamplingConfig, repays_compiling
 from tfcore.train.request import TimeSplit, TrainRequest
-from tfcore.train.strategy import Choice, Placement, slice_of
+from tfcore.train.strategy import Placement, slice_of
 from tfcore.transform.images import ImageDecoder
 from tfcore.transform.layer import Transform, transform_of
 from tfcore.transform.parameters import TransformParameters
@@ -514,7 +514,7 @@ class TrainingData:
         self.rows, self.images, self._plan = rows, images, rows.plan
         self._request, self._transform, self._labeler = request, transform, labeler
         self._parameters, self._training = request.transform, request.training
-        self._ids, self._augment, self._placement = ids, augment, placement or Placement(Choice("cpu"))
+        self._ids, self._augment, self._placement = ids, augment, placement or Placement("cpu")
         self._cache: RowCache | None = None
         self._holdout: tf.data.Dataset | None = None
         self._held_out: list[Batch] | None = None
@@ -543,7 +543,7 @@ class TrainingData:
         """Return the specs of a stack."""
         shape = [
             stack,
-            self._training.batch_size // self._placement.choice.workers,
+            self._training.batch_size // self._placement.workers,
         ]  # a worker has its slice of each batch
         specs = {name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()}
         if self._ids is not None:
@@ -599,8 +599,8 @@ class TrainingData:
     def _placed(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Prepare the stacks for the devices of this process."""
         where = self._placement
-        if (workers := where.choice.workers) > 1:
-            share = slice_of(where.choice.worker, workers)
+        if (workers := where.workers) > 1:
+            share = slice_of(where.worker, workers)
             return dataset.map(share, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
         if where.device and "GPU" in where.device:
             return dataset.apply(tf.data.experimental.prefetch_to_device(where.device, buffer_size=2))

@@ -59,18 +59,18 @@ def train(
         Pruned: `pruning` ended the trial.
         ConfigError, DataError, StoreError: with the place and what to do.
     """
-    choice = chosen(request, shards=shards, log=monitor.log)
+    placement = chosen(request, shards=shards, log=monitor.log)
     gpus = len(tf.config.list_physical_devices("GPU"))
     with staged(remote, monitor) as stager:
-        callbacks = default_callbacks(request, None if choice.workers > 1 else pruning)
+        callbacks = default_callbacks(request, None if placement.workers > 1 else pruning)
         with eagerly() if request.training.eager else contextlib.nullcontext():
             session = TrainingSession(
-                request, monitor, callbacks, stager=stager, shards=shards, placed=lambda: place(choice, gpus=gpus)
+                request, monitor, callbacks, stager=stager, shards=shards, placed=lambda: place(placement, gpus=gpus)
             )
             session.run()
         if not session.placement.chief:
             session.wait_for_chief()  # until it has written
-            return {"steps": session.step, "worker": session.placement.choice.worker}
+            return {"steps": session.step, "worker": session.placement.worker}
         result = write(session, out)
         session.wait_for_chief()
         return result

@@ -1,7 +1,7 @@
 """The devices of a training: one, several mirrored ones, or a worker of a cluster; and the learner over several replicas.
 
-    choice = chosen(request, log=monitor.log)             # `training.strategy` on this machine: Choice("mirrored", replicas=2)
-    placement = place(choice, gpus=len(tf.config.list_physical_devices("GPU")))
+    placement = chosen(request, log=monitor.log)          # `training.strategy` on this machine: Placement("mirrored", replicas=2)
+    placement = place(placement, gpus=len(tf.config.list_physical_devices("GPU")))
     with placement.scope():
         learner = DistributedLearner(placement=placement, model=..., ...)         # else as tfcore.train.loop.Learner
     stacks = dataset.map(slice_of(worker=1, workers=2))   # [K, 256, ...] -> [K, 128, ...]
@@ -25,7 +25,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ def choose(
     cluster: tuple[list[str], int] | None = None,
     work: Work | None = None,
     log: Callable[[str], None] = lambda line: None,
-) -> Choice:
+) -> Placement:
     """Resolve `training.strategy` of a request.
 
     Args:
@@ -92,7 +92,7 @@ def choose(
                 "(tf.config.set_logical_device_configuration) and call tfcore.train.stage.train",
             )
         _check_split(config.batch_size, parts, replicas, "replicas")
-        return Choice("mirrored", replicas=replicas, logical=gpus < 2)
+        return Placement("mirrored", replicas=replicas, logical=gpus < 2)
     if name == "multi_worker":
         if cluster is None:
             raise ConfigError(
@@ -102,8 +102,8 @@ def choose(
             )
         addresses, worker = cluster
         _check_split(config.batch_size, parts, len(addresses), "workers")
-        return Choice("multi_worker", replicas=len(addresses), workers=len(addresses), worker=worker)
-    return Choice(name)
+        return Placement("multi_worker", replicas=len(addresses), workers=len(addresses), worker=worker)
+    return Placement(name)
 
 
 def _check_split(batch: int, micro: int, parts: int, what: str) -> None:
@@ -119,7 +119,7 @@ def _check_split(batch: int, micro: int, parts: int, what: str) -> None:
 
 def chosen(
     request: TrainRequest, *, shards: Shards | None = None, log: Callable[[str], None] = lambda line: None
-) -> Choice:
+) -> Placement:
     """Resolve the request's strategy for this machine.
 
     Args:
@@ -134,14 +134,14 @@ def chosen(
     if gpus:
         given = (part.result["splits"].get(part.split, {}).get("rows", 0) for part in request.examples)
         work = work_of(request, rows=shards.total if shards else sum(given))
-    choice = choose(request, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
-    if choice.name == "multi_worker" and isinstance(shards, InMemoryShards):
+    placement = choose(request, gpus=gpus, cpus=cpus, cluster=cluster, work=work, log=log)
+    if placement.several and isinstance(shards, InMemoryShards):
         raise ConfigError(
             "multi_worker trains in several processes, which do not share rows in memory",
             where="training.strategy",
             fix="leave it out, or train on ingested examples",
         )
-    return choice
+    return placement
 
 
 Name = Literal["cpu", "gpu", "mirrored", "multi_worker"]
@@ -149,8 +149,8 @@ TF_CONFIG = "TF_CONFIG"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The devices that `training.strategy` means in this process."""
+class Placement:
+    """The devices that `training.strategy` means in this process; `place` sets them up, and says what holds the model."""
 
     name: Name
     replicas: int = 1
@@ -160,34 +160,24 @@ class Choice:
     """The number of this one."""
     logical: bool = False
     """The replicas are logical CPU devices, since there are no two GPUs."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The devices that hold the model; without a strategy, one device."""
-
-    choice: Choice
     strategy: tf.distribute.Strategy | None = None
+    """None: one device."""
     device: str | None = None
 
     @property
     def chief(self) -> bool:
         """Whether this process writes the training's output."""
-        return self.choice.worker == 0
-
-    @property
-    def replicas(self) -> int:
-        return self.choice.replicas
+        return self.worker == 0
 
     @property
     def several(self) -> bool:
         """Whether there are other workers."""
-        return self.choice.name == "multi_worker"
+        return self.name == "multi_worker"
 
     @property
     def on_gpu(self) -> bool:
         """Whether steps run on a GPU or several."""
-        return self.choice.name != "cpu" and not self.choice.logical and bool(tf.config.get_visible_devices("GPU"))
+        return self.name != "cpu" and not self.logical and bool(tf.config.get_visible_devices("GPU"))
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         """The context of everything that makes or changes variables."""
@@ -201,24 +191,24 @@ class Placement:
 
     def facts(self) -> dict[str, Any]:
         """The facts of the placement for a training's result."""
-        return {"strategy": self.choice.name, "replicas": self.replicas, "workers": self.choice.workers}
+        return {"strategy": self.name, "replicas": self.replicas, "workers": self.workers}
 
 
-def place(choice: Choice, *, gpus: int = 0) -> Placement:
-    """Set up the chosen devices.
+def place(placement: Placement, *, gpus: int = 0) -> Placement:
+    """Set up the devices.
 
     Raises:
         ConfigError: this process has computed already, and cannot join a cluster any more.
     """
-    if choice.name == "mirrored":
-        kind = "CPU" if choice.logical else "GPU"
-        devices = [f"{kind}:{number}" for number in range(choice.replicas)]
-        return Placement(choice, _mirrored(*devices))
-    if choice.name == "multi_worker":
-        return Placement(choice, _multi_worker(os.environ[TF_CONFIG], gpus))
-    if choice.name == "gpu":
-        return Placement(choice, device="/GPU:0")
-    return Placement(choice, device="/CPU:0" if gpus else None)
+    if placement.name == "mirrored":
+        kind = "CPU" if placement.logical else "GPU"
+        devices = [f"{kind}:{number}" for number in range(placement.replicas)]
+        return replace(placement, strategy=_mirrored(*devices))
+    if placement.name == "multi_worker":
+        return replace(placement, strategy=_multi_worker(os.environ[TF_CONFIG], gpus))
+    if placement.name == "gpu":
+        return replace(placement, device="/GPU:0")
+    return replace(placement, device="/CPU:0" if gpus else None)
 
 
 @functools.cache  # a second one would number its collectives anew, and TensorFlow refuses those of one number that differ
@@ -466,7 +456,7 @@ class DistributedLearner(Learner):
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Return (a replica's rows of a batch, where they begin in the whole batch)."""
         if self._placement.several:
-            return dict(batch), tf.constant(self._placement.choice.worker * self.batch)
+            return dict(batch), tf.constant(self._placement.worker * self.batch)
         share = self.batch // self._placement.replicas
         first = replica * share
         with tf.device("/CPU:0"):  # so that only a replica's rows go to its device

@@ -43,7 +43,7 @@ from tfcore.train.request import TrainRequest
 from tfcore.train.rows import training_data
 from tfcore.train.schedule import StepValues, check_schedules
 from tfcore.train.step import LIMIT, StepConfig
-from tfcore.train.strategy import Choice, DistributedLearner, Placement, agreement, same_start
+from tfcore.train.strategy import DistributedLearner, Placement, agreement, same_start
 from tfcore.train.warm_start import warm_start
 
 STEPS_PER_CALL = 128
@@ -126,7 +126,7 @@ class TrainingSession:
         *,
         stager: Stager | None = None,
         shards: Shards | None = None,
-        placed: Callable[[], Placement] = lambda: Placement(Choice("cpu")),
+        placed: Callable[[], Placement] = lambda: Placement("cpu"),
     ):
         self.request, self.monitor, self.callbacks = request, monitor, list(callbacks)
         self.threads = prepare()

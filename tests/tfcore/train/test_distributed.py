@@ -35,7 +35,7 @@ from tests.waiting import until
 from tfcore.runtime.tensorflow_process import Child
 from tfcore.train.stage import train
 from tfcore.train.step import StepConfig
-from tfcore.train.strategy import Choice, DistributedLearner, Placement
+from tfcore.train.strategy import DistributedLearner, Placement
 
 pytestmark = pytest.mark.slow
 ROWS, STEPS, FEWER = 5000, 200, 120
@@ -276,7 +276,7 @@ def test_micro_batches_of_replicas_are_a_batch_of_one_device(one, mirrored):
 
 
 def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
-    placement = Placement(Choice("mirrored"), tf.distribute.MirroredStrategy(["CPU:0"]))
+    placement = Placement("mirrored", strategy=tf.distribute.MirroredStrategy(["CPU:0"]))
     with (
         placement.scope(),
         pytest.raises(ConfigError, match="float variables that are not trained, a layer's moving averages"),
