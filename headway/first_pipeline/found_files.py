@@ -15,10 +15,10 @@ from typing import Any
 from headway.errors import ConfigError, DataError
 from headway.first_pipeline.csv_form import csv_form
 from headway.messages import some
+from headway.sources.base import format_of
 from headway.sources.config import CONVERT, NAMED, Format, SourceConfig, by_ending
 from headway.sources.discovery.spans import ONE_SPAN, open_source
 from headway.sources.discovery.spans import files as files_of
-from headway.sources.sniff import format_of
 from headway.sources.text_files import BOM, TextFile
 from headway.storage import filesystem as storage
 

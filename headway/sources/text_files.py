@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from headway.errors import DataError
 from headway.messages import some
+from headway.sources.base import another
 from headway.sources.config import is_wide
-from headway.sources.sniff import another
 from headway.storage import filesystem
 
 BOM = b"\xef\xbb\xbf"

@@ -21,6 +21,7 @@ from headway.sources.base import (
     check_columns,
     first_rows,
     leaves,
+    not_a,
     not_whole,
     pick,
     rows_of_range,
@@ -28,7 +29,6 @@ from headway.sources.base import (
 )
 from headway.sources.config import FORMATS
 from headway.sources.sample import Sample
-from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"

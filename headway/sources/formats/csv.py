@@ -32,11 +32,21 @@ import pyarrow.csv as pacsv
 from headway.errors import DataError
 from headway.messages import counted
 from headway.schema.decimal_signs import DecimalSign, in_groups, sign_of_table
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, check_columns, cut, sampled, twice
+from headway.sources.base import (
+    Chunk,
+    InputFile,
+    Malformed,
+    NoRows,
+    Range,
+    check_columns,
+    cut,
+    is_object,
+    sampled,
+    twice,
+)
 from headway.sources.config import FORMATS, MAX_CELL_BYTES, CsvConfig, SourceConfig
 from headway.sources.csv_quotes import QuoteRules
 from headway.sources.sample import ONE_IN, Sample
-from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_FILES, TextFile, cuts, last_line_end, row_offsets, sample
 from headway.sources.type_inference import as_numbers
 from headway.tabular.list_arrays import as_batch, is_text, slots

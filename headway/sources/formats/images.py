@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 from headway.errors import ConfigError, DataError
 from headway.messages import agree, counted, some
 from headway.schema.columns import suggest
-from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns
+from headway.sources.base import Chunk, InputFile, Malformed, Range, check_columns, not_a
 from headway.sources.config import DATE_PARTS, FORMATS, SPAN, SourceConfig
 from headway.sources.sample import Sample
-from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import decoded, is_number
 

@@ -26,10 +26,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from headway.errors import DataError
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, cut, pick, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, cut, is_object, pick, sampled
 from headway.sources.config import FORMATS
 from headway.sources.sample import EMPTY_LIST, ONE_IN, ColumnForm, Forms, Sample, Way, without_values
-from headway.sources.sniff import is_object
 from headway.sources.text_files import BOM, SAMPLE_BYTES, SAMPLE_FILES, TextFile, cuts, last_line_end, sample
 from headway.sources.type_inference import as_numbers
 from headway.tabular import list_arrays

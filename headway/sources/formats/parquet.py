@@ -39,6 +39,7 @@ from headway.sources.base import (
     check_columns,
     first_rows,
     leaves,
+    not_a,
     not_whole,
     pick,
     rows_of_range,
@@ -46,7 +47,6 @@ from headway.sources.base import (
 )
 from headway.sources.config import FORMATS
 from headway.sources.sample import Sample, without_values
-from headway.sources.sniff import not_a
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import as_batch
 

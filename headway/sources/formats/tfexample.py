@@ -23,10 +23,9 @@ from headway.errors import DataError
 from headway.records import wire
 from headway.records.decode import SEQUENCE, usual_form, varints
 from headway.records.tfrecord import CRC_BYTES, HEADER, NotWhole, framed, masked
-from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, sampled
+from headway.sources.base import Chunk, InputFile, Malformed, NoRows, Range, Source, not_a, sampled
 from headway.sources.config import FORMATS
 from headway.sources.sample import ONE_IN, Sample
-from headway.sources.sniff import not_a
 from headway.sources.type_inference import as_numbers, with_several
 from headway.storage import filesystem as storage
 from headway.tabular.list_arrays import is_list, value_type
