@@ -26,7 +26,7 @@ from headway.tabular.list_arrays import run_starts, whole
 RANKED: tuple[str, ...] = ("ndcg", "mrr", "recall_at_k")
 COVERAGE = "item_coverage"
 ITEM_BASELINES = ("popularity", "item_mean")
-"""Orders by the item alone, which a ranking model has to beat; `tfcore.evaluation.item_baselines`."""
+"""Orders by the item alone, which a ranking model has to beat; `tfcore.evaluation.items`."""
 NDCG_AT = 10
 """The first so many ranks count where nobody says."""
 NO_GROUP = int(np.iinfo(np.int64).max)

@@ -3,7 +3,7 @@
     retrieval_metrics(k=10)        # retrieval_recall, retrieval_ndcg, retrieval_mrr, retrieval_coverage
 
 Each row whose label is above 0 asks where its item stands among all items, but for those that its group has in train rows. The
-predictions keep the answers (`tfcore.evaluation.whole_index`): `retrieval_rank`, from 1 on, 0 for an item that is not in the
+predictions keep the answers (`tfcore.evaluation.items`): `retrieval_rank`, from 1 on, 0 for an item that is not in the
 index; `retrieval_best`, the places of the best k items as text; `retrieval_items`, how many there are. A row counts by its
 weight. Predictions of other models have no such columns: models are not compared by these metrics, but thresholds can be set.
 """

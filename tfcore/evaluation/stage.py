@@ -7,8 +7,8 @@ prediction (a probability, probabilities, or the number; float64), row_loss (of 
 are asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
 together, null where a row has no key. Beside a training's model `out/predictions-linear.parquet` has those of
 the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of
-`tfcore.evaluation.item_baselines`. With `ranks` the predictions of two towers have the columns
-of `tfcore.evaluation.whole_index`.
+`tfcore.evaluation.items`. With `ranks` the predictions of two towers have the columns
+of `tfcore.evaluation.items`.
 `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
 these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and at
 the end label, weight and prediction, of many rows a sample.
@@ -37,11 +37,9 @@ from headway.tasks.base import Task
 from tfcore.data.dataset import evaluation_dataset
 from tfcore.data.reader import Shards, labeler, safe, shards_of
 from tfcore.evaluation.importance import ImportanceStudy
-from tfcore.evaluation.item_baselines import ItemCounts
-from tfcore.evaluation.kept_column import kept_column
+from tfcore.evaluation.items import ItemCounts, KnownItems, WholeIndex, kept_column
 from tfcore.evaluation.request import VERSION, EvaluateRequest, TrainedModel
 from tfcore.evaluation.scorers import Incompatible, SavedModelScorer, Scores, TrainedScorer
-from tfcore.evaluation.whole_index import KnownItems, WholeIndex
 from tfcore.graph.retrace import RetraceGuard
 from tfcore.heads.head import label_task
 from tfcore.heads.label_parameters import LabelParameters

@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tfcore.evaluation import whole_index
-from tfcore.evaluation.whole_index import KnownItems, WholeIndex, ranked
+from tfcore.evaluation import items
+from tfcore.evaluation.items import KnownItems, WholeIndex, ranked
 
 
 @pytest.mark.parametrize("block", [1, 40, 1 << 20])
 def test_ranks_and_best_items_are_those_of_a_sort_of_all(monkeypatch, block):
-    monkeypatch.setattr(whole_index, "BLOCK", block)
+    monkeypatch.setattr(items, "BLOCK", block)
     rng = np.random.default_rng(0)
     users, vectors = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(23, 4))
     own, out = rng.integers(-1, 23, 9), rng.random((9, 23)) < 0.3

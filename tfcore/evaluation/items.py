@@ -1,24 +1,94 @@
-"""Where the item of each row stands among all items of the index, for `headway.metrics.retrieval`.
+"""What evaluation knows of items: two baselines of a ranking, and where the item of each row stands among all of them.
 
+    counts = ItemCounts.of(shards, labeler, "movie_id")
+    counts.predictions(texts)                    # {"popularity": [rows], "item_mean": [rows]}, float64
     index = WholeIndex(vectors, places, known, k=10)
     index.columns(users, items, groups)          # {"retrieval_rank": Arrow [rows], "retrieval_best": ..., "retrieval_items": ...}
 
-Items that a row's group has in train rows are left out, but for the row's own. Items are looked at block by block, so that
-memory goes with the rows of a batch and a block, and not with the index. Of equal products half count as larger.
+The baselines look at nothing but the item, as predictions keep it: `popularity` is its share of the train rows of the most
+frequent one; `item_mean` its mean label, drawn towards that of all rows as if each item had `SMOOTHING` more rows of that
+mean. Weights are not looked at. An item that no train row has gets 0 and the mean of all.
+
+Items that a row's group has in train rows are left out of the ranks, but for the row's own. They are looked at block by
+block, so that memory goes with the rows of a batch and a block, and not with the index. Of equal products half count as
+larger. `headway.metrics.retrieval` makes metrics of the ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import tensorflow as tf
 from numpy.typing import NDArray
 
+from headway.metrics.ranking import ITEM_BASELINES
 from headway.metrics.retrieval import BEST, ITEMS, RANK
-from tfcore.data.reader import Shards, look_through
-from tfcore.evaluation.kept_column import kept_column, numbered
+from headway.tabular.list_arrays import escaped
+from tfcore.data.reader import Labeler, Shards, look_through
+from tfcore.transform.raw_column import RawColumn
+
+
+def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
+    """Convert raw values to what predictions keep: numbers as they are, bytes as UTF-8 (invalid ones escaped), null as null."""
+    if values.dtype != object:
+        return pa.array(values, mask=~present)
+    return escaped(pa.array(values, pa.binary(), mask=~present))
+
+
+def _raw(column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
+    """(the value of each row, whether it has one)."""
+    values = column.plain()
+    return values, values == values if column.present is None else column.present
+
+
+def numbered(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
+    """The number of each value, asked for once for each distinct one."""
+    encoded = values.dictionary_encode(null_encoding="encode")
+    numbers = np.asarray([known(value) for value in encoded.dictionary.to_pylist()], np.int64)
+    return numbers[encoded.indices.to_numpy()]
+
+
+SMOOTHING = 10.0
+
+
+class ItemCounts(NamedTuple):
+    """Rows and summed labels of each item of the train rows."""
+
+    items: dict[str | int | float | None, int]
+    """The place of each item in the arrays."""
+    rows: NDArray[np.float64]
+    labels: NDArray[np.float64]
+
+    @staticmethod
+    def of(shards: Shards, labeler: Labeler, item: str) -> ItemCounts:
+        """Count the rows of all shards; only the item and the label are parsed."""
+
+        def look(columns: dict[str, Any]) -> tuple[Any, ...]:
+            return (*_raw(columns[item]), labeler(columns)[0])
+
+        items: dict[str | int | float | None, int] = {}
+        places, labels = [], []
+        for values, present, label in look_through(shards, list(dict.fromkeys([item, *labeler.needs])), look):
+            kept = kept_column(values.numpy(), present.numpy())
+            places.append(numbered(kept, lambda name: items.setdefault(name, len(items))))
+            labels.append(label.numpy().astype(np.float64))
+        at = np.concatenate(places) if places else np.zeros(0, np.int64)
+        weights = np.concatenate(labels) if labels else np.zeros(0)
+        labels_by_item = np.bincount(at, weights, len(items)).astype(np.float64)
+        return ItemCounts(items, np.bincount(at, minlength=len(items)).astype(np.float64), labels_by_item)
+
+    def predictions(self, texts: pa.Array) -> dict[str, NDArray[np.float64]]:
+        """Each baseline's prediction of rows with these items."""
+        place = numbered(texts, lambda name: self.items.get(name, -1))
+        mean = self.labels.sum() / max(self.rows.sum(), 1.0)
+        rows = np.where(place >= 0, np.append(self.rows, 0.0)[place], 0.0)
+        labels = np.where(place >= 0, np.append(self.labels, 0.0)[place], 0.0)
+        popularity = rows / max(self.rows.max(initial=0.0), 1.0)
+        return dict(zip(ITEM_BASELINES, (popularity, (labels + SMOOTHING * mean) / (rows + SMOOTHING)), strict=True))
+
 
 BLOCK = 1 << 21
 """Products at once: 16 MiB."""
@@ -43,11 +113,7 @@ class KnownItems:
         found: list[tuple[Ints, Ints]] = []
 
         def look(columns: dict[str, Any]) -> tuple[Any, ...]:
-            read = []
-            for name in (item, group):
-                values, present = columns[name].plain(), columns[name].present
-                read += [values, values == values if present is None else present]
-            return tuple(read)
+            return (*_raw(columns[item]), *_raw(columns[group]))
 
         for parts in look_through(shards, list(dict.fromkeys([item, group])), look):
             items, there, owners, owned = (part.numpy() for part in parts)
