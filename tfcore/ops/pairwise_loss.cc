@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HeadwayPairwiseLoss: the loss of ranked lists over all pairs of unequal labels, and its gradient. Threads share the groups.
 #include "ranked_list.h"
 #include "tensorflow/core/framework/common_shape_fns.h"

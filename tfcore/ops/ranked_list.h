@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pairs of one ranked list: the loss of all of them, and the gradient, in one pass.
 //
 // A pair costs c * log(1 + exp(-d)), where d is the score of the row with the higher label less the other's, and c is the
