@@ -231,6 +231,11 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
     return [name for name in train.columns if name != LABEL and (chosen is None or name in chosen)]
 
 
+def _left_out(request: ValidateRequest) -> set[str]:
+    """Returns the identifiers that the transform leaves out by itself; new rows have new ones, which is no drift."""
+    return {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {*request.auto}
+
+
 def _strengths(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> dict[str, float]:
     """Returns how well each feature alone predicts the label in train."""
     train = splits.get("train")
@@ -261,7 +266,8 @@ def _content(
             yield from constant(train.columns[name])
     if request.split is not None and request.split.mode != "hash":
         for name in sorted({*splits} - {"train"}):
-            yield from moved(name, splits[name], train, _features(request, train), by_time=request.split.by_time)
+            learned = {*_features(request, train)} - _left_out(request)
+            yield from moved(name, splits[name], train, learned, by_time=request.split.by_time)
     if train_label is not None:
         yield from leakage(train, alone, label_kind(request.task, train_label), request.config.leakage)
 
@@ -286,11 +292,8 @@ def _champion(request: ValidateRequest, splits: dict[str, SplitStatistics]) -> I
         fix = "nothing to do: the next champion keeps them"
         yield finding("info", "drift", "train", message, fix)
         return
-    identifiers = {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {
-        *request.auto
-    }
     for anomaly in drift(train, theirs, champion.name, request.config):
-        if anomaly.column not in identifiers:  # the transform leaves them out, and a new span has new ones
+        if anomaly.column not in _left_out(request):
             yield anomaly
     ours, before = train.columns.get(LABEL), theirs.columns.get(LABEL)
     if ours is not None and before is not None and ours.type == before.type:

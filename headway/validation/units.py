@@ -474,7 +474,9 @@ def _residual(target: Floats, constant: Sequence[_Column], units: Codes, others:
     ranges = [(column, few) for column in constant] + [(column, _RANGES_OF_A_NUMBER) for column in others]
     for column, most in ranges * 2:
         of_number = column.numbers is not None
-        residual = residual - (_by_lines(residual, column, most) if of_number else _by_others(residual, column, units))
+        residual = residual - (
+            _by_lines(residual, column, most) if of_number else _means_of_other_units(residual, column, units)
+        )
     return residual
 
 
@@ -492,7 +494,7 @@ def _by_lines(residual: Floats, column: _Column, most: int) -> Floats:
     return (np.bincount(codes, residual) / counts)[codes] + slope[codes] * away
 
 
-def _by_others(residual: Floats, column: _Column, units: Codes) -> Floats:
+def _means_of_other_units(residual: Floats, column: _Column, units: Codes) -> Floats:
     """Returns the mean of each value among the rows of other units, drawn to 0 as if by one unit more."""
     of_value, of_both = column.codes, np.unique(column.codes * (int(units.max()) + 1) + units, return_inverse=True)[1]
     sums, counts = np.bincount(of_value, residual)[of_value], np.bincount(of_value)[of_value]

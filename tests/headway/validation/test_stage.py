@@ -351,3 +351,20 @@ def test_the_guide_lists_every_kind_of_finding_and_each_can_be_given_a_severity(
     ]
     assert sorted(listed) == sorted(kind.replace(" ", "_") for kind in KINDS)
     ValidateConfig(severity=dict.fromkeys(listed, "ignore"))
+
+
+def test_an_identifier_that_the_transform_leaves_out_has_not_moved_by_time(check):
+    """Order numbers go on counting in eval: nothing to tell of a column that the model never sees."""
+    split = SplitConfig(mode="column", column="day", eval_from="2013-10-01")
+    later = {"hour": GOOD["hour"] + 100}
+    asked = {
+        "eval": later,
+        "split": split,
+        "auto": ("hour",),
+        "config": ValidateConfig(severity={"leakage": "ignore", "range": "ignore"}),
+    }
+    assert [a["column"] for a in check(**asked)["anomalies"] if a["kind"] == "drift"] == ["hour"]
+    schema = SCHEMA.model_copy(
+        update={"columns": (SCHEMA.columns[0].model_copy(update={"meaning": "identifier"}), *SCHEMA.columns[1:])}
+    )
+    assert [a["column"] for a in check(schema=schema, **asked)["anomalies"] if a["kind"] == "drift"] == []
