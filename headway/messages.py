@@ -90,18 +90,17 @@ def number(value: float | None) -> str:
 
 
 def metric_text(value: float | None) -> str:
-    """The value of a metric: as `number` has it; one nearer to 0 than 0.0001 says no more than that."""
+    """The value of a metric: as `number` has it; of one nearer to 0 than 0.0001 that it is, or -0.0000 where it is negative."""
     if value is not None and 1e-9 <= abs(value) < 1e-4:
-        return "<0.0001" if value > 0 else ">-0.0001"
+        return "<0.0001" if value > 0 else "-0.0000"
     return number(value)
 
 
 def signed(value: float | None) -> str:
-    """The text of `metric_text`, always with its sign."""
-    text = metric_text(value)
+    """The text of a change, always with its sign: one nearer to 0 than 0.0001 is +0.0000 or -0.0000."""
     if value is None or value < 1e-9:
-        return text
-    return f"+{text}" if value >= 1e-4 else f"<+{text.removeprefix('<')}"
+        return metric_text(value)
+    return f"+{metric_text(value)}" if value >= 1e-4 else "+0.0000"
 
 
 def ends(interval: Sequence[float] | None, show: Callable[[float], str] = metric_text) -> str:

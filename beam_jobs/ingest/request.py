@@ -86,7 +86,7 @@ class IngestRequest(Stage[Ingested]):
         return of_role.union(self.split.key)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Returns the columns of the shards, and the unit's where records have one."""
+        """Returns the columns of the shards' records; the last is the unit of each row, where records have it."""
         return (*self.columns(), UNIT_COLUMN) if self.unit else self.columns()
 
     def row_columns(self) -> tuple[Column, ...]:

@@ -79,7 +79,7 @@ def main() -> int:
         problem = f"there is no python in {folder} that has Beam and Headway: {error}"
         print(f"workers cannot start: {problem}", file=sys.stderr)
     except RuntimeError as error:
-        print(f"port {args.port} of {args.host} cannot be had: {error}", file=sys.stderr)
+        print(f"the worker pool cannot listen on {args.host}:{args.port}: {error}", file=sys.stderr)
     return 1
 
 

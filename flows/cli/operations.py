@@ -261,7 +261,7 @@ def _timing(schedule: str | None, timezone: str | None) -> ScheduleConfig | Lite
 
     if timezone is not None and schedule in (None, "none"):
         raise ConfigError(
-            "there is no schedule to be of this time zone", where="--timezone", fix="name --schedule CRON too"
+            "a time zone needs a schedule, and none is given", where="--timezone", fix="give --schedule CRON too"
         )
     if schedule is None:
         return None

@@ -53,7 +53,7 @@ from flows.pipeline.dag import Executor
 from flows.pipeline.listeners import Reporter, stop_on_signals
 from flows.pipeline.monitor import check_champion
 from flows.pipeline.predict import predict_spans
-from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
+from flows.pipeline.prepared import PREPARE, needs_training, prepared_by, write_prepared
 from flows.pipeline.run import execute
 from flows.records import RunRecord, State
 from flows.report.verdict import ending_of
@@ -132,7 +132,7 @@ def retrain(
         run = functools.partial(execute, wrap=functools.partial(Tasks, report=log.report), wait_seconds=wait)
         if queue is not None and prepared is None and needs_training(context):
             record = run(replace(context, last=PREPARE), log.report)
-            leave(context, record)
+            write_prepared(context, record)
             return Ending(second_half.begin(loaded, record, queue, log), "prepared")
         return ended(run(context, log.report))
 

@@ -28,7 +28,7 @@ _COLLISION = "Deployment concurrency limit reached."
 
 
 def begin(loaded: LoadedPipeline, record: RunRecord, queue: str, log: RunLog) -> str:
-    """Schedule the second half of this flow run, which has prepared the window; returns what the first says at its end."""
+    """Schedule the second half of this flow run, which has prepared the window; returns the message of the first half."""
     window = window_text(record.spans)
     log.wait_for_server()
     log.report.check()

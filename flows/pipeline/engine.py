@@ -177,7 +177,7 @@ class Engine:
 
 
 def _waves(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps that are run as one, which are committed when all of them are done: a killed run repeats one wave at most."""
+    """Returns the steps in waves: those of a wave run and are committed together, so a killed run repeats one wave at most."""
     waves: list[list[Step]] = []
     room = 0
     for step in steps:

@@ -181,9 +181,9 @@ class Reporter:
 
 
 def failure(name: str, error: Exception) -> str:
-    """Tells in a line that a listener fails."""
+    """Returns the line that says which listener has no note of this run, and why."""
     text = str(error).strip().splitlines() or [type(error).__name__]
-    return redact(f"{name} was not told of this run: {text[0][:300]}")
+    return redact(f"{name} did not record this run: {text[0][:300]}")
 
 
 class _StepMonitor(Monitor):
@@ -323,7 +323,9 @@ def _detail(output: Output) -> str:
             return f"cannot score these rows: {incompatible}" if incompatible else metrics_line(result["metrics"])
         case "measure":
             threshold, worst = result.get("threshold") or {}, (result.get("worst_slices") or {}).get("slices")
-            parts = [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
+            own = {name: value for name, value in result.get("metrics", {}).items() if ":" in name}
+            parts = [metrics_line(own)] if own else []
+            parts += [f"threshold {number(threshold['value'])}"] if threshold.get("value") is not None else []
             parts += [f"worst slice {named(worst[0]['slice'], worst[0]['value'])}"] if worst else []
             return ", ".join(parts)
         case "gate":
@@ -491,7 +493,7 @@ LINE_SECONDS = 10.0
 
 @contextlib.contextmanager
 def logged(store: Store, run: str) -> Iterator["LogFile"]:
-    """Yield what writes the run's log, which says at the end what the run ended by."""
+    """Yield the writer of the run's log; where the run ends by an error, the log's last line names it."""
     path, log = log_path(store, run), LogFile(store, run)
     try:
         yield log

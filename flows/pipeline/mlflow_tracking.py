@@ -226,7 +226,7 @@ def _params(record: RunRecord) -> dict[str, object]:
 
 
 def _flat(name: str, value: object) -> dict[str, object]:
-    """A setting, or those within it by their paths."""
+    """Returns a setting by its name; of a mapping, each setting in it by its path, such as training.epochs."""
     if not isinstance(value, dict) or not value:
         return {name: value}
     return {path: inner for key, each in value.items() for path, inner in _flat(f"{name}.{key}", each).items()}

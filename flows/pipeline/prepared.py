@@ -1,7 +1,7 @@
 """What the first half of a run leaves in the store for the second, which trains where there may be no raw files.
 
     record = execute(replace(context, last="transform"), report)
-    leave(context, record)                                     # runs/<run>.prepared, beside its record
+    write_prepared(context, record)                            # runs/<run>.prepared, beside its record
     context = prepared_by(context, record.run)                # on another machine
 
 Both halves are ordinary runs of the same DAG, and the second finds the outputs of the first by their fingerprints. Both have to
@@ -61,7 +61,7 @@ def needs_training(context: Context) -> bool:
         return True
 
 
-def leave(context: Context, record: RunRecord) -> None:
+def write_prepared(context: Context, record: RunRecord) -> None:
     """Write down the window that a run has prepared."""
     loaded, step = context.loaded, record.step(ValidateRequest.name)
     manifest = context.store.find(step.stage, step.fingerprint) if step else None
@@ -109,7 +109,7 @@ def prepared_by(context: Context, run: str) -> Context:
     config = _config(loaded)
     if differing := sorted(key for key in config | left.config if config.get(key) != left.config.get(key)):
         raise ConfigError(
-            "the value is another than where the window was prepared",
+            "the config has another value than where the window was prepared",
             where=f"{loaded.file}: {', '.join(differing)}",
             fix=_SAME_COMMIT,
         )

@@ -62,7 +62,7 @@ def roll_back(
     force: bool = False,
     note: Note,
 ) -> Event:
-    """Make the champion before the champion again, or a version.
+    """Make the previous champion, or the version that is named, the champion again.
 
     Args:
         loaded: as of `promote_version`.

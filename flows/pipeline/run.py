@@ -300,7 +300,7 @@ class _Run:
             self.note(report=write(spec.store, read_record(self.record.as_json()), files))
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
-            self.report.note(redact(f"the report of this run was not drawn: {type(error).__name__}: {text[0][:300]}"))
+            self.report.note(redact(f"the report of this run was not written: {type(error).__name__}: {text[0][:300]}"))
 
     def _renew_site(self) -> None:
         from flows.report.site import renew_site

@@ -63,4 +63,5 @@ def _incomplete(source: SourceConfig, arrival: ArrivalConfig, span: str, now: fl
     quiet = arrival.quiet_minutes * 60
     newest = max(filesystem.size_and_time(path)[1] for path in paths_of(source, span))
     age = max(now - newest, 0)  # a clock that is ahead of ours: as if they had changed now
-    return "" if age >= quiet else f"its files changed {duration(age)} ago, and {duration(quiet)} have to be quiet"
+    waits = f"its files changed {duration(age)} ago; it is complete {duration(quiet)} after the last change"
+    return "" if age >= quiet else waits

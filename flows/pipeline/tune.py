@@ -149,7 +149,7 @@ def _optuna() -> Any:
 
 @contextlib.contextmanager
 def _runs(context: Context, report: Reporter, wait_seconds: float) -> Iterator[Run]:
-    """Holds the pipeline's lock and a TensorFlow process for all trainings of a study; yields what runs one."""
+    """Holds the pipeline's lock and a TensorFlow process for all trainings of a study; yields the function that runs one."""
     context.store.create()
     name = f"{context.loaded.pipeline.name}.tune"
     lock, lease_seconds = context.store.lock(f"run-{context.loaded.pipeline.name}", {"run": name}), WAIT_SECONDS
@@ -211,7 +211,7 @@ class _Study:
             self.study.enqueue_trial(left.params)
         while (done := len(self.trials())) < trials:
             if ends is not None and time.monotonic() >= ends:
-                self.report.note(f"the time is over after {counted(done, 'trial')}")
+                self.report.note(f"the study has used its time, after {counted(done, 'trial')}")
                 break
             self._trial(done + 1, trials)
             self.context.store.replace(self.journal, self.journal.read_text(encoding="utf-8"))

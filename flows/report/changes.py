@@ -101,7 +101,7 @@ def _value(run: RunRecord, key: str) -> Any:
 
 
 def _in_words(run: RunRecord, key: str, asked: Any) -> Any:
-    """A setting of a run; of one that its config leaves out, what was chosen or is usual."""
+    """Returns a setting of a run as text; where its config leaves the key out, the value that was chosen, or the default."""
     if asked not in (None, {}):
         return _written(asked)
     part = key.partition(".")[0]

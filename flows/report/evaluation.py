@@ -350,7 +350,7 @@ def _worst(found: WorstSlices) -> Table:
 
 
 def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
-    """The table of them; none where no row has a loss."""
+    """Yields the table of the rows where the model is most wrong; none where no row has a loss."""
     if not measured.worst_rows:
         return
     loss = measured.worst_slices.metric if measured.worst_slices is not None else "loss"

@@ -106,7 +106,7 @@ class Plot:
             self._add(*dots, _stroke(color, _DOT, "-", alpha) + "; stroke-linecap: round")
 
     def stairs(self, heights: ArrayLike, edges: ArrayLike, *, color: str) -> None:
-        """Add a histogram, from its foot to its foot, of one side of several: the first is filled, the second dashed, so that
+        """Add a histogram as an outline that begins and ends at zero; of two, the first is filled and the second dashed, so that
         grey print tells them apart."""
         x, y = np.repeat(self._x.see(edges), 2), np.pad(np.repeat(self._y.see(heights), 2), 1)
         self._y.see(0.0)

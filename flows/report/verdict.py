@@ -291,7 +291,7 @@ def _row(check: Check, narrow: bool, level: float | None) -> dict[str, object]:
 
 
 def outcome_text(check: Check) -> str:
-    """An outcome as tables have it: a change that is for the worse beyond chance is called so."""
+    """Returns the outcome of a check as a table cell; a change for the worse beyond chance is called worse."""
     if check.outcome != CANNOT_TELL or check.name not in _TITLES:
         return UNCLEAR if check.outcome == CANNOT_TELL else check.outcome
     return "worse, perhaps within the limit" if outcome_of(check) == "worse" else CANNOT_TELL

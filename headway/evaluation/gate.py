@@ -170,7 +170,8 @@ class _Decision:
         return next((status for status in GRAVEST_FIRST if status in found), None)
 
     def _tolerances(self) -> dict[str, float | str]:
-        """What is compared; a metric of the mean alone only where it has a value, unless the config names it."""
+        """Returns the tolerance of each metric to compare; without gate.tolerance, metrics of the mean alone that have no value
+        are left out."""
         tolerances = self.config.tolerances(self.models.task, ranked=self.request.ranked)
         return {
             name: tolerance

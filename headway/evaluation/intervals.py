@@ -167,7 +167,7 @@ class Sample:
         return self.rows.once(("sample", self.seed), lambda: self.rows.at(kept)), place
 
     @cached_property
-    def without(self) -> list[Rows]:
+    def jackknifed(self) -> list[Rows]:
         """The rows without each twentieth of the units."""
         rows, place = self._looked_at
         return [rows.at(place % BLOCKS != number) for number in range(BLOCKS)]
@@ -224,10 +224,10 @@ def _interval(metric: Metric, sample: Sample, probability: float) -> Interval | 
         error = spread.error / size
         # the logarithm takes so much of the skewness away
         left = Spread(error, spread.freedom, max(sign * spread.skewness - 1.5 * error, 0.0))
-        further = max(reach * error, skewed(0.0, left, reach)[1])
+        further = max(reach * error, hall_interval(0.0, left, reach)[1])
         ends = sorted(end + sign * size * math.exp(min(each, 700.0)) for each in (-reach * error, further))
         return ends[0], ends[1]
-    return _clipped(metric, skewed(value, spread, reach))
+    return _clipped(metric, hall_interval(value, spread, reach))
 
 
 def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
@@ -281,7 +281,7 @@ def _spread_of_parts(
 
 
 def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
-    first, rows = samples[0], zip(*(each.without if metric.smooth else each.thirds for each in samples), strict=True)
+    first, rows = samples[0], zip(*(each.jackknifed if metric.smooth else each.thirds for each in samples), strict=True)
     values = [[metric.on(each) for each in models] for models in rows]
     known = np.asarray([of for of in values if None not in of], np.float64)
     if len(known) < BLOCKS // 2:
@@ -340,8 +340,8 @@ def reaching(moved: Floats) -> Floats:
     return np.where(size == tail[-1], factor * moved, moved)
 
 
-def skewed(mean: float, spread: Spread, reach: float) -> Interval:
-    """Hall's interval of a mean."""
+def hall_interval(mean: float, spread: Spread, reach: float) -> Interval:
+    """Returns Hall's interval of a mean, which corrects Student's for the skewness of the values."""
     skewness = spread.skewness
 
     def studentized(x: float) -> float:

@@ -219,7 +219,7 @@ def _is_index(names: Sequence[str], body: Sequence[list[str]]) -> bool:
 
 
 def _lacks_header(rows: Sequence[list[str]]) -> bool:
-    """Returns whether the first line is a row: what stands in it is what stands below it, in each column that shows a rule."""
+    """Returns whether the first line is a row: in each column of numbers, dates or times it has the form of the lines below."""
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     if len(rows) < 3 or not body:
         return False

@@ -37,7 +37,7 @@ def _fit(rows: Rows) -> Floats:
     return np.stack([squared_error(rows.label, rows.prediction), label, label**2], axis=1)
 
 
-def _explained(means: Floats) -> Floats:
+def _r2(means: Floats) -> Floats:
     """1 - mean squared error / variance of the label; undefined where the label does not vary."""
     spread = means[..., 2] - means[..., 1] ** 2
     return 1 - means[..., 0] / np.where(spread > 0, spread, np.nan)
@@ -51,7 +51,7 @@ POSITIVE = (0.0, np.inf)
 MSE = MomentMetric("loss", per_row(squared_error), within=POSITIVE, heavy=True)
 RMSE = MomentMetric("rmse", per_row(squared_error), lambda means: np.sqrt(means[..., 0]), within=POSITIVE, heavy=True)
 MAE = MomentMetric("mae", per_row(absolute_error), within=POSITIVE, heavy=True)
-R2 = MomentMetric("r2", _fit, _explained, higher_is_better=True, within=(-np.inf, 1.0), ratio=True, heavy=True)
+R2 = MomentMetric("r2", _fit, _r2, higher_is_better=True, within=(-np.inf, 1.0), ratio=True, heavy=True)
 POISSON = MomentMetric("loss", per_row(poisson_loss), heavy=True)
 DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), within=POSITIVE, heavy=True)
 

@@ -150,7 +150,7 @@ def check_alias(name: str) -> None:
     """Raise ConfigError unless `name` may name a pointer beside the champion."""
     if name in RESERVED:
         raise ConfigError(
-            f"{name!r} is a name that Headway gives", where="--alias", fix="choose another: stable, shadow"
+            f"Headway itself uses the name {name!r}", where="--alias", fix="choose another: stable, shadow"
         )
     if not _ALIAS.fullmatch(name):
         fix = "a letter, then letters, digits, - and _, forty at most, all lower case: stable, shadow, eu-west; not v2, which "

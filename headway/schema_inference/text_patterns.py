@@ -67,7 +67,7 @@ _PERIODS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%b %Y", "%b-%Y", "%b, %Y", "%Y-
 
 @dataclass(frozen=True)
 class Recognized:
-    """What a column's text is."""
+    """What the texts of a column were recognized as: their type, the rule that parses them, and a note about it."""
 
     type: StoredType | None = None
     """None: it stays text."""

@@ -134,7 +134,7 @@ class Count(Regression):
         return numbers.DEVIANCE
 
     def check_label(self, label: Floats, prediction: Floats) -> None:
-        refuse(~(label >= 0), label, "label", "a count is not negative")
+        refuse(~(label >= 0), label, "label", "a count is 0 or more")
 
     def from_output(self, output: Floats) -> Floats:
         return np.exp(output[:, 0])

@@ -21,14 +21,14 @@ absl::Status CheckSplits(const Tensor& splits, int64_t rows) {
   }
   const auto at = splits.vec<int64_t>();
   const int64_t last = splits.NumElements() - 1;
-  if (at(0) != 0) return InvalidArgument("row_splits begins with 0, not with ", at(0));
+  if (at(0) != 0) return InvalidArgument("row_splits must begin with 0, not with ", at(0));
   for (int64_t i = 0; i < last; i++) {
     if (at(i + 1) < at(i)) {
       return InvalidArgument("row_splits never falls: row_splits[", i + 1, "] is ", at(i + 1), ", the one before it ", at(i));
     }
   }
   if (at(last) != rows) {
-    return InvalidArgument("row_splits ends with the number of rows: with ", rows, ", not with ", at(last));
+    return InvalidArgument("row_splits must end with the number of rows: with ", rows, ", not with ", at(last));
   }
   return absl::OkStatus();
 }
@@ -61,9 +61,9 @@ class PairwiseLossOp : public tensorflow::OpKernel {
     const T* weight = weighted ? weights.vec<T>().data() : nullptr;
     for (int64_t i = 0; i < rows; i++) {
       OP_REQUIRES(context, !weight || !(weight[i] < 0),
-                  InvalidArgument("weights are not negative: weights[", i, "] is ", weight[i]));
+                  InvalidArgument("weights must not be negative: weights[", i, "] is ", weight[i]));
       OP_REQUIRES(context, !settings_.lambda || !(label[i] < 0) || (weight && weight[i] == 0),
-                  InvalidArgument("labels of lambdarank are not negative, a gain is 2^label - 1: labels[", i, "] is ",
+                  InvalidArgument("labels of lambdarank must not be negative, a gain is 2^label - 1: labels[", i, "] is ",
                                   label[i]));
     }
     const auto split = splits.vec<int64_t>();

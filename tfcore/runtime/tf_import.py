@@ -15,7 +15,7 @@ from headway.user_code.quiet_stderr import without_tensorflows_lines
 
 @contextlib.contextmanager
 def startup() -> Iterator[None]:
-    """Leave out TensorFlow's own lines of file descriptor 2 while it is imported and looks for devices.
+    """Hide the lines that TensorFlow itself writes to stderr while it is imported and looks for devices.
 
     With TF_CPP_MIN_LOG_LEVEL at 0 or 1, with TensorFlow imported already, or in a process that is not Headway's own,
     nothing is changed.

@@ -152,7 +152,7 @@ def _model(model: ModelConfig, facts: Facts) -> ModelConfig:
 
 
 def _left_out(model: ModelConfig, chosen: dict[str, Any]) -> ModelConfig:
-    """The model with the chosen values of keys that it does not give."""
+    """Returns the model config with the chosen values of the keys that it leaves out."""
     return _explicit(model, {name: value for name, value in chosen.items() if name not in model.model_fields_set})
 
 

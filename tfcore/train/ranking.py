@@ -225,16 +225,16 @@ def _checked(
     scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, splits: tf.Tensor, kind: str
 ) -> tuple[tf.Tensor, ...]:
     checks = [
-        tf.debugging.assert_equal(splits[:1], tf.zeros([1], splits.dtype), "row_splits begins with 0"),
+        tf.debugging.assert_equal(splits[:1], tf.zeros([1], splits.dtype), "row_splits must begin with 0"),
         tf.debugging.assert_equal(
-            splits[-1:], tf.shape(scores, splits.dtype)[:1], "row_splits ends with the number of rows"
+            splits[-1:], tf.shape(scores, splits.dtype)[:1], "row_splits must end with the number of rows"
         ),
         tf.debugging.assert_non_negative(splits[1:] - splits[:-1], "row_splits never falls"),
-        tf.debugging.Assert(~tf.reduce_any(weights < 0), ["weights are not negative"]),
+        tf.debugging.Assert(~tf.reduce_any(weights < 0), ["weights must not be negative"]),
     ]
     if kind == "lambdarank":
         below = tf.reduce_any((labels < 0) & (weights != 0))
-        checks.append(tf.debugging.Assert(~below, ["labels of lambdarank are not negative, a gain is 2^label - 1"]))
+        checks.append(tf.debugging.Assert(~below, ["labels of lambdarank must not be negative, a gain is 2^label - 1"]))
     with tf.control_dependencies([check for check in checks if check is not None]):
         # the splits too: a step that reads them may run before the checks otherwise, and fail in words of its own
         return tuple(tf.identity(vector) for vector in (scores, labels, weights, splits))
@@ -249,7 +249,8 @@ def _ndcg(
     groups: tf.Tensor,
     k: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(gain over the best list's DCG, discount) of each row and whether a group's are finite; float64, bool."""
+    """Returns each row's gain divided by the best DCG of its group, each row's discount, and whether those of each group are
+    finite; float64, float64, bool."""
     starts = tf.gather(splits[:-1], group)
     absent = tf.where(used, tf.zeros_like(labels), 1)
 

@@ -243,7 +243,7 @@ def _ranks(pieces: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
 
 
 def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
-    """Give all rows of a run the place of its last one."""
+    """Returns the order with all rows of a run at the place of the run's last row."""
     if shards.runs is None:
         return order
     lengths = np.concatenate(shards.runs)

@@ -125,7 +125,7 @@ class StepConfig:
 
 
 class TrainStep:
-    """One training step in pieces; see the module.
+    """One training step in pieces: the forward pass, the gradients, the update.
 
     Args:
         model: takes the batch without "label" and "weight", gives [rows, outputs]; in training it may give

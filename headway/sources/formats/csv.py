@@ -469,7 +469,7 @@ def _as_utf8(value: bytes) -> bytes:
 
 
 def _changed(table: pa.Table, change: Callable[[bytes], bytes]) -> pa.Table:
-    """Returns a table with each text changed by itself."""
+    """Returns a table with `change` applied to each different text."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type) and not pa.types.is_binary(field.type):
             continue

@@ -61,7 +61,7 @@ def test_a_proxy_whose_server_is_away_and_its_page_are_no_server(typed, pipeline
         (["--schedule", "hourly"], "--schedule: retrain: 'hourly' is not a cron expression of five fields"),
         (["--schedule", "0 5 2 * *", "--timezone", "Nowhere"], "'Nowhere' is not a time zone"),
         (["--remove", "--schedule", "0 5 2 * *"], "--schedule: --remove sets nothing"),
-        (["--timezone", "Europe/Berlin"], "there is no schedule to be of this time zone"),
+        (["--timezone", "Europe/Berlin"], "a time zone needs a schedule, and none is given"),
     ],
 )
 def test_a_wrong_schedule_is_a_sentence(arguments, words, typed, pipeline):

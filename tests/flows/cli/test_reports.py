@@ -54,7 +54,7 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(homes, typed, monkeypatch):
 
     monkeypatch.setattr("flows.report.page.page", broken)
     done = typed("run", "--to", "statistics", "--verbose", check=0)
-    assert "the report of this run was not drawn: ValueError: no ink" in done.stderr
+    assert "the report of this run was not written: ValueError: no ink" in done.stderr
     assert json.loads(typed("run", "--to", "statistics", "--json", check=0).stdout)["report"] is None
     monkeypatch.undo()
 

@@ -86,7 +86,7 @@ def test_damaged_versions_are_listed_as_damaged(registry, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["promote", "--alias", "champion", "--to", "1"], "--alias: 'champion' is a name that Headway gives"),
+        (["promote", "--alias", "champion", "--to", "1"], "--alias: Headway itself uses the name 'champion'"),
         (["promote", "--alias", "7", "--to", "1"], "--alias: '7' is not a name for an alias"),
         (["promote", "--alias", "v2", "--to", "1"], "--alias: 'v2' is not a name for an alias"),
         (["promote", "--remove"], "--remove: it removes the alias that --alias names"),

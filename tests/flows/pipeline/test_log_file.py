@@ -61,8 +61,8 @@ def test_a_listener_that_fails_costs_the_others_one_note_and_no_run(store, capsy
         for line in ("goes on", "to the end"):
             both.note(line)
     on, full, end, gone = sorted(capsys.readouterr().err.splitlines(), key=lambda line: line[-3:])
-    assert {on, full, end, gone} >= {"goes on", "to the end", "a server was not told of this run: it is gone"}
-    assert sum("the run's log was not told of this run: [Errno 21]" in line for line in (on, full, end, gone)) == 1
+    assert {on, full, end, gone} >= {"goes on", "to the end", "a server did not record this run: it is gone"}
+    assert sum("the run's log did not record this run: [Errno 21]" in line for line in (on, full, end, gone)) == 1
 
 
 def _running(store):

@@ -189,7 +189,7 @@ def test_a_server_that_is_gone_costs_a_note(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     notes = []
     Reporter([Notes(notes), MLflow(make("http://127.0.0.1:9"), registry)]).run(read_record(RECORD))
-    assert len(notes) == 1 and "MLflow at http://127.0.0.1:9 was not told of this run" in notes[0]
+    assert len(notes) == 1 and "MLflow at http://127.0.0.1:9 did not record this run" in notes[0]
     assert os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") is None
 
 
@@ -209,5 +209,5 @@ def test_an_address_that_mlflow_cannot_use_costs_a_note_at_once(project, uri):
     make, registry = project
     notes, began = [], time.monotonic()
     follow(make(uri), registry, note=notes.append)
-    assert len(notes) == 1 and notes[0].startswith(f"MLflow at {uri} was not told of this run: ")
+    assert len(notes) == 1 and notes[0].startswith(f"MLflow at {uri} did not record this run: ")
     assert time.monotonic() - began < 30  # mostly the import

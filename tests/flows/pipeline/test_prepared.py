@@ -14,7 +14,7 @@ from flows.pipeline.context import Context
 from flows.pipeline.dag import trains
 from flows.pipeline.engine import look_ahead
 from flows.pipeline.listeners import Reporter
-from flows.pipeline.prepared import PREPARE, leave, needs_training, prepared_by
+from flows.pipeline.prepared import PREPARE, needs_training, prepared_by, write_prepared
 from flows.pipeline.run import execute
 from headway.errors import ConfigError, StoreError
 
@@ -69,7 +69,7 @@ def _spec(folder, **fields):
 def _prepare(folder, **fields):
     context = _spec(folder, last=PREPARE, **fields)
     record = execute(context, Reporter())
-    leave(context, record)
+    write_prepared(context, record)
     return record
 
 
@@ -117,7 +117,7 @@ def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_p
     flow, gpu = folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"})
     run = _prepare(flow).run
     folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, training={"steps": 8})
-    with pytest.raises(ConfigError, match=r"training: the value is another than where(?s:.*)commit"):
+    with pytest.raises(ConfigError, match=r"training: the config has another value than where(?s:.*)commit"):
         prepared_by(_spec(gpu), run)
     folders("flow", "gpu", preprocess=None, columns={"id": {"role": "key"}, "x": "standardize"}, queues={})
     assert prepared_by(_spec(gpu), run).spans == ("2024-01", "2024-02"), "queues are a machine's own"

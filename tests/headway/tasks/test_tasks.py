@@ -51,7 +51,7 @@ def test_configs_may_name_auto_and_tasks_of_a_users_module():
 @pytest.mark.parametrize(
     ("task", "label", "prediction", "message"),
     [
-        ("count", [1.0, -2.0], [1.0, 1.0], "a count is not negative, but row 1 is -2"),
+        ("count", [1.0, -2.0], [1.0, 1.0], "a count is 0 or more, but row 1 is -2"),
         ("quantiles", [1.0], [1.0], "do not fit the task quantiles"),
         ("binary", [0.0, 2.0], [0.1, 0.2], "0 or 1, but row 1 is 2"),
     ],

@@ -226,11 +226,11 @@ def test_sixteen_bit_scores_are_computed_in_float32(op):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row_splits": [1, 4]}, "row_splits begins with 0"),
-        ({"row_splits": [0, 3]}, "row_splits ends with the number of rows"),
+        ({"row_splits": [1, 4]}, "row_splits must begin with 0"),
+        ({"row_splits": [0, 3]}, "row_splits must end with the number of rows"),
         ({"row_splits": [0, 3, 2, 4]}, "row_splits never falls"),
-        ({"weights": [1.0, -1.0, 1.0, 1.0]}, "weights are not negative"),
-        ({"labels": [0, -1, 1, 1], "kind": "lambdarank"}, "labels of lambdarank are not negative"),
+        ({"weights": [1.0, -1.0, 1.0, 1.0]}, "weights must not be negative"),
+        ({"labels": [0, -1, 1, 1], "kind": "lambdarank"}, "labels of lambdarank must not be negative"),
     ],
 )
 def test_mistakes_in_the_data_are_named(op, native, change, message):
