@@ -1,23 +1,13 @@
 """Formats numbers, lists, durations and the time for messages and files.
 
 counted(1, "row")     # '1 row', and '2,000 rows'
-agree(1, "is", "are") # 'is'
 some(["a", "b", "c"], 2) # 'a, b and 1 more'
-did_you_mean("trian", ["train", "eval"])  # "did you mean 'train'?"
-number(0.712345)      # '0.7123'
-number(12345.678)     # '12,345.68'
 metric_text(0.00002)       # '<0.0001'
 signed(-0.0021)       # '-0.0021'
 ends((0.7, 0.72))     # '0.7 to 0.72'
-between((-0.003, 0.001), 0.95)            # '95% interval -0.003 to +0.001'
-chance(0.00002)       # 'p < 0.001'
 duration(102_700)     # '29 h'
 size(306_188)         # '306 kB'
-percent(0.998)        # '99.8%'
 window_text(["2013-01", "2013-02"])       # '2013-01 to 2013-02'
-of_window(["2013-01"])       # ' of 2013-01', and '' of ["all"]
-when(now())           # '2026-11-22 11:24'
-now()                 # '2026-11-22T11:24:00.123Z'
 """
 
 import datetime

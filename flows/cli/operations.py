@@ -139,13 +139,7 @@ def backfill(
     return answer(options, result, text, 3 if "failed" in result.states else 0)
 
 
-def monitor(
-    pipeline: PipelinePath = ".",
-    /,
-    *,
-    retrain: bool = False,
-    options: RunOptions = RunOptions(),
-) -> int:
+def monitor(pipeline: PipelinePath = ".", /, *, retrain: bool = False, options: RunOptions = RunOptions()) -> int:
     """Checks new spans for drift from the champion's window, and the champion on labels that came since.
 
     The exit code is 3 when there is an alarm.

@@ -241,11 +241,7 @@ def monitor(pipeline: PipelinePath, retrain: bool = False) -> FlowState[None]:
 
 
 def flow_body(
-    pipeline: str,
-    work: Work,
-    *,
-    set: Settings = None,
-    about: Callable[[LoadedPipeline], str] = lambda loaded: "",
+    pipeline: str, work: Work, *, set: Settings = None, about: Callable[[LoadedPipeline], str] = lambda loaded: ""
 ) -> FlowState[None]:
     """Run a flow's work: read the pipeline, stop when asked to, and say how it ended.
 

@@ -45,9 +45,7 @@ def check(loaded: LoadedPipeline) -> None:
     """ConfigError when the pipeline names a server and MLflow is not installed."""
     if loaded.pipeline.tracking.uri is not None and importlib.util.find_spec("mlflow") is None:
         raise ConfigError(
-            "tracking needs MLflow, which is not installed",
-            where=f"{loaded.file}: tracking.uri",
-            fix=command("mlflow"),
+            "tracking needs MLflow, which is not installed", where=f"{loaded.file}: tracking.uri", fix=command("mlflow")
         )
 
 

@@ -1,7 +1,10 @@
 """The section on the evaluation: metrics with their intervals beside the champion's, curves, thresholds, slices, confusion, the
 rows most wrong, and what the predictions rest on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -26,12 +29,15 @@ from headway.metrics.meanings import meaning
 from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CONFUSION, PER_CLASS
 from headway.registry.registry import Registry
+from headway.storage.filesystem import open_file
 from headway.tasks.table import direction
 from tfcore.evaluation.results import Evaluated, Importance
 
 _MOST_BYTES = 24 << 20
 """Of predictions that are read for figures: about a million rows, half a second."""
 _MOST_ROWS = 60
+_PIXELS = 64
+"""The longer side of a small copy of an image."""
 
 
 def evaluation(results: RunResults) -> Section | None:
@@ -40,7 +46,7 @@ def evaluation(results: RunResults) -> Section | None:
     if measured is None:
         return _of_record(results)
     whose = verdict.champion.name if verdict and verdict.champion else "the champion"
-    part = measured_section(measured, verdict, whose)
+    part = measured_section(measured, verdict, whose, image=partial(_image, results))
     sentences = [*part.sentences, *_ranked(results, measured), *_tested(results)]
     charts = list(_charts(results, measured, whose))
     if not charts and ":" in measured.task:
@@ -51,13 +57,19 @@ def evaluation(results: RunResults) -> Section | None:
 
 
 def measured_section(
-    measured: Measured, verdict: Verdict | None = None, whose: str = "the champion", *, split: str = "eval"
+    measured: Measured,
+    verdict: Verdict | None = None,
+    whose: str = "the champion",
+    *,
+    split: str = "eval",
+    image: Callable[[object], Markup | None] = lambda value: None,
 ) -> Section:
     """The tables of an evaluation.
 
     Args:
         verdict: the gate's, where it is known.
         whose: what `champion` in the tables is called.
+        image: shows the image that a value of a row names; None where it names none.
     """
     unseen = ", which the training did not see" if split == "eval" else ""
     sentences = [f"On {rows_of(measured.rows, measured.spans, split)}{unseen}."]
@@ -72,7 +84,7 @@ def measured_section(
     return Section(
         title,
         sentences,
-        tables=[*tables, *slices(measured, verdict), *worst_rows(measured, split), *_of_classes(measured)],
+        tables=[*tables, *slices(measured, verdict), *worst_rows(measured, split, image), *_of_classes(measured)],
     )
 
 
@@ -227,11 +239,7 @@ def importance_table(found: Importance, where: str = "") -> Table:
     shown = found.columns[:_MOST_ROWS]
     highest = max([1e-12, *(each.interval[1] if each.interval else each.permuted or 0.0 for each in shown)])
     rows = [
-        {
-            "column": one_line(each.column, 60),
-            "worse by": metric_text(each.permuted),
-            "interval": ends(each.interval),
-        }
+        {"column": one_line(each.column, 60), "worse by": metric_text(each.permuted), "interval": ends(each.interval)}
         for each in shown
     ]
     return Table(title, rows, shades=[{"worse by": max(each.permuted or 0.0, 0.0) / highest} for each in shown])
@@ -349,7 +357,9 @@ def _worst(found: WorstSlices) -> Table:
     return Table("Where the model is worst", rows, note)
 
 
-def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
+def worst_rows(
+    measured: Measured, split: str, image: Callable[[object], Markup | None] = lambda value: None
+) -> Iterator[Table]:
     """Yields the table of the rows where the model is most wrong; none where no row has a loss."""
     if not measured.worst_rows:
         return
@@ -365,7 +375,8 @@ def worst_rows(measured: Measured, split: str) -> Iterator[Table]:
             "probability of the label": of_label,
             loss: number(each.loss),
         }
-        values = {f"column {name}" if name in {"row", *own} else name: _value(v) for name, v in each.values.items()}
+        shown = {name: image(value) or _value(value) for name, value in each.values.items()}
+        values = {f"column {name}" if name in {"row", *own} else name: value for name, value in shown.items()}
         rows.append({"row": str(each.row), **values, **own})
     note = f"The rows of the greatest {loss} of all {split} rows. Row: its number in the split, as "
     note += "headway export-rows writes it with all columns; evaluation.row_values names columns to show here."
@@ -383,6 +394,28 @@ def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, p
 def _value(value: float | str | None) -> str:
     """Return a value, of a float32 with no more digits than it has."""
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
+
+
+def _image(results: RunResults, name: object) -> Markup | None:
+    """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
+    if (results.record.config or {}).get("source", {}).get("format") != "images":
+        return None
+    path = next((f["path"] for files in results.files.values() for f in files if f["path"].endswith(f"/{name}")), None)
+    if path is None:
+        return None
+    from PIL import Image
+
+    small = io.BytesIO()
+    try:
+        with open_file(path) as file, Image.open(io.BytesIO(file.read()), formats=("JPEG", "PNG")) as image:
+            image.thumbnail((_PIXELS, _PIXELS))
+            image.convert("RGB").save(small, "PNG")
+    except (HeadwayError, OSError, Image.DecompressionBombError):  # its name stands there
+        return None
+    text = base64.b64encode(small.getvalue()).decode()
+    return Markup('<img alt="{0}" title="{0}" height="{1}" src="data:image/png;base64,{2}">').format(
+        name, _PIXELS, text
+    )
 
 
 def importance(results: RunResults) -> Iterator[Table]:

@@ -379,10 +379,7 @@ class _Decision:
             champion=_model(request.champion),
             anchor=_model(request.anchor),
             metrics=ModelMetrics(
-                candidate=self.values,
-                champion=self.champion,
-                anchor=self.anchor,
-                baselines=models.baselines(),
+                candidate=self.values, champion=self.champion, anchor=self.anchor, baselines=models.baselines()
             ),
             slices_compared=len({(c.slice, c.slice_value) for c in self.checks if c.name == CHAMPION and c.slice}),
             left_out=self.left_out,
@@ -526,12 +523,7 @@ class ScoredModels:
         """These metrics of a model, with their standard errors."""
         request = self.request
         return worth(
-            self.task,
-            self.rows(table),
-            metrics,
-            label=request.label,
-            seed=request.seed,
-            check=self.monitor.check,
+            self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check
         )
 
     def baselines(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _RECURRING = 0.3
 """The least share of rows whose text stands in three rows or more, for the text to be a category: of rarer ones a model
 learns a few rows each by heart."""
 _FEW_ROWS = 20
-Use = Literal["feature", "label", "left out", "key", "time"]
+Use = Literal["feature", "label", "left out", "kept", "key", "time"]
 
 
 @dataclass(frozen=True)

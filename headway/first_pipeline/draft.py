@@ -167,14 +167,14 @@ def _refuse_too_few(seen: Seen, facts: LabelFacts, path: str) -> None:
 
 
 def _of_images(look: Look, label: LabelConfig) -> list[Choice]:
-    """Images are learned from, their names are not."""
+    """Images are learned from; their names are kept, to show where the model is most wrong."""
     size = image_size(look.sample.table.column("image").combine_chunks())
     height, width, channels = size or (32, 32, 3)
     config = {"image": {"height": height, "width": width, "channels": channels}}
     why = f"{height} x {width} pixels, {'grey' if channels == 1 else 'colour'}"
     return [
         Choice("image", "image", "feature", why, config),
-        Choice("path", "text", "left out", "the file's name"),
+        Choice("path", "text", "kept", "the file's name", "passthrough"),
         *(Choice(name, "text", "label", "the label is made of it") for name in sorted(label.columns())),
     ]
 

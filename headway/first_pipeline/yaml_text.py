@@ -55,6 +55,8 @@ def pipeline_text(draft: Draft, *, path: str) -> str:
         lines.append(_commented(f"split: {flow(draft.split.config)}", draft.split.text))
     else:
         lines.append(_comment(f"split: {draft.split.text}"))
+    if draft.source["format"] == "images":
+        lines.append(_commented("evaluation: {row_values: [path]}", "the images on which the model is most wrong"))
     return "\n".join(lines) + "\n"
 
 

@@ -58,11 +58,7 @@ DEVIANCE = MomentMetric("deviance", per_row(poisson_deviance), within=POSITIVE, 
 PREDICTION_MEAN = MomentMetric("prediction_mean", lambda rows: rows.prediction[:, None], higher_is_better=None)
 LABEL_MEAN = MomentMetric("label_mean", lambda rows: rows.label[:, None], higher_is_better=None)
 CALIBRATION = MomentMetric(
-    "calibration",
-    _both,
-    lambda means: means[..., 0] / means[..., 1],
-    higher_is_better=None,
-    ratio=True,
+    "calibration", _both, lambda means: means[..., 0] / means[..., 1], higher_is_better=None, ratio=True
 )
 
 
@@ -125,11 +121,7 @@ def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
             heavy=True,
         ),
         MomentMetric(
-            "miscoverage",
-            below,
-            of_the_mean=True,
-            within=(0.0, 1.0),
-            parts=lambda means: (means - at) / len(at),
+            "miscoverage", below, of_the_mean=True, within=(0.0, 1.0), parts=lambda means: (means - at) / len(at)
         ),
         MomentMetric("coverage", covered, higher_is_better=None, within=(0.0, 1.0)),
         MomentMetric("width", lambda rows: rows.prediction[:, -1:] - rows.prediction[:, :1], higher_is_better=None),

@@ -144,10 +144,7 @@ class Quantiles(Task):
     """The task of a number that is predicted as quantiles of its distribution, in rising order."""
 
     wide, output = True, "quantiles"
-    primary, tolerances = (
-        "loss",
-        {"loss": SHARE, "miscoverage": 0.01},
-    )  # seeds alone: 0.001 to 0.004
+    primary, tolerances = ("loss", {"loss": SHARE, "miscoverage": 0.01})  # seeds alone: 0.001 to 0.004
 
     def __init__(self, levels: tuple[float, ...]):
         self.levels = levels

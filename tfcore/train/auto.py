@@ -187,12 +187,7 @@ def described(training: TrainingConfig, model: ModelConfig) -> str:
         if early
         else "no holdout"
     )
-    parts = [
-        f"{length} of {training.batch_size} rows",
-        f"{training.optimizer.name}, {said}{warm}",
-        stop,
-        model.name,
-    ]
+    parts = [f"{length} of {training.batch_size} rows", f"{training.optimizer.name}, {said}{warm}", stop, model.name]
     if not model.user_defined:
         parts.append(f"hidden {', '.join(map(str, model.hidden)) or 'none'}")
         if model.l2 or model.linear_l2:

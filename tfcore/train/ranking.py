@@ -168,13 +168,7 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
 
 
 def pairwise_sums(
-    scores: tf.Tensor,
-    labels: tf.Tensor,
-    weights: tf.Tensor | None,
-    row_splits: tf.Tensor,
-    *,
-    kind: str,
-    k: int,
+    scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None, row_splits: tf.Tensor, *, kind: str, k: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return (loss, pairs), both [groups]; see `tfcore.train.ranking`. k: 0 for all ranks.
 
@@ -203,11 +197,7 @@ def pairwise_sums(
     dtype = scores.dtype
     scores, labels, weights = (tf.cast(vector, tf.float64) for vector in (scores, labels, weights))
     safe_labels = tf.where(used, labels, 0)
-    columns = {
-        "score": tf.where(used, scores, 0),
-        "label": safe_labels,
-        "weight": tf.where(used, weights, 0),
-    }
+    columns = {"score": tf.where(used, scores, 0), "label": safe_labels, "weight": tf.where(used, weights, 0)}
     if kind == "lambdarank":
         gain, discount, held = _ndcg(
             tf.stop_gradient(columns["score"]), safe_labels, used, row_splits, group, groups, k

@@ -1,10 +1,18 @@
 """The tables of an evaluation: confusion, slices, the worst rows; of the rows that were measured."""
 
+import base64
+import io
+import re
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from markupsafe import Markup
+from PIL import Image
 
 from flows.report.charts import tables_of
-from flows.report.evaluation import confusion_table, evaluation, slices, worst_rows
+from flows.report.evaluation import _image, confusion_table, evaluation, slices, worst_rows
 from flows.report.plot import apart
 from flows.report.results import RunResults
 from headway.evaluation import predictions
@@ -141,3 +149,22 @@ def test_of_many_rows_of_a_ranking_figures_are_of_the_sample_that_was_measured(t
         read_predictions(file, ("city",), group=group).column("prediction").to_numpy() for group in ("city", None)
     )
     assert np.array_equal(drawn[0], measured) and not np.array_equal(measured, otherwise)
+
+
+def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_its_name(tmp_path):
+    (tmp_path / "cat").mkdir()
+    Image.new("RGB", (300, 100)).save(tmp_path / "cat" / "1.png")
+    (tmp_path / "cat" / "2.png").write_bytes(b"cut off")
+    files = {"all": [{"path": str(tmp_path / "cat" / name)} for name in ("1.png", "2.png")]}
+    rows = [
+        {"row": 3, "loss": 2.0, "label": "cat", "prediction": "dog", "values": {"path": f"cat/{n}.png"}}
+        for n in (1, 2, 4)
+    ]
+    measured = Measured.model_validate({"task": "multiclass", "rows": 9, "worst_rows": rows})
+    for format, shown in (("csv", False), ("images", True)):
+        results = SimpleNamespace(record=SimpleNamespace(config={"source": {"format": format}}), files=files)
+        (table,) = worst_rows(measured, "eval", partial(_image, results))
+        first, *others = (row["path"] for row in table.rows)
+        assert isinstance(first, Markup) is shown and others == ["cat/2.png", "cat/4.png"]
+    (data,) = re.findall(r'src="data:image/png;base64,([^"]+)"', first)
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (64, 21)

@@ -212,7 +212,9 @@ def test_images_in_folders_and_in_a_column(tmp_path):
         (tmp_path / "images" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
         Image.new("L", (12, 8), i).save(tmp_path / "images" / "ab"[i % 2] / f"{i}.png")
     draft = draft_from(tmp_path / "images", "label")
-    assert draft.columns == {"image": {"image": {"height": 8, "width": 12, "channels": 1}}} and draft.only
+    size = {"height": 8, "width": 12, "channels": 1}
+    assert draft.columns == {"image": {"image": size}, "path": "passthrough"} and draft.only
+    assert "\nevaluation: {row_values: [path]} " in pipeline_text(draft, path="images")
     pixels = [bytes(R.integers(0, 255, 12 * 12 * 3).astype(np.uint8)) for _ in range(40)]
     pq.write_table(pa.table({"pixels": pixels, "y": [0, 1] * 20}), tmp_path / "pixels.parquet")
     with pytest.raises(DataError, match="neither text nor image files; if they are pixels"):
@@ -226,7 +228,7 @@ def test_the_label_of_images_may_be_an_expression(tmp_path):
             Image.fromarray(R.integers(0, 255, (8, 8, 3), np.uint8)).save(tmp_path / kind / f"{number}.png")
     draft = draft_from(tmp_path, 'label == "cat"')
     assert draft.source["rename"] == {"label": "label_column"} and draft.facts.kind == "binary"
-    assert uses(draft) == {"image": "feature", "path": "left out", "label_column": "label"}
+    assert uses(draft) == {"image": "feature", "path": "kept", "label_column": "label"}
 
 
 def test_spans_are_judged_on_the_last(tmp_path):
