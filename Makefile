@@ -23,22 +23,33 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with the tested versions
 
-# Byte-compiled packages: without them every process that imports TensorFlow pays seconds for it.
-$(STAMP): pyproject.toml constraints.txt
+$(PYTHON):
 	@test -n "$(BOOT)" || { echo "Headway needs Python 3.11, 3.12 or 3.13 (none found; or name one: make BOOT=/path/to/python)"; exit 1; }
-	@test -x $(PYTHON) || $(BOOT) -m venv $(VENV)
+	@$(BOOT) -m venv $(VENV)
+
+# Byte-compiled packages: without them every process that imports TensorFlow pays seconds for it.
+COMPILE := PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q -j 0 $(VENV)/lib headway beam_jobs tfcore flows >/dev/null 2>&1 || true
+
+$(STAMP): pyproject.toml constraints.txt | $(PYTHON)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[test,check]'
-	@PYTHONDONTWRITEBYTECODE= $(PYTHON) -m compileall -q -j 0 $(VENV)/lib headway beam_jobs tfcore flows >/dev/null 2>&1 || true
+	@$(COMPILE)
 	@touch $@
 
-demo: $(STAMP) ## real flights: train on nine months, then retrain with one more
+# The examples need neither tests nor checks; who has installed those has all. pip says what it does, since it takes minutes.
+$(STAMP)-examples: pyproject.toml constraints.txt | $(PYTHON)
+	@test $(STAMP) -nt pyproject.toml || echo "Installing TensorFlow and all else that Headway needs into $(VENV), once; this takes minutes:"
+	@test $(STAMP) -nt pyproject.toml || $(PYTHON) -m pip install --disable-pip-version-check --progress-bar off --no-compile -c constraints.txt -e '.[examples]'
+	@$(COMPILE)
+	@touch $@
+
+demo: $(STAMP)-examples ## real flights: train on nine months, then retrain with one more
 	@$(PYTHON) $(FLIGHTS)/demo.py
 
-digits: $(STAMP) ## scikit-learn's 1,797 images of digits: from PNG files to a promoted model
+digits: $(STAMP)-examples ## scikit-learn's 1,797 images of digits: from PNG files to a promoted model
 	@$(PYTHON) $(DIGITS)/prepare.py
 	@$(PYTHON) -P -m flows.cli run $(DIGITS)
 
-own-step: $(STAMP) ## a model with a loss and a training step of its own, on real flights
+own-step: $(STAMP)-examples ## a model with a loss and a training step of its own, on real flights
 	@$(PYTHON) $(OWN_STEP)/prepare.py
 	@$(PYTHON) -P -m flows.cli run $(OWN_STEP)
 

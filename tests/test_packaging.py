@@ -69,6 +69,7 @@ def test_each_extra_is_known_to_the_command_line_and_to_the_docs():
     extras = {*PROJECT["project"]["optional-dependencies"]} - {
         "all",
         "test",
+        "examples",
         "bench",
         "check",
         "dist",

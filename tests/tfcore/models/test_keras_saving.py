@@ -3,14 +3,12 @@
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headway.schema.columns import Column
 from tests.example_shards import write_examples
-from tests.same_bytes import assert_same_bytes
 from tfcore.models.build import build
 from tfcore.models.config import ModelConfig
 
@@ -46,10 +44,3 @@ def test_a_saved_model_loads_in_a_fresh_process_that_imported_tfcores_models(mod
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == [f"{type(model.layers[-1]).__module__} {len(model.layers)}"] * 2
-
-
-def test_a_model_is_one_that_keras_saves_and_loads(model, tmp_path):
-    model.save(tmp_path / "model.keras")
-    inputs = {"numeric": np.ones((4, 1), np.float32), "categorical": np.zeros((4, 0), np.int32)}
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert_same_bytes(again(inputs, training=False), model(inputs, training=False))

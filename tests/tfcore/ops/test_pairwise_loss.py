@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ConfigError
-from tests.gradients import assert_gradient
 from tfcore.graph.function import GraphFunction
 from tfcore.train.ranking import SecondDerivativeError, pairwise_loss
 
@@ -126,20 +125,6 @@ def test_what_cancels_out_leaves_a_gradient_and_no_noise(op, native, kind, k):
     if kind == "logistic":
         assert 0 < abs(expected[1]) < 1e-7 * size[1]
         assert slopes[1] != 0 and slopes[4] == 0
-
-
-@pytest.mark.parametrize("native", BOTH)
-@pytest.mark.parametrize(("kind", "k"), KINDS)
-def test_the_gradient_is_that_of_differences(op, native, kind, k):
-    rng = np.random.default_rng(2)
-    scores = rng.permutation(30).astype(np.float64) / 7  # far enough apart that no step changes a rank
-    labels, weights = rng.integers(0, 4, 30), rng.uniform(0, 2, 30)
-
-    @tf.autograph.experimental.do_not_convert
-    def loss(s):
-        return pairwise_loss(s, labels, [0, 11, 11, 12, 30], weights=weights, kind=kind, k=k, native=native)
-
-    assert_gradient(loss, scores)
 
 
 @cache
