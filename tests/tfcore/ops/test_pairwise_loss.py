@@ -257,8 +257,8 @@ def test_the_op_itself_refuses_what_does_not_fit(op):
         ({"labels": tf.zeros([3])}, r"labels has the shape \[3\], scores \[4\]"),
         ({"weights": tf.zeros([1])}, r"weights has the shape \[1\], scores \[4\]"),
         ({"splits": tf.zeros([0], tf.int64)}, "row_splits is a vector of one number more"),
-        ({"splits": [0, 5, 4]}, "ends|never falls: row_splits\\[2\\] is 4, the one before it 5"),
-        ({"splits": [0, 3]}, "ends with the number of rows: with 4, not with 3"),
+        ({"splits": [0, 5, 4]}, "must end|never falls: row_splits\\[2\\] is 4, the one before it 5"),
+        ({"splits": [0, 3]}, "must end with the number of rows: with 4, not with 3"),
         ({"weights": [1.0, 1, -2, 1]}, r"weights\[2\] is -2"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
