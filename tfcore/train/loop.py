@@ -36,7 +36,7 @@ from tfcore.graph.scheduled import stepping
 from tfcore.graph.shared_state import SharedState
 from tfcore.heads.head import Head
 from tfcore.train.eager import checked_numerics
-from tfcore.train.step import StepConfig, StepResult, TrainStep, accumulated, make_optimizer
+from tfcore.train.step import Part, StepConfig, StepResult, TrainStep, accumulated, make_optimizer
 
 Stack = Mapping[str, Any]
 
@@ -97,7 +97,6 @@ class Learner:
         scalar = tf.TensorSpec([], tf.int32)
         self._read: set[str] = set()
         self.in_row = np.int32(0)
-        control = {"in_row": scalar} | ({"micro_batches": scalar} if config.micro_batches else {})
         self._run = GraphFunction(
             self._train_steps,
             {
@@ -105,7 +104,7 @@ class Learner:
                 "first": scalar,
                 "steps": scalar,
                 "values": {name: tf.TensorSpec([self.stack], tf.float32) for name in config.values},
-                "control": control,
+                "in_row": scalar,
             },
             jit=jit,
             log=log,
@@ -148,38 +147,20 @@ class Learner:
         """Everything a step reads and writes, for a checkpoint; see `state`."""
         return self.state.groups()
 
-    def run(
-        self,
-        stack: Stack,
-        *,
-        first: int,
-        steps: int,
-        values: Mapping[str, NDArray[np.float32]],
-        micro_batches: int = 1,
-    ) -> Outcome:
+    def run(self, stack: Stack, *, first: int, steps: int, values: Mapping[str, NDArray[np.float32]]) -> Outcome:
         """Train on batches first .. first + steps - 1 of `stack`, or on fewer where too many in a row are not finite.
 
         Args:
             values: [K]; values[name][i] is the number for batch i.
-            micro_batches: how many each batch is cut into; a divisor of a device's rows. May change from call to call.
         """
-        control = {"in_row": self.in_row} | (
-            {"micro_batches": np.int32(micro_batches)} if self.config.micro_batches else {}
-        )
-        if micro_batches > 1 and (not self.config.micro_batches or self._rows() % micro_batches):
-            raise ValueError(f"{micro_batches} micro-batches of a batch of {self._rows()} rows")
         numbers = {name: tf.constant(of_steps) for name, of_steps in values.items()}
         facts, ran, in_row = self._run(
-            stack=stack, first=np.int32(first), steps=np.int32(steps), values=numbers, control=control
+            stack=stack, first=np.int32(first), steps=np.int32(steps), values=numbers, in_row=self.in_row
         )
         self.in_row = in_row.numpy()
         part = slice(first, int(ran))
         found = {name: value.numpy()[part] for name, value in facts.items()}
         return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
-
-    def _rows(self) -> int:
-        """Return the number of rows of a batch on one device."""
-        return int(self.batch)
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """Return the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
@@ -203,7 +184,7 @@ class Learner:
         first: tf.Tensor,
         steps: tf.Tensor,
         values: Mapping[str, tf.Tensor],
-        control: Mapping[str, tf.Tensor],
+        in_row: tf.Tensor,
     ) -> Any:
         positions = tf.range(self.stack)
         last = first + steps
@@ -214,7 +195,7 @@ class Learner:
         def body(i: tf.Tensor, so_far: Mapping[str, tf.Tensor], in_row: tf.Tensor) -> Any:
             batch = {key: value[i] for key, value in stack.items()}
             with stepping({name: value[i] for name, value in values.items()}) as read:
-                loss, weight, done = self._train_step(batch, control.get("micro_batches"))
+                loss, weight, done = self._train_step(batch)
             self._read |= read
             facts = {"losses": loss, "weights": weight, "applied": done.applied, "retryable": done.retryable}
             here = positions == i
@@ -230,9 +211,7 @@ class Learner:
         if self.train_step.scale is not None:
             facts["retryable"] = never
         # one step after another: each reads the weights the last one wrote
-        ran, facts, in_row = tf.while_loop(
-            should_continue, body, (first, facts, control["in_row"]), parallel_iterations=1
-        )
+        ran, facts, in_row = tf.while_loop(should_continue, body, (first, facts, in_row), parallel_iterations=1)
         if unread := [name for name in self.config.values if name not in self._read]:
             raise ConfigError(
                 f"nothing in the step reads {unread[0]!r}",
@@ -241,18 +220,21 @@ class Learner:
             )
         return facts, ran, in_row
 
-    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
+    def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
         kept = self.train_step.keep()
         weight = tf.reduce_sum(self.train_step.row_weights(batch))
-        if micro_batches is None:
-            part = self.train_step.part(batch, total=weight)
-        else:
-            part = accumulated(self.train_step, batch, micro_batches, total=weight)
+        part = self._part(batch, total=weight)
         # a loss scale is found by gradients that overflow
         if tf.config.functions_run_eagerly() and self.train_step.scale is None and not self.train_step.finite(part):
             with checked_numerics(self.step):
                 self.train_step.part(batch, total=weight)
         return part.loss, weight, self.train_step.finish(part, kept)
+
+    def _part(self, batch: Stack, **share: Any) -> Part:
+        """Return the loss and gradients of rows, whole or in micro-batches; see `TrainStep.part`."""
+        if self.config.micro_batches == 1:
+            return self.train_step.part(batch, **share)
+        return accumulated(self.train_step, batch, **share)
 
     def _loss_of_batch(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor]:
         losses, weights = self.train_step.plain_losses(batch)
@@ -296,7 +278,6 @@ def run(
     every: Sequence[PeriodicAction] = (),
     report: Callable[[int, Outcome], None] = lambda step, outcome: None,
     cancelled: Callable[[], bool] = lambda: False,
-    micro_batches: int = 1,
     agreed: Callable[[StepPlan], StepPlan] = lambda turn: turn,
 ) -> int:
     """Train from step `start` up to `total`; returns the step it ended at.
@@ -309,7 +290,6 @@ def run(
         every: in order; all that are due at a step are called before training may end.
         report: called with the step reached and what the call's steps gave.
         cancelled: asked between calls.
-        micro_batches: how many each batch is cut into.
         agreed: what all workers do, given what this one would.
     """
     if start >= total:
@@ -332,7 +312,7 @@ def run(
             stack = next(stacks)
         began = time.perf_counter()
         now = values(step - used, learner.stack)
-        outcome = learner.run(stack, first=used, steps=turn.steps, values=now, micro_batches=micro_batches)
+        outcome = learner.run(stack, first=used, steps=turn.steps, values=now)
         steps = len(outcome.losses)
         if timed:  # the first call also compiles
             pace = max(1, int(CALL_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))

@@ -10,7 +10,7 @@ the parts' losses, objectives and gradients are then those of the whole batch:
 
     total = tf.reduce_sum(step.row_weights(batch))
     parts = [step.part(rows, total=total, share=0.5, first_row=first) for rows, first in ((upper, 0), (lower, 128))]
-    part = accumulated(step, batch, count, total=total)       # the same in micro-batches: the memory of one of them
+    part = accumulated(step, batch, total=total)              # the same in micro-batches: the memory of one of them
 
 `part` writes no variable but a layer's moving averages; `finish` writes all others.
 """
@@ -89,8 +89,8 @@ class StepConfig:
     """Has the choice among a batch's items count too, of whole batches only. The reported loss stays the rows'."""
     scale: LossScale | None = None
     """Of the loss while gradients are taken, for a model that computes in float16; see `tfcore.models.precision`."""
-    micro_batches: bool = False
-    """Whether each call says into how many micro-batches a batch is cut; see `tfcore.train.step`."""
+    micro_batches: int = 1
+    """Into how many each batch is cut; a divisor of a device's rows."""
 
     @classmethod
     def of(
@@ -120,7 +120,7 @@ class StepConfig:
             ranking=config.ranking,
             retrieval=retrieval,
             scale=LossScale() if config.precision == "float16" else None,
-            micro_batches=config.micro_batches > 1,
+            micro_batches=config.micro_batches,
         )
 
 
@@ -374,26 +374,24 @@ def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
 def accumulated(
     step: TrainStep,
     batch: Batch,
-    count: tf.Tensor,
     *,
     total: tf.Tensor,
     share: float = 1.0,
     first_row: tf.Tensor | int = 0,
 ) -> Part:
-    """The loss and gradients of all rows, from `count` micro-batches.
+    """The loss and gradients of all rows, from as many micro-batches as the step is configured for.
 
     Args:
-        count: int32 scalar; it divides the rows, which the caller sees to.
         total: the summed row weights of the whole batch.
         share, first_row: of a replica's rows: their share of the whole batch, and where they begin in it.
     """
+    count = step.config.micro_batches
     size = tf.shape(batch["weight"])[0] // count
-    part_share = share / tf.cast(count, tf.float32)
 
     def body(i: tf.Tensor, loss: tf.Tensor, objective: tf.Tensor, gradients: list[tf.Tensor]) -> Any:
         first = i * size
         micro = {name: _cut(value, first, size) for name, value in batch.items()}
-        part = step.part(micro, total=total, share=part_share, first_row=first_row + first)
+        part = step.part(micro, total=total, share=share / count, first_row=first_row + first)
         added = [sum_ + gradient for sum_, gradient in zip(gradients, part.gradients, strict=True)]
         return i + 1, loss + part.loss, objective + part.objective, added
 

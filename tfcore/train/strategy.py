@@ -41,7 +41,7 @@ from tfcore.graph.scheduled import now, stepping
 from tfcore.train.cost import Device, Work, choose_device, work_of
 from tfcore.train.loop import Learner, Outcome, Stack, StepPlan
 from tfcore.train.request import TrainRequest
-from tfcore.train.step import StepResult, accumulated
+from tfcore.train.step import StepResult
 
 _DEVICES: dict[Device, str] = {"cpu": "the CPU", "gpu": "one GPU", "mirrored": "all GPUs"}
 
@@ -303,7 +303,7 @@ class DistributedLearner(Learner):
         self._specs: Mapping[str, tf.TensorSpec] = keywords["specs"]
         jit, log = keywords.pop("jit", "auto"), keywords.get("log") or (lambda line: None)
         super().__init__(**keywords, jit="off")
-        if self.config.micro_batches and self.train_step.keep():
+        if self.config.micro_batches > 1 and self.train_step.keep():
             raise ConfigError(
                 "the model has float variables that are not trained, a layer's moving averages perhaps, which replicas "
                 "cannot share within a step",
@@ -330,9 +330,6 @@ class DistributedLearner(Learner):
             if self._mode is None:
                 self._choose_mode(stack)
             return super().run(stack, **keywords)
-
-    def _rows(self) -> int:
-        return int(self.batch) if self._placement.several else int(self.batch) // self._placement.replicas
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
         """Evaluate in this process alone, on its first device."""
@@ -369,20 +366,19 @@ class DistributedLearner(Learner):
             compiled = tf.function(self._part_of_rows, jit_compile=True, autograph=False)
             # as the steps will have it: what is compiled here is then theirs
             signature: list[Any] = [{key: tf.TensorSpec(s.shape[1:], s.dtype) for key, s in self._specs.items()}]
-            signature += [tf.TensorSpec([], tf.int32)] if self.config.micro_batches else []
 
             @tf.function(autograph=False, input_signature=signature)
-            def once(some: Stack, count: tf.Tensor | None = None) -> None:
+            def once(some: Stack) -> None:
                 def of_replica() -> Any:
                     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
                     values = {name: tf.constant(0.5) for name in self.config.values}
-                    return compiled(*self._share(some, replica), values, tf.constant(1.0), count)
+                    return compiled(*self._share(some, replica), values, tf.constant(1.0))
 
                 self._strategy.run(of_replica)
 
             zeros = {key: tf.zeros_like(tf.convert_to_tensor(stack[key])[0]) for key in self._specs}
             try:
-                once(zeros, *([tf.constant(1)] if self.config.micro_batches else []))
+                once(zeros)
             except _REFUSALS as error:
                 refused = refusal(error)
         if refused is None:
@@ -394,13 +390,13 @@ class DistributedLearner(Learner):
         else:
             self._log(f"XLA cannot compile the gradients, so they run uncompiled: {refused}")
 
-    def _train_step(self, batch: Stack, micro_batches: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
+    def _train_step(self, batch: Stack) -> tuple[tf.Tensor, tf.Tensor, StepResult]:
         weight = tf.reduce_sum(self.train_step.row_weights(batch))
         if self._placement.several:
             weight = self._sum(weight)
         run = self._strategy.run
         kept = run(self.train_step.keep)
-        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(now()), weight, micro_batches))
+        loss, objective, finite, gradients = run(self._replica_part, args=(batch, dict(now()), weight))
         self.train_step.set_rate()
 
         def apply() -> tf.Tensor:
@@ -422,13 +418,13 @@ class DistributedLearner(Learner):
             self.train_step.apply(gradients)
 
     def _replica_part(
-        self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor, micro_batches: tf.Tensor | None
+        self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
         every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
         rows, first = self._share(batch, context.replica_id_in_sync_group)
-        parts = (self._compiled or self._part_of_rows)(rows, first, values, total, micro_batches)
+        parts = (self._compiled or self._part_of_rows)(rows, first, values, total)
         *gradients, loss, objective = context.all_reduce(SUM, parts)
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm) & tf.math.is_finite(objective)
@@ -436,20 +432,12 @@ class DistributedLearner(Learner):
         return loss, objective, finite, [gradient * self._again for gradient in clipped]
 
     def _part_of_rows(
-        self,
-        rows: Stack,
-        first_row: tf.Tensor,
-        values: dict[str, tf.Tensor],
-        total: tf.Tensor,
-        micro_batches: tf.Tensor | None,
+        self, rows: Stack, first_row: tf.Tensor, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> list[tf.Tensor]:
         """Return gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         share = 1.0 / self._placement.replicas
         with stepping(values) as read:  # a replica runs in a thread of its own
-            if micro_batches is None:
-                part = self.train_step.part(rows, total=total, share=share, first_row=first_row)
-            else:
-                part = accumulated(self.train_step, rows, micro_batches, total=total, share=share, first_row=first_row)
+            part = self._part(rows, total=total, share=share, first_row=first_row)
         self._read |= read
         return [*part.gradients, part.loss, part.objective]
 

@@ -344,7 +344,6 @@ class TrainingSession:
                 every=[PeriodicAction(a.steps, functools.partial(ending, a.act), at_end=a.at_end) for a in actions],
                 report=self._after_call,
                 cancelled=self.monitor.cancelled,
-                micro_batches=self.request.training.micro_batches,
                 agreed=agreement(workers) if workers else lambda plan: plan,
             )
         stopped = self.step < self.total and not ended

@@ -291,7 +291,7 @@ def test_replicas_do_not_cut_a_batch_for_a_model_with_moving_averages():
                 "weight": tf.TensorSpec([1, 8]),
                 "label": tf.TensorSpec([1, 8]),
             },
-            config=StepConfig(micro_batches=True),
+            config=StepConfig(micro_batches=2),
         )
 
 
