@@ -8,10 +8,12 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
-from flows.pipeline.listeners import Lines, Listener, Reporter
+from flows.pipeline.listeners import Lines, Listener, Reporter, _detail
+from headway.stages.step import Output
 
 RUN = """
 import os, time
@@ -101,3 +103,9 @@ def test_the_lines_of_a_window_that_runs_beside_others_name_it_and_its_titles_st
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["  2013-05: train: resumed", "  2013-05: removed a folder", "window up to 2013-06"]
     assert told == ["train"] and of_window.stop is report.stop
+
+
+def test_the_line_of_measure_has_the_metrics_of_ones_own_and_the_threshold():
+    result = {"metrics": {"auc": 0.9, "mine:cost": 0.42721}, "threshold": {"value": 0.31}}
+    assert _detail(Output("measure", "measure", "0", Path(), result, False, 1.0)) == "mine:cost 0.4272, threshold 0.31"
+    assert _detail(Output("measure", "measure", "0", Path(), {"metrics": {"auc": 0.9}}, False, 1.0)) == ""
