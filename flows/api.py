@@ -27,8 +27,7 @@ from flows.config.pipeline import LoadedPipeline, read_pipeline
 from flows.pipeline.context import Context
 from flows.pipeline.listeners import Reporter, reporter, stop_on_signals
 from flows.records import RunRecord, runs_of
-from flows.report.checks import explain
-from flows.report.verdict import ending_of
+from flows.report.verdict import ending_of, explain
 from flows.report.versions import metrics_of, names_of, own_levels
 from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor

@@ -204,7 +204,8 @@ class RunRecord(Result):
         return dict(redacted(self.model_dump(mode="json")))
 
     def save(self, store: Store) -> None:
-        store.save_run(self.as_json())
+        """Write runs/<run>.json, without secrets, atomically."""
+        store.replace(store.runs_folder / f"{self.run}.json", json.dumps(self.as_json(), indent=1) + "\n")
 
 
 def read_record(value: object) -> RunRecord:

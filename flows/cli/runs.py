@@ -51,10 +51,12 @@ def run(
         if force:
             raise ConfigError("--to promotes nothing", where="--force", fix="leave one of the two out")
         return _up_to(context_of(pipeline, options, last=to), options)
+    from flows.report.text import summary_json
+
     context = context_of(pipeline, options, force=force)
     record = execute(options, context)
     exit_code = 0 if record.state in ("promoted", "already champion") else 4
-    value = with_outputs(record, context.store)
+    value = summary_json(record, context.store)
     return answer(options, value, summary_text(record, context, verbose=options.verbose), exit_code)
 
 
@@ -64,11 +66,12 @@ def _up_to(context: Context, options: RunOptions) -> int:
     from flows.report.model import Section
     from flows.report.page import step_section
     from flows.report.results import RunResults
+    from flows.report.text import summary_json
     from flows.report.text import text as text_of
 
     record = execute(options, context)
     text = summary_text(record, context, verbose=options.verbose)
-    value = with_outputs(record, context.store)
+    value = summary_json(record, context.store)
     if context.last in ("statistics", "validate", "evaluate") and (last := _last(record, context)) is not None:
         importance = RunResults(context.store, record).importance
         if context.last == "statistics":
@@ -89,18 +92,6 @@ def _last(record: RunRecord, context: Context) -> Output | None:
     last = record.stages[-1].stage if record.stages else ""
     ends = "measure" if context.last == "evaluate" else context.last
     return record.output(context.store, last) if last == ends else None
-
-
-def with_outputs(record: RunRecord, store: Store) -> dict[str, object]:
-    """Returns a run for --json: its record, its end and the gate's reasons in words, and the folder of each step's output by the
-    step's title."""
-    from flows.report.checks import explain
-    from flows.report.verdict import ending_of
-
-    outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
-    reasons = explain(record.verdict).sentences if record.verdict is not None else []
-    words = {"headline": ending_of(record).headline, "reasons": reasons}
-    return record.model_dump(mode="json") | words | {"outputs": outputs}
 
 
 def plan(pipeline: PipelinePath = ".", /, *, explain: bool = False, options: WindowOptions = WindowOptions()) -> int:
@@ -169,11 +160,12 @@ def show(
         log: Shows what the run reported, line by line with the time in UTC.
     """
     from flows.records import find, read_log
+    from flows.report.text import summary_json
 
     (name,), pipeline = arranged([pipeline], run or ".")
     loaded, store = store_of(pipeline, options)
     record = find(store, name or None, pipeline=loaded.pipeline.name)
-    value = with_outputs(record, store)
+    value = summary_json(record, store)
     if not log:
         return answer(options, value, "\n".join(_shown(store, record)))
     text = read_log(store, record.run)

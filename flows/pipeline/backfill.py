@@ -26,8 +26,7 @@ from flows.pipeline.dag import Executor
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.run import execute
 from flows.records import Metrics, RunRecord, State
-from flows.report.checks import explain
-from flows.report.verdict import word_of
+from flows.report.verdict import explain, word_of
 from headway.config import Frozen
 from headway.errors import Cancelled, ConfigError, HeadwayError
 from headway.messages import counted, some

@@ -11,7 +11,7 @@ from flows.pipeline.context import Context, Judge
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.requests import Champion, Parts, trained_on
-from headway.evaluation.verdict import CHAMPION, KEPT, Check, Model, Verdict
+from headway.evaluation.verdict import KEPT, Check, Model, Verdict
 from headway.messages import number
 from headway.registry.registry import Version
 from headway.schema.notes import Note
@@ -181,20 +181,10 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
         "baselines": verdict.metrics.baselines if verdict else {},
         "threshold": rule and chosen and {"config": rule.model_dump(mode="json"), "value": chosen["value"]},
         "test": context.test and context.test.model_dump(),
-        "compared": compared_facts(verdict),
+        "compared": verdict and verdict.beside_champion,
         "signatures": export.get()["signatures"],
         **inherited,
     }
-
-
-def compared_facts(verdict: Verdict | None) -> dict[str, Any] | None:
-    """How the candidate of a verdict stands to the champion by the metric that decides; None: the two were not compared."""
-    if verdict is None or verdict.champion is None:
-        return None
-    check = verdict.of(CHAMPION, verdict.primary)
-    if check is None or check.interval is None:
-        return None
-    return {"version": verdict.champion.version, "check": check.model_dump(mode="json")}
 
 
 def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -28,7 +28,7 @@ from headway.evaluation.predictions import OWN
 from headway.evaluation.requests import GateRequest, MeasureRequest
 from headway.evaluation.slices import choose, slice_columns
 from headway.evaluation.units import SplitUnits
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import Verdict, read_verdict
 from headway.evaluation.worst_slices import searched
 from headway.metrics.ranking import COVERAGE, RANKED
 from headway.registry.registry import Registry, Version
@@ -320,8 +320,8 @@ class Context:
         """What the gate decided, or what is known of a candidate that is the champion; None before that."""
         if self.same_model is not None or not self.has(GateRequest.name):
             return self.same_model
-        judged: Output[Verdict] = self.output(GateRequest.name)
-        return judged.value if judged.known else None
+        judged = self.output(GateRequest.name)
+        return read_verdict(self.store.local(judged.path)) if judged.known else None
 
     @property
     def export(self) -> Output[Exported]:

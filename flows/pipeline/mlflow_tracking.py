@@ -19,8 +19,7 @@ from flows.config.extras import command
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.listeners import Listener, Scope, failure
 from flows.records import RunRecord, State, read_record
-from flows.report.checks import explain
-from flows.report.verdict import ending_of
+from flows.report.verdict import ending_of, explain
 from headway.errors import ConfigError
 from headway.registry.pointers import CHAMPION
 from headway.registry.registry import Registry

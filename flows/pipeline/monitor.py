@@ -24,7 +24,7 @@ from flows.pipeline.engine import Engine
 from flows.pipeline.listeners import Reporter
 from flows.pipeline.spans import read_spans, spans_to_predict
 from flows.records import MonitorState, RunRecord, SpanCheck, record_of
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.config import Frozen
 from headway.errors import StoreError
 from headway.evaluation.config import GateConfig

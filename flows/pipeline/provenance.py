@@ -1,7 +1,7 @@
 """The lineage of a published version: code, config, spans, shards and raw files with their digests.
 
     code = code_of(context.loaded)                     # as it is when the run begins
-    lineage = lineage_of(context, record)  # kept beside the version, in lineage.json
+    lineage = lineage_of(context, run, code=code, steps=record.stages)  # kept beside the version, in lineage.json
 
 It stands by itself: it is read after the run's record and its outputs have gone (`headway.registry.registry.Registry.lineage`).
 """
@@ -9,17 +9,17 @@ It stands by itself: it is read after the run's record and its outputs have gone
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flows.config.pipeline import LoadedPipeline
 from flows.pipeline.context import Context
-from flows.records import Code, Git, RunRecord, record_of
+from flows.records import Code, Git, RunRecord, StepRecord, record_of
 from flows.report.changes import changed_settings, chosen_otherwise, code_in, differences, why_chosen
-from flows.report.checks import explain
 from flows.report.model import cell
+from flows.report.verdict import explain
 from headway.errors import HeadwayError
 from headway.messages import listed, some, window_text
 from headway.redaction import redacted
@@ -89,26 +89,26 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def lineage_of(context: Context, record: RunRecord) -> dict[str, Any]:
-    """The lineage of the version that this run publishes, as JSON without secrets.
+def lineage_of(
+    context: Context, run: dict[str, Any], *, code: Code | None, steps: Sequence[StepRecord]
+) -> dict[str, Any]:
+    """The lineage of the version that a run publishes, as JSON without secrets.
 
     Args:
-        record: the run's.
+        run: its name, its start and what it was asked for.
     """
     loaded, facts, verdict = context.loaded, context.facts, context.verdict
     lineage = {
         "format": manifests.FORMAT,
-        "run": record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"}),
-        "code": None if record.code is None else record.code.model_dump(mode="json"),
+        "run": run,
+        "code": None if code is None else code.model_dump(mode="json"),
         "config": loaded.pipeline.model_dump(mode="json"),
         "schema": _schema(context),
         "champion": context.champion.number if context.champion else None,
         "verdict": {"status": verdict and verdict.status, "reasons": explain(verdict).sentences if verdict else []},
         "parts": {"train": facts["train_parts"], "eval": facts["eval_parts"]},
         "spans": _spans(context),
-        "stages": [
-            step.model_dump(include={"stage", "title", "fingerprint", "cached", "span"}) for step in record.stages
-        ],
+        "stages": [step.model_dump(include={"stage", "title", "fingerprint", "cached", "span"}) for step in steps],
     }
     return dict(redacted(lineage))
 

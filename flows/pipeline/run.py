@@ -31,7 +31,7 @@ from flows.records import (
     settled,
     with_its_last_steps,
 )
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import Cancelled, HeadwayError, Overtaken
 from headway.messages import now, window_text
 from headway.redaction import redact, redacted
@@ -331,7 +331,9 @@ def publish(context: Context, record: RunRecord) -> Version:
     if version is not None:
         return version
     saved_model = context.store.local(export.path) / export.value.saved_model
-    return registry.publish(saved_model, context.facts | {"run": record.run}, lineage_of(context, record))
+    asked_for = record.model_dump(include={"run", "started", "file", "window", "until", "seed", "force"})
+    lineage = lineage_of(context, asked_for, code=record.code, steps=record.stages)
+    return registry.publish(saved_model, context.facts | {"run": record.run}, lineage)
 
 
 def promote(context: Context, version: Version, *, run: str) -> Event:

@@ -17,11 +17,11 @@ from flows.pipeline.column_table import column_table
 from flows.pipeline.context import Candidate, Context, check_metrics
 from flows.pipeline.warm_start import begun
 from flows.records import ResolvedSettings, TestMetrics
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import DataError
 from headway.evaluation.requests import Candidate as JudgedCandidate
 from headway.evaluation.requests import GateRequest, MeasureRequest
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import PROMOTED, Verdict
 from headway.messages import counted
 from headway.metrics.ranking import ITEM_BASELINES
 from headway.schema.columns import named_for
@@ -431,8 +431,8 @@ def gate(context: Context) -> Steps:
 
 def take_verdict(context: Context) -> None:
     """The run ends with a verdict that promotes nothing, unless an export was asked for."""
-    verdict = context.same_model or context.output(GateRequest.name).value
-    context.over = not verdict.promote and context.last is None
+    promoted = context.same_model is None and context.output(GateRequest.name).value.status == PROMOTED
+    context.over = not promoted and context.last is None
 
 
 def evaluate_test(context: Context) -> Steps:
@@ -460,7 +460,7 @@ def note_test(context: Context) -> None:
 
 def export(context: Context) -> Steps:
     """Writes the SavedModel with its model card."""
-    pipeline, measured = context.pipeline, context.measured.get()
+    pipeline, measured, verdict = context.pipeline, context.measured.get(), _verdict(context)
     card = CardFacts(
         model=pipeline.name,
         label=pipeline.label.column or pipeline.label.expression or "",
@@ -471,8 +471,10 @@ def export(context: Context) -> Steps:
         metrics=measured.get("metrics") or {},
         intervals=measured.get("intervals") or {},
         threshold=measured.get("threshold"),
-        verdict=_verdict(context).brief,
-        reasons=tuple(explain(_verdict(context)).sentences),
+        baselines=verdict.metrics.baselines,
+        compared=tuple(verdict.compared()),
+        status=verdict.status,
+        reasons=tuple(explain(verdict).sentences),
     )
     files = context.loaded.user_files
     yield Step(

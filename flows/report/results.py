@@ -17,7 +17,7 @@ from flows.records import RunRecord
 from flows.report.versions import judged_spans
 from headway.errors import HeadwayError
 from headway.evaluation.measured import Measured
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import Verdict, read_verdict
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
@@ -117,4 +117,7 @@ class RunResults:
     @functools.cached_property
     def verdict(self) -> Verdict | None:
         """The gate's whole verdict, where it is kept, else what the record has of it; None: the gate was not reached."""
-        return self.read("gate", Verdict) or self.record.verdict
+        try:
+            return read_verdict(self.store.local(self.outputs["gate"].path))
+        except (KeyError, HeadwayError):
+            return self.record.verdict

@@ -1,4 +1,4 @@
-"""Sections, tables and finished runs as text for terminals and logs.
+"""Sections, tables and finished runs as text for terminals and logs; and runs as JSON for who reads them by a program.
 
 print(text_table([{"column": "carrier", "rows": 1200}]))
 print(text(Section("Columns", tables=[Table("Columns of the train split", rows)])))
@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from flows.records import RunRecord, State
 from flows.report.model import Row, Section, Table, cell, filled, is_number
-from flows.report.verdict import ending_of
+from flows.report.verdict import ending_of, explain
 from headway.messages import counted, duration, listed, metrics_line, short, window_text
+from headway.storage.store import Store
 
 _WIDEST, _NARROWEST = 48, 16
 _ESCAPED = {
@@ -158,6 +159,15 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
         lines.append(fitted("  " + ("" if name == before else name).ljust(_INDENT - 2), str(text)))
         before = name
     return "\n".join(lines)
+
+
+def summary_json(record: RunRecord, store: Store) -> dict[str, object]:
+    """Returns a run as JSON: its record, its end and the gate's reasons in words, and the folder of each step's output by the
+    step's title."""
+    outputs = {step.title: str(store.output(step.stage, step.fingerprint)) for step in record.stages}
+    reasons = explain(record.verdict).sentences if record.verdict is not None else []
+    words = {"headline": ending_of(record).headline, "reasons": reasons}
+    return record.model_dump(mode="json") | words | {"outputs": outputs}
 
 
 def window(spans: Sequence[str]) -> str:

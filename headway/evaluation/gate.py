@@ -71,6 +71,7 @@ from headway.evaluation.verdict import (
     Verdict,
     Worth,
     is_better,
+    write_verdict,
 )
 from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
@@ -82,10 +83,10 @@ NOT_CHECKED = "not checked"
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: decide, and write out/verdict.json. Returns the verdict as JSON."""
+    """The stage: decide, and write the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
     verdict = decide(request, monitor)
-    (out / "verdict.json").write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return verdict.model_dump(mode="json")
+    write_verdict(verdict, out)
+    return {"status": verdict.status}
 
 
 def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:

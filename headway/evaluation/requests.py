@@ -14,7 +14,7 @@ from headway.evaluation.measured import Measured
 from headway.evaluation.slices import slice_columns
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.units import SplitUnits
-from headway.evaluation.verdict import Check, Verdict, Worth
+from headway.evaluation.verdict import Check, Decision, Worth
 from headway.metrics.retrieval import RETRIEVAL_COLUMNS
 from headway.metrics.user_metric import MetricSpec, as_key
 from headway.schema.calendar_days import Temporal
@@ -23,7 +23,7 @@ from headway.stages.stage_class import Answer, Key, Stage
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import TaskName
 
-MEASURE_VERSION, GATE_VERSION = 14, 18
+MEASURE_VERSION, GATE_VERSION = 14, 19
 """Raised by whoever changes what the stage writes for the same request."""
 Parts = tuple[tuple[str, str], ...]
 """(span, split as ingested: "train", "eval", "test" or "all") pairs."""
@@ -145,7 +145,7 @@ class Champion(Frozen):
         return {"version": self.version, "scored": self.scored, "worth": self.worth}
 
 
-class GateRequest(OfPredictions[Verdict]):
+class GateRequest(OfPredictions[Decision]):
     """Everything a verdict depends on."""
 
     name, version, runs = "gate", GATE_VERSION, "headway.evaluation.gate:gate"

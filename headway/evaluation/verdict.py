@@ -3,16 +3,19 @@
     verdict.status, verdict.basis                    # "promoted", "newer data"
     verdict.of(CHAMPION, "auc").change               # a check: -0.0021, on the same rows as the champion
 
-A check that is new needs a name and an outcome: whoever shows a verdict shows every check of it, and `flows.report.checks` has
+A check that is new needs a name and an outcome: whoever shows a verdict shows every check of it, and `flows.report.verdict` has
 the words.
 """
 
+import functools
 from collections.abc import Sequence
-from typing import Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from headway.config import Result
+from headway.errors import StoreError
 from headway.metrics.base import Better
 
 Status = Literal["promoted", "kept", "rejected", "needs a person"]
@@ -31,6 +34,7 @@ THRESHOLD, CHAMPION, ANCHOR, DECAY = "threshold", "champion", "anchor", "champio
 BEYOND, WITHIN, CANNOT_TELL = "beyond the limit", "within the limit", "cannot tell"
 BETTER, NOT_COMPARED = "better", "not compared"
 _MOST_LEFT_OUT = 50
+_FILE = "verdict.json"
 Metrics = dict[str, float | None]
 """By metric; None: it is undefined, as the AUC of a single class."""
 Worth = dict[str, dict[str, float | None]]
@@ -234,6 +238,14 @@ class Verdict(Result):
         return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
 
     @property
+    def beside_champion(self) -> dict[str, Any] | None:
+        """How the candidate stands to the champion by the metric that decides, as JSON; None: the two were not compared."""
+        check = self.of(CHAMPION, self.primary)
+        if self.champion is None or check is None or check.interval is None:
+            return None
+        return {"version": self.champion.version, "check": check.model_dump(mode="json")}
+
+    @property
     def brief(self) -> Self:
         """What the record of a run keeps: without the slices that passed, but for the nearest to the limit of a threshold, and
         without what only later gates read."""
@@ -245,6 +257,32 @@ class Verdict(Result):
         )
         checks = tuple(check for check in self.checks if id(check) not in left)
         return self.model_copy(update={"checks": checks, "left_out": self.left_out[:_MOST_LEFT_OUT], "worth": None})
+
+
+class Decision(Result):
+    """What the gate answers; its output has the whole verdict (`read_verdict`)."""
+
+    status: Status
+
+
+def write_verdict(verdict: Verdict, folder: Path) -> None:
+    """Write a verdict into an output of the gate."""
+    (folder / _FILE).write_text(verdict.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+@functools.lru_cache(4)
+def read_verdict(folder: Path) -> Verdict:
+    """The verdict in an output of the gate, which never changes.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    path = folder / _FILE
+    try:
+        return Verdict.model_validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        fix = "headway verify --repair removes it, and the next run makes it anew"
+        raise StoreError("is damaged", where=str(path), fix=fix) from None
 
 
 def is_better(compared: Sequence[Check], primary: str) -> bool:

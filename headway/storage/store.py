@@ -29,7 +29,6 @@ from typing import Any
 
 from headway.errors import ConfigError, StoreError
 from headway.messages import now
-from headway.redaction import redacted
 from headway.storage import manifest as manifests
 from headway.storage.atomic_io import remove, writing
 from headway.storage.bucket import LAST, ORPHAN_SECONDS, Bucket, new_attempt
@@ -421,12 +420,6 @@ class Store:
                     swept.append(self.root / attempt)
             self.refresh()
         return swept
-
-    def save_run(self, run: dict[str, Any]) -> Path:
-        """Write runs/<run>.json, without secrets, atomically."""
-        path = self.runs_folder / f"{run['run']}.json"
-        self.replace(path, json.dumps(redacted(run), indent=1) + "\n")
-        return path
 
     def runs(self) -> Iterator[dict[str, Any]]:
         """Yields all runs, newest first; in a folder each is read when it is asked for."""

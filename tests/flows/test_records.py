@@ -19,6 +19,7 @@ from headway.messages import duration
 from headway.storage.fingerprint import NEVER_RUN, Difference
 from headway.storage.process_identity import boot, place, started
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 TRAINED = {"stage": "train", "title": "train", "fingerprint": "0" * 32, "cached": False, "seconds": 60.0, "why": None}
 STATISTICS = TRAINED | {"stage": "statistics", "title": "statistics", "cached": True}
@@ -33,9 +34,9 @@ def _run(name, **more):
 def store(tmp_path):
     store = Store(tmp_path / "store")
     store.create()
-    store.save_run(_run("20240501-100000-aa", stages=[STATISTICS, TRAINED], metrics={"auc": 0.75}, version=2))
-    store.save_run(_run("20240501-110000-bb", stages=[STATISTICS]))
-    store.save_run(_run("20240502-100000-cc", pipeline="other", stages=[TRAINED]))
+    save_run(store, _run("20240501-100000-aa", stages=[STATISTICS, TRAINED], metrics={"auc": 0.75}, version=2))
+    save_run(store, _run("20240501-110000-bb", stages=[STATISTICS]))
+    save_run(store, _run("20240502-100000-cc", pipeline="other", stages=[TRAINED]))
     return store
 
 
@@ -90,8 +91,8 @@ def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
 
 def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_down(store):
     killed, others = "20240503-100000-dd", "20240503-110000-ee"
-    store.save_run(_run(killed, state="running", seconds=0.0, seen="2024-05-01T10:00:00.200Z"))
-    store.save_run(_run(others, state="running", pipeline="other"))
+    save_run(store, _run(killed, state="running", seconds=0.0, seen="2024-05-01T10:00:00.200Z"))
+    save_run(store, _run(others, state="running", pipeline="other"))
     began = datetime.datetime.fromisoformat(runs_of(store)[-1].started).timestamp()
     step = Progress(step="train", done=2816, total=30000, unit="steps", facts={"loss": 0.5})
     unrecorded, begun = "20240503-120000-ff", run_name(store.clock())

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from flows.records import RunRecord
 from headway import redaction
 from headway.config import Frozen, expand, sentences
 from headway.errors import ConfigError, DataError
@@ -187,8 +188,9 @@ def test_everywhere_that_a_text_leaves(tmp_path, monkeypatch):
 
     store = Store(tmp_path)
     store.create()
-    saved = store.save_run({"run": "1", "error": str(error), "notes": [path], "file": path, "stages": [{"why": path}]})
-    assert SECRET not in saved.read_text() and "${TOKEN}" in saved.read_text()
+    RunRecord(run="1", pipeline="p", state="failed", started="", error=str(error), file=path, spans=(path,)).save(store)
+    saved = (store.runs_folder / "1.json").read_text()
+    assert SECRET not in saved and "${TOKEN}" in saved
 
     written = io.StringIO()
     logger = logging.getLogger("test_redaction")

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from headway.config import Frozen
 from headway.evaluation.threshold import AS_CONFIGURED
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import Check, Metrics, Status
 from headway.messages import counted, number, signed, some, window_text
 from headway.schema.calendar_days import UNITS
 from headway.schema.columns import Column
@@ -41,10 +41,14 @@ class CardFacts(Frozen):
     """Of metrics, [low, high] each, where evaluation gives them."""
     threshold: dict[str, Any] | None = None
     """The threshold that the config's rule chose; None: there is no rule."""
-    verdict: Verdict | None = None
-    """The gate's; None: not known."""
+    baselines: dict[str, Metrics] = Field(default_factory=dict)
+    """The same metrics of the baselines."""
+    compared: tuple[Check, ...] = ()
+    """The metrics beside the champion's on the same rows."""
+    status: Status | None = None
+    """What the gate decided; None: not known."""
     reasons: tuple[str, ...] = ()
-    """Of the verdict, in words."""
+    """For the decision, in words."""
 
 
 def model_card(
@@ -83,9 +87,8 @@ def _data(facts: CardFacts) -> str:
 
 
 def _quality(facts: CardFacts) -> str:
-    verdict = facts.verdict
-    baselines = verdict.metrics.baselines if verdict else {}
-    if not facts.metrics and verdict is None and facts.threshold is None:
+    baselines = facts.baselines
+    if not facts.metrics and facts.status is None and facts.threshold is None:
         return ""
     text = "## Quality, on eval rows\n"
     if facts.metrics:
@@ -105,12 +108,12 @@ def _quality(facts: CardFacts) -> str:
         bounds = threshold.get("intervals") or {}
         rows += [[n, number(value), _interval(bounds.get(n))] for n, value in (threshold.get("metrics") or {}).items()]
         text += f"\n{_table(rows)}\n"
-    if verdict is not None and verdict.champion is not None and (compared := verdict.compared()):
+    if facts.compared:
         rows = [["metric", "difference", "interval"], ["---"] * 3]
-        rows += [[str(c.metric), signed(c.change), _interval(c.interval)] for c in compared]
-        text += f"\nAgainst {verdict.champion.name}, the champion then, on the same rows:\n\n{_table(rows)}\n"
-    if verdict is not None:
-        text += f"\nVerdict of the gate: **{verdict.status}**\n\n"
+        rows += [[str(c.metric), signed(c.change), _interval(c.interval)] for c in facts.compared]
+        text += f"\nAgainst {facts.compared[0].against}, the champion then, on the same rows:\n\n{_table(rows)}\n"
+    if facts.status is not None:
+        text += f"\nVerdict of the gate: **{facts.status}**\n\n"
         text += "\n".join(f"- {sentence}" for sentence in facts.reasons)
     return text.rstrip()
 

@@ -6,6 +6,7 @@ import webbrowser
 import pytest
 
 from tests.flows.report.recorded import recorded
+from tests.run_files import save_run
 
 PIPELINE = """
 name: homes
@@ -72,7 +73,7 @@ def test_runs_of_before_get_their_report_when_it_is_asked_for(homes, typed, monk
     monkeypatch.setattr(webbrowser, "open", shown.append)
     typed("report", ".", "latest", "--again", "--open", check=0)
     assert "Version 4 is promoted" in path.read_text() and shown == [path.as_uri()]
-    store.save_run(record.as_json() | {"state": "running"})
+    save_run(store, record.as_json() | {"state": "running"})
     typed("report", check=0)
     assert "died" in path.read_text(), "of a run that went on another is to come"
     assert "there is no run '2099'" in typed("report", "2099", check=5).stderr

@@ -8,6 +8,7 @@ import headway
 from flows.cli.app import main
 from headway.storage.fingerprint import fingerprint
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 
 def _step(store, title, why=None, *, cached=False, **key):
@@ -32,12 +33,12 @@ def project(tmp_path):
         store, "train", {"kind": "never run"}, config={"steps": 100}, inputs={"examples": ingest["fingerprint"]}
     )
     record = {"run": "20240501-100000-aa", "started": "2024-05-01T10:00:00.000Z", "stages": [ingest, train]}
-    store.save_run(run | record)
+    save_run(store, run | record)
     again = _step(store, "ingest a", cached=True, files=[1])
     why = {"kind": "value", "place": ["config", "steps"], "old": "100", "new": "200"}
     train = _step(store, "train", why, config={"steps": 200}, inputs={"examples": ingest["fingerprint"]})
     record = {"run": "20240501-110000-bb", "started": "2024-05-01T11:00:00.000Z", "stages": [again, train]}
-    store.save_run(run | record)
+    save_run(store, run | record)
     return tmp_path
 
 

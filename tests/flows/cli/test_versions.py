@@ -13,6 +13,7 @@ from flows.config.pipeline import read_pipeline
 from flows.pipeline.predict import find_model
 from headway.registry.registry import Registry
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 LINEAGE = {
     "format": 1,
@@ -226,14 +227,15 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
         runs[name] = f"20260101-00000{len(runs)}-{name}"
         record = {"run": runs[name], "pipeline": "toy", "state": "rejected", "started": "2026-01-01T00:00:00Z"}
         record |= {"stages": stages, "metrics": {"accuracy": 1 - wrong}, "config": {"training": {"steps": ord(name)}}}
-        judged.store.save_run(
+        save_run(
+            judged.store,
             record
             | {
                 "verdict": {
                     "status": "rejected",
                     "checks": [{"name": name, "outcome": "no better", "passed": False, "status": "rejected"}],
                 }
-            }
+            },
         )
     value = json.loads(typed(capsys, "compare", runs["a"], runs["b"], "--json"))
     assert checks_of(value)["accuracy"]["change"] == pytest.approx(-0.1, abs=0.02)
@@ -251,9 +253,9 @@ def test_runs_are_compared_as_versions_are_on_rows_that_both_scored(judged, caps
     assert f"{runs['c']} and latest are the same run" in typed(capsys, "compare", runs["c"], "latest", code=2)
     assert "there is no run '20991231'" in typed(capsys, "compare", "20991231", "4", code=5)
     again = {"run": "20260101-120000-e", "state": "already champion", "version": 4, "stages": [], "metrics": {}}
-    judged.store.save_run({**record, **again})
+    save_run(judged.store, {**record, **again})
     assert "4 and latest are the same version, 4" in typed(capsys, "compare", "4", "latest", code=2)
-    judged.store.save_run({**record, "run": "20260102-000000-d", "pipeline": "other", "stages": []})
+    save_run(judged.store, {**record, "run": "20260102-000000-d", "pipeline": "other", "stages": []})
     assert "is of the pipeline other" in typed(capsys, "compare", "20260102", "4", code=2)
 
 

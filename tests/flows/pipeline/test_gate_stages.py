@@ -12,7 +12,7 @@ from flows.config.pipeline import read_pipeline
 from flows.pipeline.context import Context
 from flows.pipeline.dag import walk
 from flows.pipeline.run import promote
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import Overtaken
 from headway.evaluation.gate import gate
 from headway.evaluation.measure import measure

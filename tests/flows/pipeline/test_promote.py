@@ -11,13 +11,14 @@ from flows.pipeline import promote as promotions
 from flows.pipeline.champion import recognise
 from flows.pipeline.context import Context
 from flows.pipeline.plan import PlannedStep
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import ConfigError
 from headway.evaluation.config import EvaluationConfig
 from headway.evaluation.verdict import Verdict
 from headway.registry.registry import Version
 from headway.stages.step import Output
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 
 def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_landed(typed, exported):
@@ -55,8 +56,8 @@ def test_a_model_that_an_earlier_run_trained_is_not_taken_for_the_candidate_of_t
         "until": "latest",
         "seed": 0,
     }
-    store.save_run(
-        run | {"last": None, "verdict": {"status": "needs a person"}, "spans": ["2013-01"], "stages": [trained]}
+    save_run(
+        store, run | {"last": None, "verdict": {"status": "needs a person"}, "spans": ["2013-01"], "stages": [trained]}
     )
     loaded = SimpleNamespace(pipeline=SimpleNamespace(name="churn", source=SimpleNamespace(has_spans=True)))
     spec = Context(loaded, store)

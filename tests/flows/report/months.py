@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.pipeline.champion import compared_facts
 from flows.records import read_record
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import gate
 from headway.evaluation.measure import measure
 from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import read_verdict
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
 from headway.storage.store import Store
@@ -82,13 +81,13 @@ def _judge(store, number, span):
         label=label,
         eval=((span, "eval"),),
     )
-    verdict = Verdict.model_validate(run.step("gate", "gate", lambda out: gate(judging, out, Monitor()))[1])
+    verdict = read_verdict(run.step("gate", "gate", lambda out: gate(judging, out, Monitor()))[0])
     assert verdict.promote, explain(verdict).sentences
     saved = store.root.parent / "saved"
     saved.mkdir(exist_ok=True)
     (saved / "saved_model.pb").write_bytes(b"model")
     facts = {"run": name, "task": "binary", "metrics": measured["metrics"], "spans": window, "evaluation": mine.name}
-    facts |= {"train_parts": parts["train"], "eval_parts": parts["eval"], "compared": compared_facts(verdict)}
+    facts |= {"train_parts": parts["train"], "eval_parts": parts["eval"], "compared": verdict.beside_champion}
     registry = Registry(store, "flights")
     lineage = {"format": 1, "run": {"run": name}, "code": None, "config": None, "champion": before, "parts": parts}
     lineage |= {

@@ -20,7 +20,7 @@ from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import gate
 from headway.evaluation.measure import measure
 from headway.evaluation.requests import Candidate, Champion, GateRequest, MeasureRequest
-from headway.evaluation.verdict import Verdict
+from headway.evaluation.verdict import read_verdict
 from headway.monitor import Monitor
 from headway.schema.columns import LABEL, Column, Schema
 from headway.statistics.split_statistics import SplitStatistics
@@ -322,10 +322,10 @@ def make_recorded(
             Monitor(),
         )
 
-    verdict = run.step("gate", "gate", judged)[1]
-    record["verdict"] = Verdict.model_validate(verdict).brief.model_dump(mode="json")
-    record["metrics"], record["baselines"] = measured["metrics"], verdict["metrics"]["baselines"]
-    record["state"] = state or verdict["status"]
+    verdict = read_verdict(run.step("gate", "gate", judged)[0])
+    record["verdict"] = verdict.brief.model_dump(mode="json")
+    record["metrics"], record["baselines"] = measured["metrics"], verdict.metrics.baselines
+    record["state"] = state or verdict.status
     if record["state"] in ("promoted", "already champion"):
         record["version"] = 4
     return ended()

@@ -9,6 +9,7 @@ from flows.report.compare import compare, describe, page, write
 from headway.registry.gc import COMPARED_SECONDS, collect
 from headway.registry.registry import Registry
 from tests.flows.report.recorded import LEVELS, recorded
+from tests.run_files import save_run
 
 pytestmark = pytest.mark.slow  # whole runs are told
 
@@ -20,7 +21,7 @@ def two_runs(folder, task="binary", then=None, ranked=False, **second):
     for again, (name, more) in enumerate([(task, {}), (then or task, second)]):
         more = {"champion": False, "state": "rejected", "again": again, "ranked": ranked} | more
         store, record = recorded(folder / "store", name, **more)
-        store.save_run(record.as_json() | {"pipeline": "homes"})
+        save_run(store, record.as_json() | {"pipeline": "homes"})
     return Registry(store, "homes")
 
 

@@ -12,12 +12,11 @@ import pytest
 from flows.pipeline.json_log import JsonLog
 from flows.pipeline.listeners import Scope
 from flows.records import RunRecord, read_record
-from flows.report.checks import explain
 from flows.report.markdown import markdown
 from flows.report.page import page
 from flows.report.results import RunResults
 from flows.report.text import summary
-from flows.report.verdict import ending_of, ending_section
+from flows.report.verdict import ending_of, ending_section, explain
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide
 from headway.evaluation.requests import Candidate, Champion, GateRequest

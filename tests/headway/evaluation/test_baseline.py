@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.evaluation import baseline
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide

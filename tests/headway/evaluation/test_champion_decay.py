@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.evaluation.champion_decay import decayed, worth
 from headway.evaluation.verdict import Verdict
 from headway.tasks.base import LabelFacts

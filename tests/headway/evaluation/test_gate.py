@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.config import load
 from headway.errors import ConfigError, DataError
 from headway.evaluation.compare import Difference
@@ -16,7 +16,7 @@ from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide, gate
 from headway.evaluation.requests import Candidate, Champion, GateRequest, trained_on
 from headway.evaluation.tolerance import Margin, corrected, tolerance_check
-from headway.evaluation.verdict import LeftOut, Verdict
+from headway.evaluation.verdict import LeftOut, Verdict, read_verdict
 from headway.messages import number, signed
 from headway.monitor import Monitor
 from headway.tasks.table import task_of
@@ -237,9 +237,10 @@ def test_a_slice_of_few_groups_is_not_compared(files, tmp_path):
 
 
 def test_the_stage_writes_its_verdict(files, tmp_path):
-    verdict = gate(request(files), tmp_path, Monitor())
-    assert json.loads((tmp_path / "verdict.json").read_text()) == verdict
-    assert explain(Verdict.model_validate(verdict)).sentences
+    asked = request(files)
+    decided = decide(asked)
+    assert gate(asked, tmp_path, Monitor()) == {"status": decided.status}
+    assert read_verdict(tmp_path) == decided and explain(decided).sentences
     assert GateRequest.model_validate(request(files).model_dump(mode="json")) == request(files)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import DataError
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide

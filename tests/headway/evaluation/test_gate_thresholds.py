@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.evaluation import predictions
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.report.checks import share_text
+from flows.report.verdict import share_text
 from headway.evaluation.config import GateConfig, parse_tolerance
 from headway.evaluation.tolerance import Margins, within_tolerances
 from headway.messages import number

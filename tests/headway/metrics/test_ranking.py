@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.report.checks import explain
+from flows.report.verdict import explain
 from headway.errors import ConfigError
 from headway.evaluation.config import GateConfig
 from headway.evaluation.gate import decide

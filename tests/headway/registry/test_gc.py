@@ -18,6 +18,7 @@ from headway.registry.gc import CHECKPOINT_SECONDS, alone, collect, remove, runn
 from headway.registry.leases import overlap, reading
 from headway.registry.registry import Registry
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 
 def output(store: Store, stage: str, fingerprint: str) -> None:
@@ -28,7 +29,7 @@ def output(store: Store, stage: str, fingerprint: str) -> None:
 
 def run(store: Store, name: str, *outputs: tuple[str, str], pipeline: str = "flights") -> None:
     stages = [{"stage": stage, "fingerprint": fingerprint} for stage, fingerprint in outputs]
-    store.save_run({"run": name, "pipeline": pipeline, "stages": stages})
+    save_run(store, {"run": name, "pipeline": pipeline, "stages": stages})
 
 
 def fp(digit: str) -> str:

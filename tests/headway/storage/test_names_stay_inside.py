@@ -18,6 +18,7 @@ from headway.sources.discovery.spans import spans
 from headway.storage import manifest as manifests
 from headway.storage.store import Store
 from tests.properties import examples
+from tests.run_files import save_run
 
 PARTS = st.sampled_from(
     ["..", ".", "", "a", "b.json", "etc", "\\", "..\\x", "C:", "~", "\x00", "a\x00b", "champion", "1"]
@@ -83,7 +84,7 @@ def store(tmp_path_factory):
     run = {"run": "20260101-000000-0000", "pipeline": "p", "state": "promoted", "stages": [], "started": "2026-01-01"}
     (folder / "a.json").write_text(json.dumps(run | {"run": "a"}))
     (folder / "b.json").write_text(json.dumps({"version": 1, "history": []}))
-    store.save_run(run)
+    save_run(store, run)
     return store
 
 

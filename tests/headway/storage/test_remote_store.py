@@ -13,6 +13,7 @@ from headway.registry.registry import Registry
 from headway.storage.bucket import Bucket
 from headway.storage.locks import Lock
 from headway.storage.store import Store, default_cache, open_store
+from tests.run_files import save_run
 
 FP = "0123456789abcdef" * 2
 KEY = {"stage": "ingest", "span": "2013-01"}
@@ -175,9 +176,9 @@ def test_what_was_listed_before_a_commit_is_forgotten_with_it(store, monkeypatch
 
 def test_runs_are_seen_from_everywhere(machine):
     a, b = machine("a"), machine("b")
-    a.save_run({"run": "20260101", "pipeline": "p", "state": "running"})
-    a.save_run({"run": "20260102", "pipeline": "p", "state": "running"})
-    a.save_run({"run": "20260102", "pipeline": "p", "state": "done"})
+    save_run(a, {"run": "20260101", "pipeline": "p", "state": "running"})
+    save_run(a, {"run": "20260102", "pipeline": "p", "state": "running"})
+    save_run(a, {"run": "20260102", "pipeline": "p", "state": "done"})
     assert [run["run"] for run in b.runs()] == ["20260102", "20260101"]
     assert [run["state"] for run in b.runs()] == ["done", "running"]
 

@@ -18,6 +18,7 @@ from headway.storage import manifest as manifests
 from headway.storage.manifest import Counts
 from headway.storage.process_identity import place
 from headway.storage.store import Store
+from tests.run_files import save_run
 
 FP = "0123456789abcdef" * 2
 KEY = {"stage": "ingest", "span": "2013-01", "config": {"rows": 4096}}
@@ -222,8 +223,8 @@ def test_verify_names_every_file_that_is_not_as_written(store):
 
 def test_runs_are_kept_newest_first(store):
     for name in ("20130102-a", "20130101-b"):
-        store.save_run({"run": name, "pipeline": "p", "stages": []})
-    store.save_run({"run": "20130101-b", "pipeline": "p", "stages": [1]})
+        save_run(store, {"run": name, "pipeline": "p", "stages": []})
+    save_run(store, {"run": "20130101-b", "pipeline": "p", "stages": [1]})
     (store.runs_folder / "99.json").write_text("[]")
     assert [run["run"] for run in store.runs()] == ["20130102-a", "20130101-b"]
     assert list(store.runs())[1]["stages"] == [1]

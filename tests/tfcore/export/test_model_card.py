@@ -24,14 +24,18 @@ FACTS = CardFacts(
     seed=7,
     metrics={"auc": 0.91, "calibration": 1.3},
     intervals={"auc": [0.89, 0.93]},
-    verdict={
-        "status": "promoted",
-        "champion": {"version": 3},
-        "metrics": {"baselines": {"constant": {"auc": 0.5}}},
-        "checks": [
-            {"name": "champion", "metric": "auc", "change": 0.02, "interval": [0.01, 0.03], "outcome": "better"}
-        ],
-    },
+    baselines={"constant": {"auc": 0.5}},
+    compared=(
+        {
+            "name": "champion",
+            "metric": "auc",
+            "against": "version 3",
+            "change": 0.02,
+            "interval": [0.01, 0.03],
+            "outcome": "better",
+        },
+    ),
+    status="promoted",
     reasons=("auc is better",),
 )
 
