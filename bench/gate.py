@@ -28,6 +28,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +36,12 @@ from numpy.typing import NDArray
 
 from headway.evaluation.compare import Difference
 from headway.evaluation.config import GateConfig, parse_tolerance
-from headway.evaluation.tolerance import Comparison, Margin, tolerance_check, within_tolerances
+from headway.evaluation.predictions import rows_of
+from headway.evaluation.tolerance import Comparison, Margin, Margins, tolerance_check, within_tolerances
 from headway.evaluation.verdict import Check, is_better
 from headway.monitor import Monitor
 from headway.schema.columns import UNIT
-from headway.tasks.base import LabelFacts
+from headway.tasks.base import LabelFacts, Task
 from headway.tasks.table import task_of
 
 Floats = NDArray[np.float64]
@@ -149,22 +151,32 @@ def judged(task: str, name: str, rows: int, rate: float, seed: int) -> Compariso
     models = [world.predicted(worse, r, NARROW.get(name, 1.0)), world.predicted(world.score(), r)]
     columns = {"label": label, "kind": world.kind, "x0": world.x[:, 0]}
     positive = int(label.sum()) if task == "binary" else 0
-    return within_tolerances(
-        task_of(task),
-        *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
-        config=GateConfig(),
-        metrics={metric.name: metric for metric in task_of(task).metrics},
-        tolerances=task_of(task).tolerances,
-        label=LabelFacts(
-            counts=(rows - positive, positive),
-            mean=float(label.mean()),
-            median=float(np.median(label)),
-            quantiles=tuple(np.quantile(label, LEVELS)),
-        ),
-        slices=SLICES,
-        seed=seed,
-        monitor=Monitor(),
+    facts = LabelFacts(
+        counts=(rows - positive, positive),
+        mean=float(label.mean()),
+        median=float(np.median(label)),
+        quantiles=tuple(np.quantile(label, LEVELS)),
     )
+    return held_against(task_of(task), columns, models, facts, slices=SLICES, seed=seed)
+
+
+def held_against(
+    task: Task,
+    columns: dict[str, Any],
+    models: Sequence[Floats],
+    facts: LabelFacts,
+    *,
+    slices: Sequence[str],
+    group: str | None = None,
+    seed: int,
+) -> Comparison:
+    """The first of two models against the second by the task's tolerances, as the gate compares them."""
+    table, other = (pa.table(columns | {"prediction": _cells(model)}) for model in models)
+    rows, others = rows_of(table, task, group), rows_of(other, task).prediction
+    judging = {metric.name: metric for metric in task.metrics}
+    margins = Margins(task, task.tolerances, facts, rows.predicted(others), judging=judging)
+    options: dict[str, Any] = {"config": GateConfig(), "slices": slices, "seed": seed, "monitor": Monitor()}
+    return within_tolerances(table, rows, others, margins=margins, **options)
 
 
 def _cells(prediction: Floats) -> pa.Array:
@@ -299,19 +311,8 @@ def drawn(how: Draws, rows: int, noise: float, seed: int) -> Comparison:
     if how.weighted:
         columns["weight"] = np.exp(0.7 * world.x[:, 3])
     positive = int(label.sum())
-    task = task_of("binary")
-    return within_tolerances(
-        task,
-        *(pa.table(columns | {"prediction": _cells(model)}) for model in models),
-        config=GateConfig(),
-        metrics={metric.name: metric for metric in task.metrics},
-        tolerances=task.tolerances,
-        label=LabelFacts(counts=(rows - positive, positive)),
-        slices=how.slices,
-        group=how.by if how.by != UNIT else None,
-        seed=seed,
-        monitor=Monitor(),
-    )
+    facts, group = LabelFacts(counts=(rows - positive, positive)), how.by if how.by != UNIT else None
+    return held_against(task_of("binary"), columns, models, facts, slices=how.slices, group=group, seed=seed)
 
 
 def as_drawn(rows: int, repetitions: int, names: Sequence[str] = ()) -> list[tuple[str, float, float, float]]:

@@ -141,7 +141,7 @@ def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, ver
     if verbose or len(record.spans) != 1:
         facts.append(("data", window(record.spans) or "no spans"))
     if verbose:
-        facts += [("remark", note) for note in ending.notes if ending.checks]
+        facts += [("remark", note) for note in ending.notes]
         facts += [("training", f"{counted(of.rows, 'row')}: {of.says}") for of in [record.training] if of is not None]
         facts += [("note", note) for note in record.notes]
     facts += places

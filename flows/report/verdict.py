@@ -87,7 +87,6 @@ def word_of(state: str) -> str:
 class RunSummary(Frozen):
     """How a run ended, or how something else stands that a page is about."""
 
-    format: int = 1
     word: str
     """The state in a word or two."""
     tone: Tone
@@ -95,14 +94,9 @@ class RunSummary(Frozen):
     """One sentence."""
     concerns: tuple[str, ...] = ()
     """What a person should look at, whatever the verdict."""
-    reasons: tuple[str, ...] = ()
-    """The gate's, as sentences; those that the headline and the checks say are left out."""
-    fixes: tuple[str, ...] = ()
-    """What would change the verdict."""
-    stands: str = ""
-    """The version that is in production after a candidate was not promoted."""
-    since: str = ""
-    """What changed since the champion."""
+    said: tuple[str, ...] = ()
+    """Beside the headline: the version that is in production after a candidate was not promoted, what changed since the champion,
+    the gate's reasons that neither the headline nor a check says, and what would change the verdict."""
     notes: tuple[str, ...] = ()
     """The gate's remarks that decided nothing and that no check says."""
     checks: tuple[Check, ...] = ()
@@ -125,12 +119,6 @@ class RunSummary(Frozen):
     def coloured(self) -> str:
         """The label, with the colour for who sees none."""
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
-
-    @property
-    def said(self) -> list[str]:
-        """Returns the sentences that are told beside the headline and the checks."""
-        notes = () if self.checks else self.notes
-        return [*filter(None, [self.stands, self.since, *self.reasons, *self.fixes, *notes])]
 
     def tables(self, *, brief: bool = False, narrow: bool = False) -> list[Table]:
         """The first checks, and a folded table of the others; empty of none.
@@ -198,14 +186,16 @@ def ending_of(record: RunRecord) -> RunSummary:
         return ending
     remarks = [note for note in found.notes if not (note.concern and verdict.promote)]
     remarks += [alarm for alarm in found.alarms if not alarm.concern]  # a concern is a warning of the run
+    untold = [str(reason) for reason in reasons if reason.key not in covered]
+    fixes = dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))
+    notes = [*(str(note) for note in remarks if note.key not in covered), *_tested(record)]
+    since = _since(record.champion) if record.champion else ""
+    said = [_stands(record, verdict), since, *untold, *fixes, *([] if checks else notes)]
     more = {
-        "reasons": tuple(str(reason) for reason in reasons if reason.key not in covered),
-        "fixes": tuple(dict.fromkeys(f"what to do: {fix}" for fix in decided if checks and all(decided))),
-        "notes": (*(str(note) for note in remarks if note.key not in covered), *_tested(record)),
+        "said": tuple(filter(None, said)),
+        "notes": tuple(notes if checks else ()),
         "checks": checks,
         "headlined": tuple(c.key for c in checks if verdict.basis == "first model" and c.name.endswith(" baseline")),
-        "stands": _stands(record, verdict),
-        "since": _since(record.champion) if record.champion else "",
         "meanings": _meanings(verdict, checks, headline),
         "judged_on": "" if verdict.rows is None else f"judged on {rows_of(verdict.rows, verdict.spans)}",
     }

@@ -50,7 +50,7 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
 from headway.evaluation.slices import slice_rows
-from headway.evaluation.tolerance import Comparison, within_tolerances
+from headway.evaluation.tolerance import Comparison, Margins, within_tolerances
 from headway.evaluation.units import drawn_together
 from headway.evaluation.verdict import (
     ANCHOR,
@@ -252,17 +252,17 @@ class _Decision:
         models, theirs = self.models, self.models.of(other)
         assert other.predictions is not None
         models.check_same(theirs, f"version {other.version}'s", other.predictions)
+        rows, others = models.rows(models.candidate), models.rows(theirs).prediction
+        margins = Margins(
+            models.task, self.tolerances, self.request.label, rows.predicted(others), judging=models.judging
+        )
         return within_tolerances(
-            models.task,
             models.candidate,
-            theirs,
+            rows,
+            others,
+            margins=margins,
             config=self.config,
-            metrics=models.judging,
-            tolerances=self.tolerances,
-            label=self.request.label,
             slices=slices,
-            group=self.request.group,
-            units=self.request.units,
             seed=self.request.seed,
             monitor=models.monitor,
         )

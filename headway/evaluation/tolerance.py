@@ -1,6 +1,7 @@
 """Holds a candidate against another model within tolerances, on the same rows: overall and per slice.
 
-    found = within_tolerances(task, candidate, champion, metrics=metrics, tolerances={"auc": 0.002, "loss": "5% of gain"}, ...)
+    margins = Margins(task, {"auc": 0.002, "loss": "5% of gain"}, label, rows.predicted(others), judging=metrics)
+    found = within_tolerances(table, rows, others, margins=margins, config=GateConfig(), monitor=monitor)
     found.of("auc").outcome, found.checks("champion", "version 3")
 
 With the interval of (candidate - champion) turned so that up is good, a metric's outcome is
@@ -29,11 +30,9 @@ from headway.evaluation.baseline import constant
 from headway.evaluation.compare import Difference, compare
 from headway.evaluation.config import OF_GAIN, GateConfig, parse_tolerance
 from headway.evaluation.intervals import holm
-from headway.evaluation.predictions import rows_of
 from headway.evaluation.slices import slice_rows
-from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
 from headway.evaluation.verdict import BETTER, BEYOND, CANNOT_TELL, NOT_COMPARED, WITHIN, Check, LeftOut, ShareOf
-from headway.metrics.base import Metric, Rows
+from headway.metrics.base import Floats, Metric, Rows
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts, Task
 
@@ -79,39 +78,30 @@ class Comparison:
 
 
 def within_tolerances(
-    task: Task,
-    candidate: pa.Table,
-    champion: pa.Table,
+    table: pa.Table,
+    rows: Rows,
+    others: Floats,
     *,
+    margins: "Margins",
     config: GateConfig,
-    metrics: Mapping[str, Metric],
-    tolerances: Mapping[str, float | str],
-    label: LabelFacts | None = None,
     slices: Sequence[str] = (),
-    group: str | None = None,
-    units: SplitUnits = EACH_ROW,
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
     """Every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
-        metrics: by name.
-        tolerances: by metric; these are compared.
-        group: the column whose equal values are a group, and drawn together.
-        units: what the split keeps together.
-        label: of the train rows; with it a tolerance can be a share of the gain over the constant.
+        table: of the candidate's predictions, with the columns of the slices.
+        rows: the same as rows, with the units that they are drawn by.
+        others: the predictions of the same rows by the other model.
+        margins: of the metrics that are compared.
     """
-    with_columns = any(metric.reads_columns for metric in metrics.values())
-    rows, theirs = rows_of(candidate, task, group, columns=with_columns), rows_of(champion, task).prediction
-    rows, _ = drawn_together(units, candidate, rows, group=group)
-    compared = {name: metrics[name] for name in tolerances}
-    margins = Margins(task, tolerances, label, rows.predicted(theirs), judging=metrics)
+    compared = margins.metrics
 
     def test(at: Any, column: str | None = None, value: str | None = None) -> list[Check]:
         some_rows = rows.at(at)
-        before = some_rows.predicted(theirs[at])
-        differences = compare(some_rows, theirs[at], metrics=[*compared.values()], seed=seed, check=monitor.check)
+        before = some_rows.predicted(others[at])
+        differences = compare(some_rows, others[at], metrics=[*compared.values()], seed=seed, check=monitor.check)
         where = {"slice": column, "slice_value": value, "rows": len(before)}
         found = []
         for name, measured in differences.items():
@@ -124,7 +114,7 @@ def within_tolerances(
     left_out: list[LeftOut] = []
     for column in slices:
         small = 0
-        for value, at in slice_rows(candidate, column):
+        for value, at in slice_rows(table, column):
             monitor.check()
             if len(at) < config.slice_min_rows:
                 small += 1
@@ -194,9 +184,10 @@ class Margins:
     """The margin of each compared metric on any of the rows.
 
     Args:
-        tolerances: by metric.
-        facts: of the train labels, which say what the constant predicts.
+        tolerances: by metric; these are compared.
+        facts: of the train labels, which say what the constant predicts; None: no tolerance is a share of the gain.
         rows: all rows, with the champion's predictions.
+        judging: every metric, by name.
     """
 
     def __init__(
@@ -209,10 +200,11 @@ class Margins:
         judging: Mapping[str, Metric],
     ):
         self._task, self._tolerances, self._facts = task, tolerances, facts
+        self.metrics = {name: judging[name] for name in tolerances}
         self._overall = {
-            name: self._gain(judging[name], rows)
-            for name, tolerance in tolerances.items()
-            if parse_tolerance(tolerance)[1] == OF_GAIN
+            name: self._gain(metric, rows)
+            for name, metric in self.metrics.items()
+            if parse_tolerance(tolerances[name])[1] == OF_GAIN
         }
 
     def of(self, metric: Metric, rows: Rows, champion: float | None) -> Margin:

@@ -6,6 +6,7 @@ import pytest
 
 from flows.report.verdict import share_text
 from headway.evaluation.config import GateConfig, parse_tolerance
+from headway.evaluation.predictions import rows_of
 from headway.evaluation.tolerance import Margins, within_tolerances
 from headway.messages import number
 from headway.monitor import Monitor
@@ -27,16 +28,15 @@ def probability(logit):
 def compared(task, label, candidate, champion, *, config=None, slices=(), columns=None, **facts):
     config, task = GateConfig(**(config or {})), task_of(task)
     tables = [pa.table({"label": label, "prediction": p, **(columns or {})}) for p in (candidate, champion)]
-    return within_tolerances(
+    rows, others = rows_of(tables[0], task), rows_of(tables[1], task).prediction
+    margins = Margins(
         task,
-        *tables,
-        config=config,
-        metrics={metric.name: metric for metric in task.metrics},
-        tolerances=config.tolerances(task),
-        label=LabelFacts(**facts) if facts else None,
-        slices=slices,
-        monitor=Monitor(),
+        config.tolerances(task),
+        LabelFacts(**facts) if facts else None,
+        rows.predicted(others),
+        judging={metric.name: metric for metric in task.metrics},
     )
+    return within_tolerances(tables[0], rows, others, margins=margins, config=config, slices=slices, monitor=Monitor())
 
 
 def counts(label):

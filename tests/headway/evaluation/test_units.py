@@ -13,8 +13,8 @@ from headway.evaluation.predictions import UNIT, rows_of
 from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.threshold import decide as decided
-from headway.evaluation.tolerance import within_tolerances
-from headway.evaluation.units import SplitUnits
+from headway.evaluation.tolerance import Margins, within_tolerances
+from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
 from headway.metrics.ranking import GroupMetric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
@@ -34,16 +34,13 @@ def tables(units=60, size=20, *, seed=0, effect=2.0):
     return [pa.table(shared | {"prediction": each[order]}) for each in (a, b)]
 
 
-def versus(candidate, champion, **options):
+def versus(candidate, champion, *, group=None, units=EACH_ROW, **options):
+    rows, _ = drawn_together(units, candidate, rows_of(candidate, BINARY, group), group=group)
+    others = rows_of(champion, BINARY).prediction
+    judging = {metric.name: metric for metric in BINARY.metrics}
+    margins = Margins(BINARY, {"auc": 0.0, "loss": 0.0}, None, rows.predicted(others), judging=judging)
     return within_tolerances(
-        BINARY,
-        candidate,
-        champion,
-        config=GateConfig(),
-        metrics={metric.name: metric for metric in BINARY.metrics},
-        tolerances={"auc": 0.0, "loss": 0.0},
-        monitor=Monitor(),
-        **options,
+        candidate, rows, others, margins=margins, config=GateConfig(), monitor=Monitor(), **options
     )
 
 
