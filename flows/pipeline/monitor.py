@@ -6,7 +6,7 @@
 Each complete span after the champion's own window is checked once for each champion. Its columns, as raw files have them, are
 held against the champion's train rows (`headway.validation.drift`), for which no label is needed. Once the span is in the source
 with labels, the champion predicts it and is held against what it was worth at its promotion
-(`headway.evaluation.champion_decay`).
+(`headway.evaluation.tolerance`).
 """
 
 import math

@@ -35,7 +35,6 @@ from headway.evaluation.baseline import (
     constant_predictions,
     first_model,
 )
-from headway.evaluation.champion_decay import decayed, made_up_for, worth
 from headway.evaluation.config import Bounds, GateConfig, slice_and_value
 from headway.evaluation.predictions import (
     OF_ROWS,
@@ -50,7 +49,7 @@ from headway.evaluation.predictions import (
 )
 from headway.evaluation.requests import Champion, GateRequest, newer, trained_on
 from headway.evaluation.slices import slice_rows
-from headway.evaluation.tolerance import Comparison, Margins, within_tolerances
+from headway.evaluation.tolerance import Comparison, Margins, decayed, made_up_for, within_tolerances, worth
 from headway.evaluation.units import drawn_together
 from headway.evaluation.verdict import (
     ANCHOR,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flows.report.verdict import explain
-from headway.evaluation.champion_decay import decayed, worth
+from headway.evaluation.tolerance import decayed, worth
 from headway.evaluation.verdict import Verdict
 from headway.tasks.base import LabelFacts
 from headway.tasks.table import task_of
