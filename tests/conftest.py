@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 import uuid
 from pathlib import Path
@@ -28,9 +27,9 @@ from hypothesis import settings
 
 from flows.cli.app import main
 from headway.storage import filesystem
-from tests.chaos.table import FAULTS, TRUE_WITHIN
 from tests.fork_server import ForkServer
 from tests.forked_workers import Launchers
+from tests.waiting import until
 from tfcore.runtime.tensorflow_process import Child
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -145,33 +144,6 @@ def pytest_collection_modifyitems(config, items):
         places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
         assert not (gone := [path for path in places if not path.exists()]), f"LONG names files that are gone: {gone}"
         items.sort(key=lambda item: places.get(item.path, len(LONG)))
-
-
-@pytest.fixture
-def row(request, record_property):
-    """row(fault, seen, seconds=None, repeats="-"): a row of this test in the table of faults, which has ended as it has to.
-
-    Args:
-        fault: what was done to what.
-        seen: how that ended, in the words of the table; or the flow run as the server has it.
-        seconds: from the fault's end until that was so.
-        repeats: what the next run did again.
-    """
-    test = f"{request.path.relative_to(ROOT).as_posix()}::{request.function.__name__}"
-    rows = {row.fault: row for row in FAULTS[test]}
-    values = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
-    expected = {value for value in values if isinstance(value, str) and value in rows} or {*rows}
-
-    def note(fault, seen, seconds=None, repeats="-"):
-        assert rows[fault].is_end(seen), (rows[fault], seen)
-        expected.discard(fault)
-        if seconds is not None:
-            assert seconds <= TRUE_WITHIN
-            cells = [f"{seconds:.0f} s" if seconds >= 1 else "under 1 s", repeats]
-            record_property("faults", [fault, rows[fault].where, cells])
-
-    yield note
-    assert not expected, "rows of the table of faults that this test did not come to"
 
 
 @pytest.fixture(scope="session")
@@ -551,11 +523,7 @@ def _cloud_storage(folder, *options):
         subprocess.Popen(puts) as front,
     ):
         try:
-            deadline = time.monotonic() + 30
-            while time.monotonic() < deadline:
-                with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/storage/v1/b?project=p", timeout=5):
-                    break
-                time.sleep(0.05)
+            until(lambda: urllib.request.urlopen(f"{url}/storage/v1/b?project=p", timeout=5).close() is None, 30)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("STORAGE_EMULATOR_HOST", url)
                 filesystem._filesystem.cache_clear()

@@ -1,10 +1,11 @@
-"""What pyproject.toml declares: every package that is imported, and every file that is not Python."""
+"""What pyproject.toml declares: every package that is imported, and every file that is not Python; and the wheel."""
 
 import ast
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -82,3 +83,15 @@ def test_each_extra_is_known_to_the_command_line_and_to_the_docs():
         assert f"| `{command(name)}` |" in page
     every = PROJECT["project"]["optional-dependencies"]["all"]
     assert every == [f"headway[{','.join(EXTRAS)}]"]
+
+
+@pytest.mark.long
+def test_the_wheel_is_built_and_works_alone(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: the wheel is built from what git tracks")
+    command = [str(ROOT / "infra" / "wheel.sh"), sys.executable, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = zipfile.ZipFile(done.stdout.strip().splitlines()[-1]).namelist()
+    assert {"flows", "beam_jobs", "tfcore", "headway"} <= {name.split("/")[0] for name in names}
+    assert not any(name.startswith(("tests/", "bench/", "examples/")) for name in names)

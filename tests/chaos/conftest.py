@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.host import Host
+from tests.chaos.table import FAULTS, TRUE_WITHIN
 from tests.chaos.tiny_pipeline import TinyPipeline
 
 
@@ -17,6 +18,33 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("host"))
             item.add_marker(pytest.mark.server)
             item.extra_keyword_matches.add("on_postgresql")
+
+
+@pytest.fixture
+def row(request, record_property):
+    """row(fault, seen, seconds=None, repeats="-"): a row of this test in the table of faults, which has ended as it has to.
+
+    Args:
+        fault: what was done to what.
+        seen: how that ended, in the words of the table; or the flow run as the server has it.
+        seconds: from the fault's end until that was so.
+        repeats: what the next run did again.
+    """
+    test = f"tests/chaos/{request.path.name}::{request.function.__name__}"
+    rows = {row.fault: row for row in FAULTS[test]}
+    values = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
+    expected = {value for value in values if isinstance(value, str) and value in rows} or {*rows}
+
+    def note(fault, seen, seconds=None, repeats="-"):
+        assert rows[fault].is_end(seen), (rows[fault], seen)
+        expected.discard(fault)
+        if seconds is not None:
+            assert seconds <= TRUE_WITHIN
+            cells = [f"{seconds:.0f} s" if seconds >= 1 else "under 1 s", repeats]
+            record_property("faults", [fault, rows[fault].where, cells])
+
+    yield note
+    assert not expected, "rows of the table of faults that this test did not come to"
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.waiting import until
+from tests.webhook import Webhook
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
 LATE_SECONDS = 10
@@ -17,37 +16,23 @@ LATE_SECONDS = 10
 
 
 @pytest.fixture
-def told(host, monkeypatch, tmp_path):
-    """What the notification block custom-webhook/chaos tells: a list that grows."""
+def hook(host):
+    """What the notification block custom-webhook/chaos posts to."""
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-    heard = []
-
-    class Listener(BaseHTTPRequestHandler):
-        def do_POST(self):
-            heard.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["text"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *arguments):
-            pass
-
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    env = host.env
-    settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: env["PREFECT_API_AUTH_STRING"]}
-    with temporary_settings(settings):
-        block = CustomWebhookNotificationBlock(
-            name="chaos", url=f"http://127.0.0.1:{listener.server_port}/", json_data={"text": "{{subject}}: {{body}}"}
-        )
-        block.save("chaos", overwrite=True)
-    yield heard
-    listener.shutdown()
-    listener.server_close()
+    with Webhook() as hook:
+        with host.reached():
+            block = CustomWebhookNotificationBlock(
+                name="chaos", url=hook.url, json_data={"text": "{{subject}}: {{body}}"}
+            )
+            block.save("chaos", overwrite=True)
+        yield hook
 
 
-def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_held(host, told, deployed, row):
+def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_held(host, hook, deployed, row):
+    def told():
+        return [json.loads(body)["text"] for _, body in hook.told]
+
     extra = "alarms: {notify: custom-webhook/chaos, when: [late, held], late_minutes: 1}\n"
     pipeline = deployed("alarmed", extra)
     file = pipeline.folder / "pipeline.yaml"
@@ -60,10 +45,10 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     try:
         began = time.monotonic()
         run = host.start("retrain/alarmed")
-        until(lambda: told, about=lambda: host.flow_run(run)["state"])
+        until(told, about=lambda: host.flow_run(run)["state"])
         seconds = time.monotonic() - began
         late = host.flow_run(run)
-        assert len(told) == 1 and told[0].startswith("headway: alarmed late: retrain "), told
+        assert len(told()) == 1 and told()[0].startswith("headway: alarmed late: retrain "), told()
     finally:
         os.kill(worker, signal.SIGCONT)
     row("no worker takes the run (alarm late)", late, seconds, "nothing: it runs once a worker is there")
@@ -71,11 +56,12 @@ def test_who_is_to_be_told_hears_of_a_run_that_is_late_and_of_a_model_that_is_he
     ended = host.ended(run, 180)
     assert ended["name"].endswith(": needs a person"), ended["state"]
     assert pipeline.champion() is None
-    until(lambda: len(told) > 1, about=lambda: told)
-    assert told[1].startswith("headway: alarmed held: retrain alarmed 2024-01 to 2024-02: needs a person: "), told
+    until(lambda: len(told()) > 1, about=told)
+    held = "headway: alarmed held: retrain alarmed 2024-01 to 2024-02: needs a person: "
+    assert told()[1].startswith(held), told()
     version = [found.number for found in pipeline.registry().versions()]
     time.sleep(1.0)
-    assert len(told) == 2, "each is told once"
+    assert len(told()) == 2, "each is told once"
     host.headway("promote", pipeline.folder)
     assert pipeline.champion() == 1 and version in ([], [1])
     pipeline.check(host)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.chaos.host import FINAL
+from tests.prefect_server import FINAL
 from tests.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]

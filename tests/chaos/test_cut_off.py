@@ -91,8 +91,7 @@ def test_a_run_that_is_called_crashed_and_lives_and_the_next_one_promote_once_at
         run = host.start("retrain/retrained", {"command": f"env PREFECT_API_URL={link.url} {COMMAND}"})
         past_checkpoint(host, pipeline, before, run)
         pipeline.slow(3.0)  # so that it outlasts its heartbeats
-        beats = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}
-        until(lambda: host.ask("/events/filter", {"filter": beats})["total"])
+        until(lambda: host.heartbeats(run))
         (engine,) = _engines(pipeline, host, link)
         link.set(cut=True)
         began = time.monotonic()

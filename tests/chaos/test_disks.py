@@ -61,13 +61,13 @@ def test_a_disk_that_is_full_or_read_only_ends_the_run_and_the_next_ones_go_on(h
     (disk / "filler").unlink()
     assert pipeline.problems() == [] and pipeline.champion() is None
     assert "running" not in {run["state"] for run in pipeline.runs()} or _listed(pipeline) == ["killed"]
-    row("the store's disk is full", ended, seconds, _steps(training))
+    row("the store's disk is full", ended, seconds, training.repeats())
 
     training = Training(host, pipeline)
     _make_read_only(disk)
     began = time.monotonic()
     ended = host.ended(training.run)
-    row("the store becomes read-only", ended, time.monotonic() - began, _steps(training))
+    row("the store becomes read-only", ended, time.monotonic() - began, training.repeats())
     began = time.monotonic()
     ended = host.ended(host.start("retrain/disks"))
     row("the store is read-only", ended, time.monotonic() - began, "nothing was done")
@@ -85,8 +85,3 @@ def test_a_disk_that_is_full_or_read_only_ends_the_run_and_the_next_ones_go_on(h
 def _listed(pipeline):
     """The states of the runs as `headway runs` says them, the newest first."""
     return [run.state for run in runs_of(Store(pipeline.store))]
-
-
-def _steps(training):
-    steps = training.to_repeat()
-    return f"{steps} training step{'s' if steps != 1 else ''}" if steps else "nothing: it goes on at the very step"

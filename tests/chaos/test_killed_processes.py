@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from headway.messages import counted
 from tests.chaos.tiny_pipeline import CHECKPOINT_EVERY, STEPS, TinyPipeline, dead
 from tests.chaos.training import Training
 
@@ -67,8 +66,7 @@ def test_the_state_is_true_the_store_is_whole_and_the_champion_stays(fault, host
     assert 0 <= repeats[-1] <= 2 * CHECKPOINT_EVERY
     if number == signal.SIGTERM:
         assert repeats[-1] == 0, "who is asked to stop writes a checkpoint first"
-    steps = counted(repeats[-1], "training step") if repeats[-1] else "nothing: it goes on at the very step"
-    row(fault, ended, seconds, steps)
+    row(fault, ended, seconds, training.repeats())
 
 
 def test_a_run_outlives_its_worker_and_the_next_worker_takes_the_next_run(host, hit, row):

@@ -1,6 +1,7 @@
 """A flow run that is caught in the middle of its training."""
 
-from tests.chaos.host import FINAL
+from headway.messages import counted
+from tests.prefect_server import FINAL
 from tests.waiting import until
 
 
@@ -41,3 +42,8 @@ class Training:
         """How many steps lie behind its newest checkpoint."""
         began, newest = (of.get(self._training, 0) for of in (self._before, self.pipeline.checkpoints()))
         return began + self.pipeline.steps_done() - self._steps - newest
+
+    def repeats(self):
+        """The same in words, for the table of faults."""
+        steps = self.to_repeat()
+        return counted(steps, "training step") if steps else "nothing: it goes on at the very step"

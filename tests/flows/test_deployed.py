@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,78 +18,31 @@ from prefect.states import Completed, Running
 from flows.config.pipeline import read_pipeline
 from flows.orchestration import second_half
 from flows.orchestration.deploy import entries
-from tests.ports import free_port
+from tests.flows.churn import PIPELINE
+from tests.prefect_server import PrefectServer
 from tests.waiting import until
+from tests.webhook import Webhook
 
-PIPELINE = """
-name: churn
-source: {format: parquet, path: "data/{span}.parquet"}
-label: y
-columns: {id: {role: key}, x: standardize, c: vocabulary}
-split: {mode: time}
-model: {name: mlp, hidden: [4]}
-training: {steps: 16, batch_size: 64}
-gate: {baseline: false}
-schedule: "0 5 2 * *"
-alarms: {notify: custom-webhook/ops, when: [failed]}
-arrival: {quiet_minutes: 0}
-"""
 ENDLESS = {"training.steps": 400000, "training.checkpoint_every_steps": 64}
-
-
-TOLD = []
-"""What the notification block sent."""
-
-
-class Listener(BaseHTTPRequestHandler):
-    def do_POST(self):
-        TOLD.append(self.rfile.read(int(self.headers["content-length"])).decode())
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The environment in which somebody types, with a server and a worker of `make up`."""
+    """A server with a worker and one of the queue gpu, which has folders of its own."""
     folder = tmp_path_factory.mktemp("server")
-    port = free_port()
-    command = [sys.executable, "-P", str(Path(__file__).parents[2] / "infra" / "one_host.py")]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    env |= {"HEADWAY_PIPELINES": str(folder / "elsewhere")}
-    up = subprocess.run(
-        [*command, "up", "--sqlite", "--workers", "1", "--gpu", "--port", str(port)],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    server = PrefectServer(folder, HEADWAY_PIPELINES=str(folder / "elsewhere"))
     try:
-        assert up.returncode == 0, up.stdout + up.stderr
-        auth = (folder / ".headway" / "prefect" / "auth").read_text().strip()
-        yield env | {
-            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-            "PREFECT_API_AUTH_STRING": auth,
-            "HOME_OF_SERVER": str(folder / ".headway" / "prefect"),
-            "PREFECT_HOME": str(folder / "client"),
-            "NO_PROXY": "127.0.0.1",
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        }
+        server.up("--sqlite", "--workers", 1, "--gpu")
+        yield server
     finally:
-        subprocess.run([*command, "down"], cwd=folder, env=env, capture_output=True, timeout=200, check=False)
+        server.down(check=False)
 
 
 @pytest.fixture(scope="module")
 def client(server):
     from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-    settings = {PREFECT_API_URL: server["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: server["PREFECT_API_AUTH_STRING"]}
-    with temporary_settings(settings), get_client(sync_client=True) as client:
+    with server.reached(), get_client(sync_client=True) as client:
         yield client
 
 
@@ -100,10 +51,11 @@ def project(server, land, tmp_path):
     """project(name) -> the folder of a pipeline with two months; the worker of the queue gpu has its pipeline.yaml alone."""
 
     def make(name, **changes):
-        folder, elsewhere = tmp_path / name, Path(server["HEADWAY_PIPELINES"]) / name
+        folder, elsewhere = tmp_path / name, Path(server.env["HEADWAY_PIPELINES"]) / name
         for place in (folder, elsewhere):
             place.mkdir(parents=True)
             own = {"name": name, "store": str(tmp_path / "store"), "queues": {"tensorflow": "gpu"}}
+            own |= {"schedule": "0 5 2 * *", "alarms": {"notify": "custom-webhook/ops", "when": ["failed"]}}
             (place / "pipeline.yaml").write_text(yaml.safe_dump(yaml.safe_load(PIPELINE) | own | changes))
         for month in ("2024-01", "2024-02"):
             land(folder / "data", month)
@@ -112,9 +64,15 @@ def project(server, land, tmp_path):
     return make
 
 
+@pytest.fixture
+def hook():
+    with Webhook() as hook:
+        yield hook
+
+
 def _stand(client, server, flow_run):
     """The state of a flow run, and what the workers said last."""
-    logs = [Path(server["HOME_OF_SERVER"]) / f"{worker}.log" for worker in ("worker", "worker-gpu")]
+    logs = [server.home / f"{worker}.log" for worker in ("worker", "worker-gpu")]
     said = "".join(f"\n== {log.name}\n{log.read_text()[-3000:]}" for log in logs)
     return f"{client.read_flow_run(flow_run).state!r}{said}"
 
@@ -122,7 +80,9 @@ def _stand(client, server, flow_run):
 @pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.timeout(600)
-def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(server, client, typed, project, tmp_path):
+def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(
+    server, client, typed, project, tmp_path, hook
+):
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
     folder = project("churn")
@@ -130,11 +90,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     said = typed("deploy", folder, check=2).stderr
     assert "has no block 'custom-webhook/ops'" in said and "prefect block create custom-webhook" in said
     assert not client.read_deployments()
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    block = CustomWebhookNotificationBlock(
-        name="ops", url=f"http://127.0.0.1:{listener.server_port}/", json_data={"text": "{{subject}}: {{body}}"}
-    )
+    block = CustomWebhookNotificationBlock(name="ops", url=hook.url, json_data={"text": "{{subject}}: {{body}}"})
     block.save("ops")
 
     # Prefect's own form first, with a setting of a person's; then there is nothing left but the automations
@@ -145,7 +101,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
         entry["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_DEFAULT_RETRIES"] = "0"
     (plain / "prefect.yaml").write_text(yaml.safe_dump({"pull": [], "deployments": listed}))
     command = [sys.executable, "-P", "-m", "prefect", "--no-prompt", "deploy", "--all"]
-    done = subprocess.run(command, cwd=plain, env=server, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=plain, env=server.env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     changes = json.loads(typed("deploy", folder, "--json", check=0).stdout)["changes"]["churn"]
     assert changes[0] == "limited work queue gpu to 1 training at once"
@@ -185,7 +141,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     _, second = retrains()
     assert second.name == "churn 2024-01 to 2024-02 on gpu: promoted 1", second.state
     assert (tmp_path / "store" / "serving" / "churn" / "1" / "saved_model.pb").exists()
-    elsewhere = Path(server["HEADWAY_PIPELINES"]) / "churn"
+    elsewhere = Path(server.env["HEADWAY_PIPELINES"]) / "churn"
     assert [path.name for path in elsewhere.iterdir()] == ["pipeline.yaml"], "it was made from the store alone"
 
     ended = json.loads(typed("runs", folder, "--json", check=0).stdout)[::-1]
@@ -200,12 +156,11 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
     assert client.read_flow_run(gone).name == "churn: failed"
     message = client.read_flow_run(gone).state.message
     assert "no such file" in message and "'headway deploy' with its new folder" in message
-    until(lambda: any("no such file" in text for text in TOLD), 60)
+    until(lambda: any("no such file" in text for _, text in hook.told), 60)
 
     assert "removed deployment retrain/churn" in typed("deploy", "churn", "--remove", check=0).stdout
     assert not client.read_deployments() and not client.read_automations()
     assert "nothing of it is there" in typed("deploy", "churn", "--remove", check=0).stdout
-    listener.shutdown()
 
 
 @pytest.mark.chaos
@@ -213,7 +168,7 @@ def test_a_pipeline_outside_of_the_clone_is_deployed_watched_and_taken_away(serv
 @pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_resumed(
-    server, client, typed, project, tmp_path, row
+    server, client, typed, project, tmp_path
 ):
     ids = {}
     for seed, name in enumerate(("one", "two")):
@@ -266,7 +221,6 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
     # the second half is killed: the other pipeline gets the GPU, and the same flow goes on from the checkpoint
     kill(second_half.of(client, str(one)).id)
     until(lambda: half(one).is_crashed(), 300, about)
-    row("kill -9 of the second half", half(one).type.title())
     until(lambda: trainings() == 2, 300, about)
     before = steps()
     cancel(second_half.of(client, str(two)).id)
@@ -285,7 +239,7 @@ def test_one_gpu_is_for_one_training_and_either_half_is_cancelled_or_killed_and_
             end(preparing)
             until(lambda id=preparing: client.read_flow_run(id).state.is_final(), 300, about)
             assert half(preparing) is None
-    row("kill -9 of the first half", f"{client.read_flow_run(preparing).state.type.title()}, and no second half")
+    assert client.read_flow_run(preparing).state.is_crashed()
     last = client.create_flow_run_from_deployment(ids["two"], parameters={"set": {"training.steps": 16}}).id
     until(lambda: half(last) and half(last).is_final(), 300, about)
     assert half(last).is_completed() and "is promoted" in half(last).message, half(last)
@@ -320,7 +274,7 @@ def test_what_a_person_should_look_at_is_the_name_of_a_flow_runs_state(server, c
     folder = project("events", queues={}, alarms={}, validation=validation, gate=gate)
     land(folder / "data", "2024-03", shift=3.0)
     command = [sys.executable, "-P", "-c", FLOWS, str(folder)]
-    done = subprocess.run(command, env=server, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, env=server.env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     states = ast.literal_eval(done.stdout.splitlines()[-1])
     named = ["Completed", "Held", "Rejected", "Completed", "Failed", "Completed", "Drifting"]

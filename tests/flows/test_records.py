@@ -83,10 +83,7 @@ def test_a_run_whose_process_is_gone_is_killed_and_says_how_long_it_ran():
     silent = settled(run, _owner(host="elsewhere", expires=time.time() - 1), time.time())
     assert (silent.state, silent.seconds) == ("killed", 90.0)
     for owner in (None, _owner(run="another")):  # the lock is somebody else's by now
-        assert (settled(run, owner, time.time()).state, settled(run, owner, time.time()).seconds) == (
-            "killed",
-            20.0,
-        )
+        assert (settled(run, owner, time.time()).state, settled(run, owner, time.time()).seconds) == ("killed", 20.0)
 
 
 def test_a_killed_run_says_which_step_it_was_in_and_the_next_run_writes_that_down(store):

@@ -25,9 +25,3 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed,
     assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
     shown = typed("show", project, check=0).stdout
     assert "the loss scale ended at" in shown
-
-
-@pytest.mark.slow
-def test_options_that_do_not_go_together_are_reported_before_anything_runs(typed, project):
-    said = typed("run", project, "--set", "training.micro_batches=3", check=2).stderr
-    assert "micro_batches: 3 does not divide batch_size 128; 2 does" in said

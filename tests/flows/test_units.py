@@ -40,10 +40,7 @@ def _table():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "split"),
-    [
-        ("auto", "{key: patient}"),
-        ('{"*": auto, patient: {role: group}}', "{}"),
-    ],
+    [("auto", "{key: patient}"), ('{"*": auto, patient: {role: group}}', "{}")],
     ids=["key", "group"],
 )
 def test_patients_are_not_learned_by_heart(typed, tmp_path, columns, split):

@@ -32,10 +32,7 @@ def test_one_of_the_environment_is_respected(tmp_path, names):
 
 @pytest.mark.parametrize(
     ("environ", "said"),
-    [
-        ({access.SERVER: "a:b", access.CLIENT: "a:c"}, "differ"),
-        ({access.SERVER: "hunter2"}, "is not user:password"),
-    ],
+    [({access.SERVER: "a:b", access.CLIENT: "a:c"}, "differ"), ({access.SERVER: "hunter2"}, "is not user:password")],
 )
 def test_a_mistake_is_reported_without_the_password(tmp_path, environ, said):
     with pytest.raises(ConfigError, match=said) as info:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.prefect_server import infra
+
 INFRA = Path(__file__).parents[2] / "infra"
 MANIFESTS = sorted(path for path in (INFRA / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml")
 UNITS = sorted((INFRA / "systemd").glob("*.service"))
@@ -124,12 +126,9 @@ def test_a_password_of_any_characters_reaches_the_database():
 
 
 def test_what_a_group_may_read_is_the_same_however_workers_are_started():
-    spec = importlib.util.spec_from_file_location("infra_one_host", INFRA / "one_host.py")
-    one_host = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(one_host)
     for path in UNITS:
         mask = int(re.search(r"^UMask=(\d+)$", path.read_text(), re.MULTILINE)[1], 8)
-        assert mask == (one_host._WORKER_UMASK if path in WORKERS else 0o077), path.name
+        assert mask == (infra("one_host")._WORKER_UMASK if path in WORKERS else 0o077), path.name
 
 
 def test_every_process_is_asked_whether_it_hangs():

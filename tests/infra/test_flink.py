@@ -2,7 +2,6 @@
 
 import contextlib
 import glob
-import importlib.util
 import os
 import signal
 import socket
@@ -18,14 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
+from tests.infra import same_bytes as flink
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.flink, pytest.mark.filterwarnings("ignore")]
-
-SCRIPT = Path(__file__).with_name("same_bytes.py")
-_SPEC = importlib.util.spec_from_file_location("infra_flink", SCRIPT)
-flink = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(flink)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +59,7 @@ def test_ingest_and_predict_write_the_bytes_of_the_local_runner(jars, january):
     # no python of the PATH knows Beam: workers run in the interpreter of whoever starts them
     here = str(Path(sys.executable).parent)
     path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != here)
-    command = [sys.executable, "-P", str(SCRIPT), str(january)]
+    command = [sys.executable, "-P", flink.__file__, str(january)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=os.environ | {"PATH": path})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("byte-identical to the local runner's") == 2
@@ -143,11 +138,8 @@ def _ingesting(folder, data, runner):
     flink.project(folder / "flights", data, runner)
     process = _ingest(folder)
     try:
-        deadline = time.monotonic() + 120
-        while not _ranges(folder):
-            assert process.poll() is None, process.stdout.read()
-            assert time.monotonic() < deadline, "no range was written in two minutes"
-            time.sleep(0.05)
+        until(lambda: _ranges(folder) or process.poll() is not None)
+        assert process.poll() is None, process.stdout.read()
         yield process
     finally:
         process.kill()

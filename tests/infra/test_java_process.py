@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.storage.process_identity import alive
 from tests.waiting import until
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "infra"))  # scripts, no package
@@ -57,12 +58,4 @@ with job_server("flink", {{"flink_master": "[local]"}}, Path({str(tmp_path)!r}))
         os.kill(server, 0)
         driver.kill()
         assert driver.wait() == -signal.SIGKILL
-    until(lambda: not _lives(server), 30)
-
-
-def _lives(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    until(lambda: not alive(server), 30)

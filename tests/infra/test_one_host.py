@@ -1,8 +1,6 @@
 """The topology on one host: PostgreSQL, server and two workers come up, come up once, and go."""
 
-import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,23 +11,16 @@ import pytest
 
 from headway.storage.process_identity import alive
 from tests.ports import free_port
+from tests.prefect_server import PrefectServer, infra
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "infra" / "one_host.py"
-_SPEC = importlib.util.spec_from_file_location("infra_postgres", ROOT / "infra" / "postgres.py")
-postgres = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(postgres)
+FLIGHTS = Path(__file__).parents[2] / "examples" / "flights"
+postgres = infra("postgres")
 
 needs_postgres = pytest.mark.skipif(
     not (shutil.which("initdb") or [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]),
     reason="PostgreSQL is not installed",
 )
-
-
-def _type(folder, *arguments):
-    command = [sys.executable, "-P", str(SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path):
@@ -45,35 +36,31 @@ def test_without_postgresql_the_error_says_what_to_install(monkeypatch, tmp_path
 @pytest.mark.server
 @pytest.mark.timeout(600)
 def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
-    port = free_port()
-    home = tmp_path / ".headway" / "prefect"
-    database, probed = postgres.Postgres(home), []
-
-    def ask(path):
-        login = tuple((home / "auth").read_text().strip().split(":", 1))
-        answer = httpx.get(f"http://127.0.0.1:{port}/api{path}", auth=login, timeout=10, trust_env=False)
-        return answer.raise_for_status().json()
+    server = PrefectServer(tmp_path)
+    server.pauses = ()
+    database, probed = postgres.Postgres(server.home), []
 
     def pids():
-        return {path.stem: json.loads(path.read_text())["pid"] for path in home.glob("*.pid")}
+        return {path.stem: json.loads(path.read_text())["pid"] for path in server.home.glob("*.pid")}
+
+    def deployment():
+        return server.ask("/deployments/name/retrain/flights")["name"]
 
     try:
-        done = _type(tmp_path, "up", ROOT / "examples" / "flights", "--port", port)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "Prefect is up" in done.stdout and "one_host.py down" in done.stdout
+        said = server.up(FLIGHTS).stdout
+        assert "Prefect is up" in said and "one_host.py down" in said
         before = pids()
         assert before.keys() == {"server", "worker", "worker-2"}
-        assert ask("/deployments/name/retrain/flights")["name"] == "flights"
-        assert not [*home.rglob("*.db")], "the server keeps nothing in SQLite"
+        assert deployment() == "flights"
+        assert not [*server.home.rglob("*.db")], "the server keeps nothing in SQLite"
         assert database.file.stat().st_mode & 0o077 == 0
 
-        assert _type(tmp_path, "up", "--port", port).returncode == 0
+        server.up()
         assert pids() == before
 
         # as the containers start them, with what their health checks look at: healthy also while the database is away
-        login, health = (home / "auth").read_text().strip(), free_port()
-        env = os.environ | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_API_AUTH_STRING": login}
-        env |= {"PREFECT_HOME": str(tmp_path / "probed"), "PREFECT_WORKER_WEBSERVER_PORT": str(health)}
+        health = free_port()
+        env = server.env | {"PREFECT_HOME": str(tmp_path / "probed"), "PREFECT_WORKER_WEBSERVER_PORT": str(health)}
         module = [sys.executable, "-P", "-m"]
         worker = [*module, "flows.orchestration.worker", "--name", "probed", "--with-healthcheck"]
         probed = [subprocess.Popen(worker, env=env, cwd=tmp_path)]
@@ -84,14 +71,14 @@ def test_it_comes_up_once_outlives_a_restart_of_its_database_and_goes(tmp_path):
         assert until(healthy)
         database.stop()
         with pytest.raises(httpx.HTTPError):
-            ask("/deployments/name/retrain/flights")
+            deployment()
         assert healthy()
         database.start()
-        assert until(lambda: ask("/deployments/name/retrain/flights")["name"]) == "flights"
+        assert until(deployment) == "flights"
     finally:
         for process in probed:
             process.terminate()
-        done = _type(tmp_path, "down", "--remove")
-    assert done.returncode == 0 and "worker-2" in done.stdout and "postgres" in done.stdout, done.stdout + done.stderr
+        said = server.down("--remove").stdout
+    assert "worker-2" in said and "postgres" in said, said
     assert not database.data.exists() and not database.file.exists()
     assert not [pid for pid in before.values() if alive(pid)]

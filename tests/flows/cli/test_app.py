@@ -259,13 +259,10 @@ def test_a_command_that_fails_ends_the_tensorflow_it_began_and_says_nothing_of_i
     assert done.stderr.startswith("headway run: ") and "lable" in done.stderr and "ensor" not in done.stderr
 
 
-PIPELINE = "name: toy\nsource: {format: csv, path: a.csv}\nlabel: y\n"
-
-
 @pytest.mark.parametrize(("options", "begins"), [([], ["Beam", "TensorFlow"]), (["--to", "ingest"], ["Beam"])])
 def test_a_first_run_imports_what_it_will_need_while_it_looks_at_the_data(options, begins, tmp_path, monkeypatch):
-    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
-    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("label: y", "label: z"))
+    (tmp_path / "d.csv").write_text("x,y\n1,0\n2,1\n")
+    (tmp_path / "pipeline.yaml").write_text(SMALL.replace("label: y", "label: z"))
     begun = []
     monkeypatch.setattr("flows.pipeline.run.begin_import", lambda: begun.append("Beam"))
     monkeypatch.setattr(Child, "spawn", lambda child: begun.append("TensorFlow"))

@@ -31,8 +31,7 @@ def test_without_a_server_the_fix_is_named(typed, pipeline, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("status", "answer"),
-    [(502, "/api/health answers 502 text/html"), (200, "/api/health answers 200 text/html")],
+    ("status", "answer"), [(502, "/api/health answers 502 text/html"), (200, "/api/health answers 200 text/html")]
 )
 def test_a_proxy_whose_server_is_away_and_its_page_are_no_server(typed, pipeline, status, answer):
     from prefect.settings import PREFECT_API_URL, temporary_settings

@@ -1,11 +1,8 @@
 """An error is told once: without fingerprints, and with --json as fields."""
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -90,16 +87,6 @@ def test_a_step_that_fails_is_named_and_not_its_folder(churn, typed):
     # the command whose answer they are prints them there
     said = typed("run", "--to", "validate", churn, check=0)
     assert (said.stdout + said.stderr).count("were rejected; at most") == 1
-
-
-def test_a_json_log_has_the_error_too_and_stdout_the_answer(churn):
-    misspelt(churn)
-    command = [sys.executable, "-P", "-m", "flows.cli", "run", str(churn), "--log-format", "json", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode == 2
-    error = json.loads(done.stdout)["error"]
-    failed = json.loads(done.stderr)
-    assert (failed["level"], failed["status"]) == ("error", "failed") and error["problem"] in failed["message"]
 
 
 def test_a_backfill_tells_of_a_window_that_failed_in_its_table(churn, typed):

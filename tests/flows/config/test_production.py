@@ -18,8 +18,7 @@ def _read(folder, **sections):
 
 
 @pytest.mark.parametrize(
-    "schedule",
-    ["0 5 2 * *", {"retrain": "0 5 2 * *"}, {"retrain": "0  5 2 * *", "timezone": "UTC"}],
+    "schedule", ["0 5 2 * *", {"retrain": "0 5 2 * *"}, {"retrain": "0  5 2 * *", "timezone": "UTC"}]
 )
 def test_a_cron_expression_alone_is_that_of_retrain(schedule, tmp_path):
     config = _read(tmp_path, schedule=schedule).pipeline.schedule

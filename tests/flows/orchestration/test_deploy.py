@@ -129,16 +129,10 @@ def test_it_is_said_when_nothing_watches(off, triggers, said):
     assert all(why.startswith(words) for why, words in zip(found, said, strict=True))
 
 
-def test_flow_runs_say_every_thirty_seconds_that_they_live(loaded):
-    for entry in entries(loaded()):
-        assert entry["work_pool"]["job_variables"]["env"] == {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-
-
-def test_a_secret_is_a_reference_that_the_worker_resolves(loaded):
-    found = entries(loaded(secrets={"DB_PASSWORD": "db-password"}))
-    for entry in found:
-        env = entry["work_pool"]["job_variables"]["env"]
-        assert env["DB_PASSWORD"] == "{{ prefect.blocks.secret.db-password }}"
+def test_flow_runs_say_every_thirty_seconds_that_they_live_and_a_secret_is_a_reference_that_the_worker_resolves(loaded):
+    alive, secret = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}, "{{ prefect.blocks.secret.db-password }}"
+    for secrets, env in (({}, alive), ({"DB_PASSWORD": "db-password"}, alive | {"DB_PASSWORD": secret})):
+        assert all(each["work_pool"]["job_variables"]["env"] == env for each in entries(loaded(secrets=secrets)))
 
 
 def test_a_secret_that_stands_in_the_file_itself_is_refused_and_not_repeated(loaded):

@@ -44,16 +44,12 @@ def env(tmp_path_factory):
         (folder / "server.log").open("wb") as log,
         _started(ours, log, "server", "start", "--port", str(port)) as server,
     ):
-        until(lambda: _answers(ours), 120, (folder / "server.log").read_text)
-        yield ours
-        server.terminate()
-
-
-def _answers(env):
-    try:
-        return httpx.get(f"{env['PREFECT_API_URL']}/health", trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
+        try:
+            health = f"{ours['PREFECT_API_URL']}/health"
+            until(lambda: httpx.get(health, trust_env=False).is_success, about=(folder / "server.log").read_text)
+            yield ours
+        finally:
+            server.terminate()
 
 
 def _started(env, log, *arguments, cwd=None):

@@ -11,11 +11,7 @@ PIPELINE = churn_pipeline.PIPELINE.replace(churn_pipeline.TOLERANCE, "{auc: 0.3,
 PIPELINE += "validation: {drift: {min_rows: 100}}\nstore: store\n"
 
 
-@pytest.fixture
-def months(tmp_path, land):
-    """The pipeline and its four months; nothing has been trained."""
-    folder = tmp_path / "churn"
-    folder.mkdir()
+def _lay(folder, land):
     (folder / "pipeline.yaml").write_text(PIPELINE)
     for name in ("2024-01", "2024-02", "2024-03", "2024-04"):
         land(folder / "data", name)
@@ -24,13 +20,17 @@ def months(tmp_path, land):
 
 
 @pytest.fixture
+def months(tmp_path, land):
+    """The pipeline and its four months; nothing has been trained."""
+    (tmp_path / "churn").mkdir()
+    return _lay(tmp_path / "churn", land)
+
+
+@pytest.fixture
 def churn(made_once, typed_once, tmp_path, land):
     """The same after a run up to 2024-03."""
 
     def make(folder):
-        (folder / "pipeline.yaml").write_text(PIPELINE)
-        for name in ("2024-01", "2024-02", "2024-03", "2024-04"):
-            land(folder / "data", name)
-        typed_once("run", folder, "--until", "2024-03", "--json", check=0)
+        typed_once("run", _lay(folder, land), "--until", "2024-03", "--json", check=0)
 
     return shutil.copytree(made_once("churn", make), tmp_path / "churn")

@@ -86,7 +86,8 @@ def test_a_run_is_told_in_lines(project, headway):
 
 def test_a_mistake_is_a_line_also_before_anything_runs(headway, tmp_path):
     for arguments in (["run", tmp_path / "none"], ["run", tmp_path, "--windov", "3"], ["wrong"]):
-        (line,) = _lines(headway(*arguments, "--log-format=json", check=2).stderr)
-        assert (line["level"], line["status"]) == ("error", "failed")
+        done = headway(*arguments, "--log-format=json", "--json", check=2)
+        (line,), answer = _lines(done.stderr), json.loads(done.stdout)
+        assert (line["level"], line["status"]) == ("error", "failed") and answer["error"]["problem"] in line["message"]
     done = headway("run", tmp_path, "--log-format", "xml", check=2)
     assert '"xml"' in done.stderr and "Traceback" not in done.stderr

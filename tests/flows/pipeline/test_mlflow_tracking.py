@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
+import httpx
 import pytest
 
 from flows.config.pipeline import read_pipeline
@@ -18,6 +17,8 @@ from flows.records import read_record
 from headway.errors import ConfigError
 from headway.registry.registry import Registry
 from headway.storage.store import Store
+from tests.ports import free_port
+from tests.waiting import until
 
 PIPELINE = "name: flights\nsource: {format: csv, path: data.csv}\nlabel: y\n"
 BETTER = {
@@ -64,9 +65,7 @@ def server(tmp_path_factory):
     pytest.importorskip("flask")
     pytest.importorskip("mlflow.server")
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += [
         "--backend-store-uri",
@@ -84,13 +83,7 @@ def server(tmp_path_factory):
         )
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=2)
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.2)
+        until(lambda: httpx.get(f"{address}/health", trust_env=False).is_success, about=(folder / "log").read_text)
         yield address
     finally:
         os.killpg(process.pid, signal.SIGTERM)

@@ -7,9 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.config.pipeline import read_pipeline
-from flows.pipeline.predict import find_model
-from headway.errors import ConfigError, StoreError
+from headway.errors import StoreError
 from tfcore.export.metadata import describe_model
 
 pytestmark = pytest.mark.slow
@@ -87,14 +85,6 @@ def test_a_multiclass_model_gives_the_class_and_its_probabilities(typed, tmp_pat
     right = [row["prediction"] == kind[row["id"]] for row in found]
     assert np.mean(right) > 0.8
     assert all(abs(sum(row["probabilities"]) - 1) < 1e-5 for row in found)
-
-
-def test_a_model_that_cannot_be_used_is_named(project, tmp_path):
-    loaded = read_pipeline(project)
-    with pytest.raises(ConfigError, match="neither 'champion', nor a version"), find_model(loaded, "champoin"):
-        pass
-    with pytest.raises(StoreError, match="version 3 does not exist"), find_model(loaded, "3"):
-        pass
 
 
 def test_a_model_that_does_not_say_which_columns_it_takes_is_refused(tmp_path):

@@ -116,16 +116,7 @@ def recorded(folder, task="binary", **options):
 
 
 def make_recorded(
-    folder,
-    task="binary",
-    *,
-    champion=True,
-    rows=700,
-    wide=0,
-    until=None,
-    state=None,
-    again=0,
-    ranked=False,
+    folder, task="binary", *, champion=True, rows=700, wide=0, until=None, state=None, again=0, ranked=False
 ):
     """As `recorded`, in this folder.
 

@@ -323,11 +323,7 @@ def test_a_headline_is_not_said_again():
 @pytest.mark.parametrize("columns", ["80", "100"])
 def test_checks_are_one_table_in_a_terminal_of_any_width(records, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    other = BEST | {
-        "against": "version 1 at its promotion",
-        "before": 0.1234,
-        "value": 0.1134,
-    }
+    other = BEST | {"against": "version 1 at its promotion", "before": 0.1234, "value": 0.1134}
     check = Check(**other, change=-0.01, interval=(-0.0123, -0.0012), outcome="cannot tell")
     record = records["amber"]
     verdict = record.verdict.model_copy(update={"checks": (*record.verdict.checks, check)})

@@ -36,13 +36,7 @@ def test_a_promoted_run_says_so_first_and_shows_every_part(tmp_path, task):
     h1 = re.search(r"<h1>(.*?)</h1>", html)[1]
     assert h1.startswith("Version 4 is promoted: ") and "version 3" in h1
     parts = re.findall(r"<h2 [^>]*>(.*?)</h2>", html)
-    assert parts == [
-        "Evaluation",
-        "Data",
-        "Training",
-        "Where it comes from",
-        "Notes",
-    ]
+    assert parts == ["Evaluation", "Data", "Training", "Where it comes from", "Notes"]
     charts = re.findall(r"<figcaption>(.*?)</figcaption>", html)
     named = {
         "binary": ["ROC curve", "Precision and recall", "Calibration", "Gain"],

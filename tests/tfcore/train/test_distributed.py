@@ -342,9 +342,7 @@ def resumed(asked, out, strategy, calls=8):
 
 
 @pytest.mark.chaos
-def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(
-    examples, pair_stopped, tmp_path, row
-):
+def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bits(examples, pair_stopped, tmp_path):
     asked = request(examples, **KILLED, **TWO).model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the stop of one that went so far was agreed on
     assert not (pair_stopped / "stopped").exists()
@@ -360,12 +358,11 @@ def test_workers_that_are_stopped_and_killed_again_and_again_end_at_the_same_bit
     assert (result["workers"], result["resumed_from"]) == (2, 80)
     assert json.loads((tmp_path / "resumed-1.json").read_text()) == {"steps": FEWER, "worker": 1}
     assert weight_bits(tmp_path / "resumed") == weight_bits(pair_stopped / "whole")
-    row("kill -9 of a worker of a cluster (TF_CONFIG)", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 
 @pytest.mark.chaos
-def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path, row):
+def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(images, tmp_path):
     done([job("images", images, calls=4)], tmp_path, TWO)
     asked = images.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
     # the chief, in the middle of writing the third checkpoint
@@ -376,7 +373,6 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     result = resumed(asked, tmp_path, TWO, calls=4)
     assert result["resumed_from"] == 40
     assert weight_bits(tmp_path / "resumed") == weight_bits(tmp_path / "images")
-    row("kill -9 of a worker on images", "the weights of one that lived")
     histories = [
         json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")
     ]
@@ -384,7 +380,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
 
 
 @pytest.mark.chaos
-def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(examples, mirrored, tmp_path, row):
+def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bits(examples, mirrored, tmp_path):
     asked = request(examples, **KILLED, **MIRRORED).model_copy(update={"checkpoints": tmp_path / "again"})
     # in the middle of writing the first checkpoint
     killed(asked, tmp_path, MIRRORED, at=1, inside=True)
@@ -393,7 +389,6 @@ def test_a_mirrored_training_that_is_killed_again_and_again_ends_at_the_same_bit
     killed(asked, tmp_path, MIRRORED, at=50)
     assert resumed(asked, tmp_path, MIRRORED)["resumed_from"] == 40
     assert weight_bits(tmp_path / "resumed") == weight_bits(mirrored / "whole")
-    row("kill -9 of a mirrored training", "the weights of one that lived")
     assert not list(asked.checkpoints.glob(".*"))
 
 

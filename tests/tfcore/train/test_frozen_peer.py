@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -87,11 +86,8 @@ def cluster(tmp_path):
 
 
 @pytest.mark.parametrize("fault", FROZEN)
-def test_a_peer_that_freezes_ends_the_other_within_half_a_minute(fault, cluster, tmp_path, row):
+def test_a_peer_that_freezes_ends_the_other_within_half_a_minute(fault, cluster, tmp_path):
     frozen, other = cluster[FROZEN[fault]], cluster[1 - FROZEN[fault]]
     frozen.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    code = other.wait(WITHIN_SECONDS)
-    seconds = time.monotonic() - began
+    assert other.wait(WITHIN_SECONDS) > 0, "an error"
     assert frozen.poll() is None and not [*tmp_path.glob("out*/*")]
-    row(fault, "the other ends with an error within 30 s" if code > 0 else f"exit {code}", seconds)

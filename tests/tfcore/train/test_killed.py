@@ -159,7 +159,7 @@ def check_same(folder):
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path, row):
+def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_bits(asked, tmp_path):
     whole = child(asked, tmp_path, "whole")
     assert whole["traces"] == 1 and whole["resumed_from"] is None
     again = asked.model_copy(update={"checkpoints": tmp_path / "checkpoints"})
@@ -169,13 +169,12 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     result = child(again, tmp_path, "resumed")
     assert 48 <= result["resumed_from"] < 60
     check_same(tmp_path)
-    row("kill -9 of a training on images", "the weights of one that lived")
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
 
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row):
+def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path):
     whole = patients(tmp_path)
     data = training_data(whole)
     assert data.rows.held_out_count % 16 == 0 and data.rows.held_out_count + data.rows.count == 640  # whole patients
@@ -184,4 +183,3 @@ def test_a_killed_training_goes_on_with_the_same_patients_held_out(tmp_path, row
     assert child(again, tmp_path, "killed", 21) is None
     assert 16 <= child(again, tmp_path, "resumed")["resumed_from"] < 60
     assert sum("holdout_loss" in point for point in check_same(tmp_path)) == 6
-    row("kill -9 of a training on rows of units", "the weights of one that lived")
