@@ -20,6 +20,7 @@ from flows.pipeline.dag import walk
 from flows.pipeline.damage import NEVER, damaged_inputs
 from flows.pipeline.listeners import Reporter
 from headway.errors import HeadwayError, StoreError
+from headway.evaluation.requests import GateRequest
 from headway.monitor import Monitor
 from headway.stages.step import Output, Step, title_of
 from headway.storage.fingerprint import NEVER_RUN, Difference, first_difference
@@ -200,8 +201,8 @@ class Planner:
 
     def _missed(self, step: Step) -> Output[Any]:
         path = self.store.output(step.stage.name, step.fingerprint)
-        # what a damaged output says is what it will say again
-        manifest = self.store.manifest(path)
+        # what a damaged output answered is what it will answer again; but the verdict is a file of the gate's
+        manifest = None if step.stage.name == GateRequest.name else self.store.manifest(path)
         return step.output(path, manifest.result if manifest else None, why=explain(self.store, step))
 
 

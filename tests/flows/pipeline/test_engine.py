@@ -132,6 +132,21 @@ def test_a_plan_names_the_first_thing_that_differs_from_the_nearest_output(tmp_p
     assert walk(Planner(store), 2, [8]) == "config.hidden[0]: 16 -> 8"
 
 
+def test_a_plan_goes_on_past_a_damaged_output_whose_answer_is_kept_but_not_past_a_verdict_that_is_gone(run, tmp_path):
+    class Gate(First):
+        name = "gate"
+
+    run()
+    store = Store(tmp_path / "store")
+    steps = [Step(First()), Step(Gate())]
+    for step in steps:
+        Engine(store, child=None, report=Reporter([])).call_many([step])
+        (store.output(step.stage.name, step.fingerprint) / "data").unlink()
+    made, verdict = (Planner(store).call_many([step])[0] for step in steps)
+    assert made.known and not made.hit and not verdict.known
+    assert str(made.why) == str(verdict.why) == "data is gone"
+
+
 A, B = "a" * 32, "b" * 32
 TITLES = {("ingest", A): "ingest 2024-01"}
 
