@@ -400,20 +400,22 @@ def _image(results: RunResults, name: object) -> Markup | None:
     """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
     if (results.record.config or {}).get("source", {}).get("format") != "images":
         return None
-    path = next((f["path"] for files in results.files.values() for f in files if f["path"].endswith(f"/{name}")), None)
-    if path is None:
+    paths = [file["path"] for files in results.files.values() for file in files if file["path"].endswith(f"/{name}")]
+    if len(paths) != 1:  # of another span's file of this name the picture would be wrong
         return None
     from PIL import Image
 
     small = io.BytesIO()
     try:
-        with open_file(path) as file, Image.open(io.BytesIO(file.read()), formats=("JPEG", "PNG")) as image:
+        with open_file(paths[0]) as file, Image.open(io.BytesIO(file.read()), formats=("JPEG", "PNG")) as image:
+            if image.mode.startswith("I"):  # 16 bits, which would be cut off to white
+                return None
             image.thumbnail((_PIXELS, _PIXELS))
-            image.convert("RGB").save(small, "PNG")
-    except (HeadwayError, OSError, Image.DecompressionBombError):  # its name stands there
+            image.convert("RGB").save(small, "JPEG", quality=85)
+    except (HeadwayError, OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # its name stands there
         return None
     text = base64.b64encode(small.getvalue()).decode()
-    return Markup('<img alt="{0}" title="{0}" height="{1}" src="data:image/png;base64,{2}">').format(
+    return Markup('<img alt="{0}" title="{0}" height="{1}" src="data:image/jpeg;base64,{2}">').format(
         name, _PIXELS, text
     )
 

@@ -33,7 +33,7 @@ from headway.validation.leaks import constant, leakage, strengths
 from headway.validation.units import SampledRows, torn_units
 from headway.validation.value_checks import columns
 
-VERSION = 12
+VERSION = 13
 FILE = "validation.json"
 PROOF = "splits.json"
 """What the stage that proves the splits wrote."""

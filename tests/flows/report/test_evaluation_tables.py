@@ -153,18 +153,25 @@ def test_of_many_rows_of_a_ranking_figures_are_of_the_sample_that_was_measured(t
 
 def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_its_name(tmp_path):
     (tmp_path / "cat").mkdir()
-    Image.new("RGB", (300, 100)).save(tmp_path / "cat" / "1.png")
-    (tmp_path / "cat" / "2.png").write_bytes(b"cut off")
-    files = {"all": [{"path": str(tmp_path / "cat" / name)} for name in ("1.png", "2.png")]}
+    for name, mode in (("1.png", "RGB"), ("5.png", "I;16")):
+        Image.new(mode, (300, 100)).save(tmp_path / "cat" / name)
+    whole = (tmp_path / "cat" / "1.png").read_bytes()
+    (tmp_path / "cat" / "2.png").write_bytes(whole[:60])
+    (tmp_path / "cat" / "3.png").write_bytes(whole.replace(b"IDAT", b"ID\xc3T"))
+    names = ["1.png", "2.png", "3.png", "5.png"]
+    files = {"all": [{"path": str(tmp_path / "cat" / name)} for name in names]}
     rows = [
         {"row": 3, "loss": 2.0, "label": "cat", "prediction": "dog", "values": {"path": f"cat/{n}.png"}}
-        for n in (1, 2, 4)
+        for n in (1, 2, 3, 4, 5)
     ]
     measured = Measured.model_validate({"task": "multiclass", "rows": 9, "worst_rows": rows})
     for format, shown in (("csv", False), ("images", True)):
         results = SimpleNamespace(record=SimpleNamespace(config={"source": {"format": format}}), files=files)
         (table,) = worst_rows(measured, "eval", partial(_image, results))
         first, *others = (row["path"] for row in table.rows)
-        assert isinstance(first, Markup) is shown and others == ["cat/2.png", "cat/4.png"]
-    (data,) = re.findall(r'src="data:image/png;base64,([^"]+)"', first)
+        assert isinstance(first, Markup) is shown and others == [f"cat/{n}.png" for n in (2, 3, 4, 5)]
+    (data,) = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', first)
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (64, 21)
+    files["later"] = [{"path": str(tmp_path / "later" / "cat" / "1.png")}]
+    (table,) = worst_rows(measured, "eval", partial(_image, results))
+    assert table.rows[0]["path"] == "cat/1.png", "which of two spans it is of is not known"
