@@ -48,9 +48,6 @@ class SplitUnits(Frozen):
     """How many rows they have to tell apart, nearly, where the split hashes further columns that are not stored."""
 
 
-EACH_ROW = SplitUnits()
-
-
 def drawn_together(
     units: SplitUnits, table: pa.Table, rows: Rows, *, group: str | None = None
 ) -> tuple[Rows, str | None]:

@@ -6,9 +6,8 @@
 prediction (a probability, probabilities, or the number; float64), row_loss (of a task of the user's own), the columns that
 are asked for (numbers as they are stored, texts as UTF-8), and /unit where the records have it: int64, what the split keeps
 together, null where a row has no key. Beside a training's model `out/predictions-linear.parquet` has those of
-the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of
-`tfcore.evaluation.items`. With `ranks` the predictions of two towers have the columns
-of `tfcore.evaluation.items`.
+the linear baseline that it left, the same columns; with `item`, `-popularity` and `-item_mean` are those of the item's
+baselines, and with `ranks` the predictions of two towers have columns of ranks: both are of `tfcore.evaluation.items`.
 `out/expected.npy` has the first predictions as the model gave them. Everything else that is said of a model is computed from
 these files (`headway.evaluation.measure`), so that another metric needs no other pass. Memory holds a few batches, and at
 the end label, weight and prediction, of many rows a sample.

@@ -541,10 +541,7 @@ class TrainingData:
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
         """Return the specs of a stack."""
-        shape = [
-            stack,
-            self._training.batch_size // self._placement.workers,
-        ]  # a worker has its slice of each batch
+        shape = [stack, self._training.batch_size // self._placement.workers]  # a worker has its slice of each batch
         specs = {name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()}
         if self._ids is not None:
             specs[GROUP] = tf.TensorSpec(shape, tf.int64)

@@ -22,9 +22,7 @@ from headway.schema.tensor_name import tensor_name
 from headway.stages.refs import Ref
 from headway.stages.stage_class import Answer, Key, Stage
 from tfcore.heads.label_parameters import LabelParameters
-from tfcore.transform.config import (
-    DerivedParameters,
-)
+from tfcore.transform.config import DerivedParameters
 
 VERSION = 5
 """The version of the transform stage and of its parameters."""

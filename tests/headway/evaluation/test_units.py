@@ -14,7 +14,7 @@ from headway.evaluation.requests import Candidate, Champion, GateRequest
 from headway.evaluation.threshold import ThresholdRule
 from headway.evaluation.threshold import decide as decided
 from headway.evaluation.tolerance import Margins, within_tolerances
-from headway.evaluation.units import EACH_ROW, SplitUnits, drawn_together
+from headway.evaluation.units import SplitUnits, drawn_together
 from headway.metrics.ranking import GroupMetric
 from headway.monitor import Monitor
 from headway.tasks.base import LabelFacts
@@ -34,7 +34,7 @@ def tables(units=60, size=20, *, seed=0, effect=2.0):
     return [pa.table(shared | {"prediction": each[order]}) for each in (a, b)]
 
 
-def versus(candidate, champion, *, group=None, units=EACH_ROW, **options):
+def versus(candidate, champion, *, group=None, units=SplitUnits(), **options):
     rows, _ = drawn_together(units, candidate, rows_of(candidate, BINARY, group), group=group)
     others = rows_of(champion, BINARY).prediction
     judging = {metric.name: metric for metric in BINARY.metrics}
