@@ -9,8 +9,6 @@
 It belongs to a test: its folder, its ports and its PREFECT_HOME are its own, and it ends nothing else.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import importlib.util

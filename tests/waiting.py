@@ -1,7 +1,5 @@
 """Waits of tests for what another process does."""
 
-from __future__ import annotations
-
 import time
 import urllib.error
 from collections.abc import Callable

@@ -24,10 +24,7 @@ from tests.small_ranges import small_ranges
 
 KEY = Column(name="k", type="bytes", nullable=True, role="key")
 TIME = Column(name="t", type="int64", nullable=True, role="time", temporal="timestamp")
-COLUMNS = (
-    Column(name="x", type="float32", nullable=True),
-    Column(name="y", type="float32", nullable=True),
-)
+COLUMNS = (Column(name="x", type="float32", nullable=True), Column(name="y", type="float32", nullable=True))
 
 
 @pytest.fixture
@@ -158,11 +155,8 @@ def test_a_column_that_splits_a_key_is_an_error_and_without_a_key_it_is_reported
     split = SplitConfig(mode="column", column="t", key="k")
     result = window(split, columns=(KEY, part), a=content)
     kinds = {(a["kind"], a["where"]) for a in apart(result)}
-    assert kinds == {
-        ("key overlap", "train, eval"),
-        ("key overlap", "train, test"),
-        ("missing key", "train, eval, test"),
-    }
+    wanted = {("key overlap", "train, eval"), ("key overlap", "train, test"), ("missing key", "train, eval, test")}
+    assert kinds == wanted
     assert "1 of 6 rows have no k" in apart(result)[-1]["message"]
 
 
@@ -318,10 +312,8 @@ def test_a_later_part_of_a_column_that_repeats_an_earlier_one_is_an_error(window
     by = SplitConfig(mode="column", column="t", eval_from="2013-02-01")
     lines = rows(range(60)), [line.replace("2013-01-01", "2013-02-03") for line in rows(range(60))]
     [found] = overlaps(window(by, columns=(KEY.model_copy(update={"role": None}), TIME), a=lines[0], b=lines[1]))
-    assert (
-        found["severity"] == "error"
-        and "100% of the eval rows also occur in train, but for column 't'" in found["message"]
-    )
+    assert found["severity"] == "error"
+    assert "100% of the eval rows also occur in train, but for column 't'" in found["message"]
 
 
 def test_rows_of_a_few_categories_come_again_by_time_and_are_no_error(window):
@@ -329,10 +321,8 @@ def test_rows_of_a_few_categories_come_again_by_time_and_are_no_error(window):
     columns = (KEY.model_copy(update={"role": "key"}), TIME)
     result = window(SplitConfig(mode="time"), columns=columns, **dict(zip("abcd", kinds, strict=True)))
     assert overlaps(result) == []
-    assert (
-        "100% of the eval rows also occur in train" in result["says"][1]
-        and "as train rows come again" in result["says"][1]
-    )
+    assert "100% of the eval rows also occur in train" in result["says"][1]
+    assert "as train rows come again" in result["says"][1]
 
 
 def test_a_key_in_files_of_two_splits_and_a_split_that_is_a_copy_are_errors(window):
@@ -357,10 +347,8 @@ def test_few_different_rows_are_counted(window):
     result = window(SplitConfig(eval=0.4), a=lines)
     [found] = result["anomalies"]
     assert (found["severity"], found["kind"]) == ("warning", "few keys") and "split.key" in found["fix"]
-    assert (
-        "400 rows have only 7 distinct values of the columns that are hashed (k, t, x), and eval has "
-        in found["message"]
-    )
+    said = "400 rows have only 7 distinct values of the columns that are hashed (k, t, x), and eval has "
+    assert said in found["message"]
     assert "98.2% of the rows repeat another one" in result["says"][1]
     assert sum(split["distinct"] for split in result["splits"].values()) == 7
 
@@ -401,9 +389,8 @@ def test_the_notes_of_a_span_do_not_depend_on_its_ranges(window, tmp_path):
         values = {path.name: sorted(set(np.fromfile(path, "<u8").tolist())) for path in folder.glob("*.u64")}
         facts = {name: (note.rows, note.time) for name, note in notes.splits.items()}
         found.append((notes.rule, notes.keys, facts, values))
-        assert len(notes.splits["train"].keys["key"].sets) == (
-            1 if i == 0 else len(list(folder.parent.glob("train-*")))
-        )
+        wanted = 1 if i == 0 else len(list(folder.parent.glob("train-*")))
+        assert len(notes.splits["train"].keys["key"].sets) == wanted
     assert found[0] == found[1]
 
 

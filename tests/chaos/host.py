@@ -7,8 +7,6 @@ host.kill("server")
 host.down()
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -10,8 +10,6 @@ What was measured is a user property of a test, `faults`: (fault, where, the cel
 was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

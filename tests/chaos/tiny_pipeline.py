@@ -7,8 +7,6 @@ pipeline.steps_done()                # training steps that were computed, in all
 pipeline.check()                     # the store is whole, and nothing was done twice
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os

@@ -26,9 +26,8 @@ def ran(exported_once, tmp_path_factory, forked):
 def test_a_run_has_its_verdict_metrics_record_and_outputs(ran):
     pipeline, run = ran
     assert (run.state, run.version) == ("promoted", 1) and run.verdict.startswith("promoted: there is no champion yet")
-    assert 0.5 < run.metrics["auc"] <= 1 and run.headline.startswith(
-        "Version 1 is promoted, the first of this model: auc"
-    )
+    assert 0.5 < run.metrics["auc"] <= 1
+    assert run.headline.startswith("Version 1 is promoted, the first of this model: auc")
     assert run.record["stages"][-1]["title"] == "replay" and (run.output("train") / "history.json").is_file()
     assert run.report is None or run.report.read_text().startswith("<!")
     assert pipeline.runs()[0].name == run.name in repr(run) and "flights" in repr(pipeline)
@@ -83,9 +82,8 @@ def test_what_a_run_does_not_have_is_said_with_the_fix(ran):
     pipeline, _ = ran
     run = pipeline.run(last="validate", progress=False)
     assert (run.state, run.verdict, run.metrics, run.version) == ("done", None, {}, None)
-    with pytest.raises(
-        StoreError, match=r"has no measure: The run ended after validate.*\n.*it has ingest, statistics"
-    ):
+    said = r"has no measure: The run ended after validate.*\n.*it has ingest, statistics"
+    with pytest.raises(StoreError, match=said):
         run.output("measure")
 
 

@@ -81,10 +81,8 @@ def _tasks(prefect, run):
 def test_a_typed_retrain_ends_in_a_promoted_model(prefect, project):
     code, text, run = _typed(prefect, f"pipeline={project}", "until=2013-03")
     assert code == 0, text
-    assert (
-        run["state"]["name"] == "Completed"
-        and "Version 1 is promoted, the first of this model: auc is " in run["state"]["message"]
-    )
+    assert run["state"]["name"] == "Completed"
+    assert "Version 1 is promoted, the first of this model: auc is " in run["state"]["message"]
     assert (project / "store" / "serving" / "flights" / "1" / "saved_model.pb").exists()
 
     of_run = {"flow_run_id": {"any_": [run["id"]]}}
@@ -221,10 +219,8 @@ def test_up_again_changes_nothing_and_leaves_what_others_made(prefect):
     assert "note: set the schedule of monitor/extra: 0 5 2 1 * UTC" in told
     assert {d["name"] for d in prefect.ask("/deployments/filter", {})} == {"flights", "extra", "theirs"}
     now = prefect.ask("/deployments/name/retrain/flights")
-    assert now["id"] == made["id"] and {s["slug"]: s["active"] for s in now["schedules"]} == {
-        "headway": True,
-        "mine": False,
-    }
+    assert now["id"] == made["id"]
+    assert {s["slug"]: s["active"] for s in now["schedules"]} == {"headway": True, "mine": False}
     assert {s["slug"]: s["parameters"] for s in now["schedules"]} == {"headway": {}, "mine": {"window": 3}}
 
 

@@ -72,9 +72,8 @@ def test_validate_names_a_unit_that_a_split_by_row_tears_apart_and_the_line_that
     typed("run", "--to", "validate", tmp_path, check=0)
     [finding] = torn()
     assert finding["severity"] == "warning" and finding["column"] == "mrn"
-    assert (
-        "rows of one mrn are in train and in eval (100% of the eval rows, in 3,000 sampled rows)" in finding["message"]
-    )
+    said = "rows of one mrn are in train and in eval (100% of the eval rows, in 3,000 sampled rows)"
+    assert said in finding["message"]
     assert finding["fix"].startswith("split by it: split: {key: mrn}; ")
     typed("run", "--to", "validate", tmp_path, "--set", "split.key=mrn", check=0)
     assert torn() == []

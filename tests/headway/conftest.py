@@ -1,7 +1,5 @@
 """A store, a SavedModel to publish, and a bad connection to the S3 endpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -52,10 +52,8 @@ def test_an_interval_says_its_confidence_and_nothing_of_its_numbers_is_taken_for
 
 def test_a_p_value_and_what_is_as_good_as_nothing():
     assert [chance(p) for p in (1e-9, 0.0009, 0.0123, None)] == ["p < 0.001", "p < 0.001", "p 0.012", "p undefined"]
-    assert [number(1e-12), signed(-1e-12), signed(1e-12), signed(2e-5), signed(-2e-5)] == ["0"] * 3 + [
-        "+0.0000",
-        "-0.0000",
-    ]
+    wanted = ["0"] * 3 + ["+0.0000", "-0.0000"]
+    assert [number(1e-12), signed(-1e-12), signed(1e-12), signed(2e-5), signed(-2e-5)] == wanted
     told = ["<0.0001", "-0.0000", "0", "0.25", "undefined"]
     assert [metric_text(value) for value in (0.00002, -0.00002, 0.0, 0.25, None)] == told
     assert ends((5.84e-05, 0.25)) == "<0.0001 to 0.25"

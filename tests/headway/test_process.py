@@ -141,10 +141,8 @@ def test_the_collector_is_off_meanwhile_and_as_before_then():
 @pytest.mark.parametrize("cores", [1, 3])
 def test_threads_answer_in_order_and_the_first_error_is_raised_and_ends_the_rest(monkeypatch, cores):
     monkeypatch.setattr("headway.process.cores", lambda: cores)
-    assert (
-        in_threads(lambda number: number**2, range(20)) == [number**2 for number in range(20)]
-        and in_threads(str, []) == []
-    )
+    assert in_threads(lambda number: number**2, range(20)) == [number**2 for number in range(20)]
+    assert in_threads(str, []) == []
     began = []
 
     def failing(number):

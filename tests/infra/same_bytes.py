@@ -8,8 +8,6 @@
 Exit 0: byte-identical; 1: different; 3: Java, Maven or jars are missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

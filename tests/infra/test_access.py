@@ -56,9 +56,7 @@ def test_what_to_type_never_shows_it(tmp_path):
     file = tmp_path / "a b" / "auth"
     assert access.shell_prefix(file, {}) == f"PREFECT_API_AUTH_STRING=\"$(cat '{file}')\" "
     assert access.shell_prefix(file, {access.CLIENT: "a:b"}) == ""
-    assert (
-        access.shell_prefix(file, {access.SERVER: "a:b"})
-        == 'PREFECT_API_AUTH_STRING="$PREFECT_SERVER_API_AUTH_STRING" '
-    )
+    wanted = 'PREFECT_API_AUTH_STRING="$PREFECT_SERVER_API_AUTH_STRING" '
+    assert access.shell_prefix(file, {access.SERVER: "a:b"}) == wanted
     assert access.login_hint(file, {}) == f"the line in {file}"
     assert access.login_hint(file, {access.CLIENT: "a:b"}) == "$PREFECT_API_AUTH_STRING"

@@ -68,10 +68,8 @@ def test_images_that_cannot_be_decoded_stand_in_the_quarantine_by_their_own_name
     rows = rows_of(tmp_path / "out", result, "train")
     assert [(row["path"], row["label"]) for row in rows] == [(b"cat/a.png", b"cat"), (b"dog/c.png", b"dog")]
     rejected = quarantine.read(tmp_path / "out").to_pylist()
-    assert [(row["file"], row["row"], row["column"]) for row in rejected] == [
-        ("cat/b.png", 1, "image"),
-        ("dog/d.png", 1, "image"),
-    ]
+    wanted = [("cat/b.png", 1, "image"), ("dog/d.png", 1, "image")]
+    assert [(row["file"], row["row"], row["column"]) for row in rejected] == wanted
 
 
 def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_path):
@@ -82,11 +80,8 @@ def test_a_bad_line_and_a_bad_cell_of_json_lines_stand_in_the_quarantine(tmp_pat
     )
     assert result["counts"] == {"read": 8, "written": 5, "quarantined": 3, "filtered": 0}
     rejected = quarantine.read(tmp_path / "out").to_pylist()
-    assert [(row["row"], row["column"], row["value"]) for row in rejected] == [
-        (6, "l", "3"),
-        (7, None, '{"id": 6'),
-        (8, "id", "x"),
-    ]
+    wanted = [(6, "l", "3"), (7, None, '{"id": 6'), (8, "id", "x")]
+    assert [(row["row"], row["column"], row["value"]) for row in rejected] == wanted
     assert "at byte" in rejected[0]["reason"] and "at byte" in rejected[1]["reason"]
 
 

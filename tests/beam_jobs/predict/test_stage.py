@@ -233,9 +233,8 @@ def test_two_processes_do_not_predict_into_one_folder(tmp_path, data, model):
 
 def test_too_many_rejected_rows_are_an_error_and_leave_no_output(tmp_path, data, model):
     out = tmp_path / "out"
-    with pytest.raises(
-        DataError, match=r"2 of 780 rows \(0.26%\).* the first is .*a.parquet row 8: column 'x': null is null"
-    ):
+    said = r"2 of 780 rows \(0.26%\).* the first is .*a.parquet row 8: column 'x': null is null"
+    with pytest.raises(DataError, match=said):
         predict(_request(data, model), out, Monitor(), max_quarantined=0.001)
     assert not (out / MANIFEST).exists() and pq.read_table(out / "quarantine.parquet").num_rows == 2
     assert predict(_request(data, model), out, Monitor(), max_quarantined=0.01)["kept"] > 4

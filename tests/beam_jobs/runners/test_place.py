@@ -70,9 +70,8 @@ def test_an_attempt_too_many_changes_nothing_and_other_facts_replace(place, tmp_
 def test_files_of_a_new_output_go_under_their_names_in_a_bucket(bucket_url):
     place = open_place(f"{bucket_url}/out")
     _write(place, 1, "rows", names={"train/shard": "train-1"})
-    assert set(place.objects.listing()) == {"train-1"} | {
-        f"{RANGES}/00001-0123456789ab/{file}" for file in ("note", FACTS)
-    }
+    wanted = {"train-1"} | {f"{RANGES}/00001-0123456789ab/{file}" for file in ("note", FACTS)}
+    assert set(place.objects.listing()) == wanted
     assert place.objects.read("train-1") == b"rows"
 
 

@@ -284,10 +284,8 @@ def test_publishing_goes_on_where_it_was_cut_off(tmp_path, monkeypatch):
     described = _publish(shards, *arguments)
     assert described["splits"]["train"]["rows"] == 3
     assert _publish(shards, *arguments) == described
-    assert sorted(path.name for path in (tmp_path / "rows").iterdir()) == [
-        "examples.json",
-        *(f"train-{i:05d}-of-00003.tfrecord" for i in range(3)),
-    ]
+    wanted = ["examples.json", *(f"train-{i:05d}-of-00003.tfrecord" for i in range(3))]
+    assert sorted(path.name for path in (tmp_path / "rows").iterdir()) == wanted
     (tmp_path / "rows" / "train-00001-of-00003.tfrecord").unlink()
     with pytest.raises(HeadwayError, match="has None bytes, and 1 were written"):
         _publish(shards, *arguments)
@@ -303,7 +301,6 @@ def test_a_shard_that_is_not_as_described_is_an_error(tmp_path):
     write(tmp_path / "rows", shards=1)
     spec = tmp_path / "rows" / "examples.json"
     spec.write_text(spec.read_text().replace('"name": "x"', '"name": "y"'))
-    with pytest.raises(
-        Exception, match="record 0 is not as the folder describes it: the record has no feature 'y/present'"
-    ):
+    said = "record 0 is not as the folder describes it: the record has no feature 'y/present'"
+    with pytest.raises(Exception, match=said):
         read_all(tmp_path / "rows")

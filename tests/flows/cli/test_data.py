@@ -70,10 +70,8 @@ def test_the_same_fault_at_another_byte_is_one_reason():
         "not a list, in the line at byte 3",
     ]
     table = pa.table({"column": pa.nulls(3, pa.string()), "reason": reasons})
-    assert [(found["reason"], found["rows"]) for found in quarantine.reasons(table)] == [
-        ("2 columns instead of 6", 2),
-        ("not a list", 1),
-    ]
+    wanted = [("2 columns instead of 6", 2), ("not a list", 1)]
+    assert [(found["reason"], found["rows"]) for found in quarantine.reasons(table)] == wanted
 
 
 def test_a_reason_is_shown_to_its_last_word_which_is_the_byte():

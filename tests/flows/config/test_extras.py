@@ -13,9 +13,8 @@ def test_what_is_missing_is_named_with_the_command(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda module: None)
     with pytest.raises(ConfigError) as error:
         extras.require("serve", where="headway serve")
-    assert str(error.value) == (
-        "headway serve: needs starlette and uvicorn, not installed here\n  fix: pip install 'headway[serve]'"
-    )
+    wanted = "headway serve: needs starlette and uvicorn, not installed here\n  fix: pip install 'headway[serve]'"
+    assert str(error.value) == wanted
 
 
 def test_a_module_of_prefects_says_so_in_a_sentence(tmp_path):

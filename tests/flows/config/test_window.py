@@ -169,10 +169,8 @@ def test_plan_and_run_print_it(churn, monkeypatch, capsys):
     monkeypatch.undo()
     folder = churn(window=3)
     assert main(["plan", str(folder)]) == 0
-    assert (
-        "churn: 2024-03 to 2024-05 (3 spans)\n  window: 3 spans, by window of pipeline.yaml\n"
-        in capsys.readouterr().out
-    )
+    said = "churn: 2024-03 to 2024-05 (3 spans)\n  window: 3 spans, by window of pipeline.yaml\n"
+    assert said in capsys.readouterr().out
     assert main(["plan", str(folder), "--json", "--window", "2"]) == 0
     assert json.loads(capsys.readouterr().out)["window"] == 2
     assert main(["run", "--to", "ingest", str(folder), "--window", "2"]) == 0

@@ -72,12 +72,10 @@ def test_alarms_are_automations_that_tell_each_block(loaded):
     assert {f"headway churn: {alarm}" for alarm in ("failed", "held", "rejected", "late", "drifting")} <= set(found)
     failed, held = found["headway churn: failed"], found["headway churn: held"]
     assert {action.block_document_id for action in failed.actions} == set(blocks.values())
-    assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == sorted(
-        f"prefect.deployment.{id}" for id in deployments.values()
-    )
-    assert (
-        held.trigger.expect == {"prefect.flow-run.Held"} and held.trigger.match_related == failed.trigger.match_related
-    )
+    wanted = sorted(f"prefect.deployment.{id}" for id in deployments.values())
+    assert failed.trigger.match_related.model_dump()["prefect.resource.id"] == wanted
+    assert held.trigger.expect == {"prefect.flow-run.Held"}
+    assert held.trigger.match_related == failed.trigger.match_related
     assert found["headway churn: late"].trigger.within.total_seconds() == 3600
 
 

@@ -178,9 +178,8 @@ def test_a_run_that_ended_is_one_artifact_with_its_report_which_no_link_leads_to
     ((key, shown),) = report.published
     assert key == "churn-verdict" and shown.startswith("# Verdict: rejected (red)\n")
     assert "The candidate is rejected: auc is 0.8, below the required minimum of 0.85." in shown
-    assert shown.endswith(
-        f"- `{place}`\n- `headway report 20240501-100000-aa --open`\n- `{folder[:-5]}/site/index.html`\n"
-    )
+    said = f"- `{place}`\n- `headway report 20240501-100000-aa --open`\n- `{folder[:-5]}/site/index.html`\n"
+    assert shown.endswith(said)
     assert "](" not in shown
 
 

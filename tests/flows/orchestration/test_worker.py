@@ -83,10 +83,8 @@ def test_a_worker_outlives_any_outage_of_the_server_or_its_database(worker, monk
     monkeypatch.setattr(ProcessWorker, workload, asked)
     with pytest.raises(asyncio.CancelledError):  # Prefect's own loop gives up with a RuntimeError after twelve
         asyncio.run(critical_service_loop(getattr(worker(), workload), interval=0, backoff=4))
-    assert capsys.readouterr().out.splitlines() == [
-        "headway worker: the server does not answer: 500",
-        "headway worker: the server answers again",
-    ]
+    wanted = ["headway worker: the server does not answer: 500", "headway worker: the server answers again"]
+    assert capsys.readouterr().out.splitlines() == wanted
 
 
 def test_a_worker_that_the_server_refuses_says_so_and_ends(worker, monkeypatch):

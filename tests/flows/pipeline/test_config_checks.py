@@ -133,8 +133,6 @@ def test_what_the_constant_needs_of_the_labels():
 def test_a_line_of_metrics_has_the_baselines_beside_them():
     found = {"auc": 0.912, "loss": 0.3, "calibration": 1.01}
     baselines = {"constant": {"auc": 0.5, "loss": 0.6, "calibration": 1.0}, "linear": {"auc": 0.9, "loss": None}}
-    assert (
-        metrics_line(found, baselines)
-        == "auc 0.912 (constant 0.5, linear 0.9), loss 0.3 (constant 0.6), calibration 1.01"
-    )
+    wanted = "auc 0.912 (constant 0.5, linear 0.9), loss 0.3 (constant 0.6), calibration 1.01"
+    assert metrics_line(found, baselines) == wanted
     assert metrics_line(found) == "auc 0.912, loss 0.3, calibration 1.01" and metrics_line(None, baselines) == ""

@@ -46,11 +46,8 @@ def test_a_line_is_one_object_without_a_secret(logged):
         ("warning", "ingest", "2013-05", None),
         ("info", None, None, None),
     ]
-    assert found[0]["message"] == "the password is ${A_TOKEN}\nand a second line" and set(found[0]) == {
-        "time",
-        "level",
-        "message",
-    }
+    assert found[0]["message"] == "the password is ${A_TOKEN}\nand a second line"
+    assert set(found[0]) == {"time", "level", "message"}
 
 
 def test_a_quiet_log_has_warnings_and_errors_only(logged):

@@ -85,10 +85,8 @@ def test_drift_and_a_champion_that_became_worse_are_alarms(typed, churn, land):
     registry.promote(other.number, reason="another")
     typed("monitor", churn, check=3)
     kept = json.loads((churn / "store" / "monitor" / "churn.json").read_text())
-    assert {number: [*spans] for number, spans in kept["versions"].items()} == {
-        "1": ["2024-04", "2024-05"],
-        "2": ["2024-04", "2024-05"],
-    }
+    wanted = {"1": ["2024-04", "2024-05"], "2": ["2024-04", "2024-05"]}
+    assert {number: [*spans] for number, spans in kept["versions"].items()} == wanted
     registry.rollback()
     assert "nothing new to check" in typed("monitor", churn, check=0).stdout
 

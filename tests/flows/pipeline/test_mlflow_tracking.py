@@ -130,9 +130,8 @@ def test_a_server_gets_runs_links_to_versions_and_aliases(server, project):
     experiment = client.get_experiment_by_name("flights")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_name == RECORD["run"] and run.info.status == "FINISHED"
-    assert run.data.tags["headway.verdict"] == "promoted" and run.data.tags["headway.reasons"].startswith(
-        "auc rose from 0.8 (version 1) to 0.9, which is better"
-    )
+    assert run.data.tags["headway.verdict"] == "promoted"
+    assert run.data.tags["headway.reasons"].startswith("auc rose from 0.8 (version 1) to 0.9, which is better")
     assert run.data.params == {
         "seed": "7",
         "spans": "2013-01 to 2013-02",

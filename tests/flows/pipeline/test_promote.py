@@ -32,9 +32,8 @@ def test_promote_takes_the_candidate_of_the_last_run_though_newer_data_have_land
 
     done = json.loads(typed("promote", exported, "--json", "--reason", "looked at by hand", check=0).stdout)
     (model,) = json.loads(typed("models", exported, "--json", check=0).stdout).values()
-    assert model["history"][-1]["reason"] == "; ".join(
-        ["looked at by hand", *map(str, explain(Verdict.model_validate(done["verdict"])).reasons)]
-    )
+    wanted = "; ".join(["looked at by hand", *map(str, explain(Verdict.model_validate(done["verdict"])).reasons)])
+    assert model["history"][-1]["reason"] == wanted
     assert done["spans"] == held["spans"] and done["state"] == "promoted", "the window of the run that was held"
     assert not [step["title"] for step in done["stages"] if not step["cached"] and step["stage"] in ("ingest", "train")]
     assert done["verdict"]["status"] == "promoted"

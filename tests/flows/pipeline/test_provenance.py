@@ -33,9 +33,8 @@ def git(folder, *arguments):
 
 def test_the_users_modules_and_what_they_import_are_known_by_their_digests(folder):
     modules = code_of(read_pipeline(folder)).modules
-    assert modules == {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("nets.py", "towers.py")
-    }
+    wanted = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("nets.py", "towers.py")}
+    assert modules == wanted
 
 
 def test_a_module_of_a_loss_a_metric_or_a_task_is_one_of_the_users_modules(folder):
@@ -137,11 +136,8 @@ def test_an_edited_module_of_a_metric_and_an_edited_schema_are_named(first):
     toy = first()
     (toy.folder / "judge.py").write_text("def cost(label, prediction): return 0.0\n")
     (toy.folder / "schema.pbtxt").write_text("feature { name: 'x' }\n")
-    assert toy.since() == [
-        ("schema.pbtxt", None, "changed"),
-        ("judge.py", None, "changed"),
-        ("settings", None, "as before"),
-    ]
+    wanted = [("schema.pbtxt", None, "changed"), ("judge.py", None, "changed"), ("settings", None, "as before")]
+    assert toy.since() == wanted
 
 
 def test_what_a_setting_was_before_it_was_given_is_what_was_chosen(first):

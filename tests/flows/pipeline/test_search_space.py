@@ -92,10 +92,8 @@ def test_a_pipeline_without_a_space_gets_one_for_its_model(made):
         "model.l2",
     }
     rate = space["training.learning_rate.settings.initial"]
-    assert (
-        isinstance(rate, Range)
-        and rate.low < base.settings.training["learning_rate"]["settings"]["initial"] < rate.high
-    )
+    assert isinstance(rate, Range)
+    assert rate.low < base.settings.training["learning_rate"]["settings"]["initial"] < rate.high
     check_space(loaded, base, space)
     ensemble, base = made("model: {name: ensemble}\n")
     check_space(ensemble, base, space_of(ensemble, base))

@@ -83,9 +83,8 @@ def test_a_pipe_gets_plain_lines_and_no_control_codes():
         )
         assert "\x1b" not in done.stderr and "\r" not in done.stderr and not done.stdout
         assert "  train: 500 of 1,000 steps, " in done.stderr
-        assert ("  train: a line of the step [bold]" in done.stderr) == ("VERBOSE" in environment), (
-            "only where asked for"
-        )
+        wanted = "VERBOSE" in environment
+        assert "  train: a line of the step [bold]" in done.stderr == wanted, "only where asked for"
         assert "a_column_with_a_long_name, a_column_with_a_long_name\n" in done.stderr  # nothing is cut
 
 
@@ -176,6 +175,5 @@ def test_all_spans_are_a_line_and_a_proof_that_holds_is_none(capsys, tmp_path):
     ]
     with Brief() as shown:
         Reporter([shown]).output(ingested("2013-01", hit=True))
-    assert capsys.readouterr().err == f"  {'ingest 2013-01':<22} {'cached':>8}  990 rows, 10 filtered\n", (
-        "one that is alone"
-    )
+    wanted = f"  {'ingest 2013-01':<22} {'cached':>8}  990 rows, 10 filtered\n"
+    assert capsys.readouterr().err == wanted, "one that is alone"

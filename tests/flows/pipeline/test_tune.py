@@ -43,9 +43,8 @@ def test_a_study_shares_the_data_resumes_after_a_kill_and_its_best_goes_through_
     assert best["loss"] == min(trial["loss"] for trial in result["trials"]) < result["base"]["loss"]
     # a trial is a training, and nothing else: no eval row is looked at
     store = Store(tuned / "store")
-    assert {stage for stage, _ in store.all_outputs()} == {
-        *("ingest", "statistics", "splits", "validate", "transform", "train")
-    }
+    wanted = {*("ingest", "statistics", "splits", "validate", "transform", "train")}
+    assert {stage for stage, _ in store.all_outputs()} == wanted
     trains = _trains(tuned)
     assert len(trains) == 3
     assert len({json.dumps(manifest.key["inputs"]) for manifest in trains.values()}) == 1
@@ -99,10 +98,8 @@ def _found(**more):
 def test_a_study_in_which_no_setting_matters_says_so():
     trials = tuple(Trial(number=number, loss=0.20002, state="complete", params={}) for number in range(2))
     said = list(_tune_text(_found(trials=trials, same=True), "own"))[-1]
-    assert (
-        said.startswith("no trial differs from the pipeline's own settings: every loss is 0.2")
-        and "model.dropout" in said
-    )
+    assert said.startswith("no trial differs from the pipeline's own settings: every loss is 0.2")
+    assert "model.dropout" in said
 
 
 def test_what_to_type_next_works_from_the_folder_that_tune_was_typed_in(tmp_path, monkeypatch):

@@ -197,11 +197,8 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     verdict = Verdict(status="rejected", **of, checks=(gain, perhaps, *slices, cost))
     known = {"run": "r", "pipeline": "p", "started": "", "state": "rejected"}
     first, others = ending_of(RunRecord(**known, verdict=verdict)).tables()
-    assert [row["check"] for row in first] == [
-        "mine:cost against version 3",
-        "mine:cost on city=0",
-        "mine:cost on city=1",
-    ]
+    wanted = ["mine:cost against version 3", "mine:cost on city=0", "mine:cost on city=1"]
+    assert [row["check"] for row in first] == wanted
     assert list(first.tones) == ["red"] * 3 and others.title == "4 more checks, 2 of them failed" and others.folded
     assert list(others.tones) == ["red", "red", "amber", "green"]
     assert [row["worst allowed"] for row in (first[0], others[-1])] == ["+0.01", "-0.01"]
@@ -210,10 +207,8 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     assert ending_of(RunRecord(**known, verdict=verdict)).meanings == "mine:cost: lower is better"  # the first checks'
     wider = gain.model_copy(update={"confidence": 0.975})
     (mixed,) = ending_of(RunRecord(**known, verdict=verdict.model_copy(update={"checks": (gain, wider)}))).tables()
-    assert [row["change (95% interval)"] for row in mixed] == [
-        "+0.1 (+0.05 to +0.15)",
-        "+0.1 (97.5% interval +0.05 to +0.15)",
-    ]
+    wanted = ["+0.1 (+0.05 to +0.15)", "+0.1 (97.5% interval +0.05 to +0.15)"]
+    assert [row["change (95% interval)"] for row in mixed] == wanted
     (brief,) = ending_of(RunRecord(**known, verdict=verdict)).tables(brief=True)
     assert brief.note == "4 more checks, 2 of them failed" and brief[0]["change"] == "+0.1"
 

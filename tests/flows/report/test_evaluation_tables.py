@@ -58,9 +58,8 @@ def test_classes_whose_names_begin_alike_are_told_apart(classes):
     table = confusion("multiclass", ours)
     if classes == 3:
         assert [sum(n for n in row.values() if isinstance(n, int)) for row in table] == [8, 7, 5]
-        assert len({row["label"] for row in table}) == 3 and all(
-            row["label"].endswith(f"0{i}") for i, row in enumerate(table)
-        )
+        assert len({row["label"] for row in table}) == 3
+        assert all(row["label"].endswith(f"0{i}") for i, row in enumerate(table))
     else:
         assert [(row["label"][-2:], row["predicted"][-2:]) for row in table] == [("00", "01"), ("01", "02")]
 

@@ -69,12 +69,8 @@ def _rows(*columns):
 
 def test_a_row_for_each_column_of_train():
     number, text = _rows(*STATISTICS["columns"]["train"])
-    assert (number["column"], number["missing"], number["mean"], number["max"]) == (
-        "dist",
-        "1.00%",
-        "1,045.23",
-        "4,983",
-    )
+    wanted = ("dist", "1.00%", "1,045.23", "4,983")
+    assert (number["column"], number["missing"], number["mean"], number["max"]) == wanted
     assert number["most frequent"] == "2475 (740), 762 (672)"
     assert text["mean"] == "" and text["longest"] == "2"
     assert list(number) == list(text)  # one set of columns in the table
@@ -94,13 +90,11 @@ def test_figures_of_dates_and_times_are_dates_and_times():
     time = {"temporal": "timestamp", "mean": later + 0.25, "std": 90e6, "min": at, "max": later, "top": [[later, 2]]}
     seconds = {"temporal": "epoch_seconds", "mean": at / 1e6 + 1.5, "std": 90.0, "min": at // 1_000_000, "top": []}
     day, time, seconds = _rows(column | day, column | time, column | seconds)
-    assert [day[name] for name in ("type", "mean", "std", "min", "p25", "most frequent")] == [
-        *("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-01 (9)")
-    ]
+    wanted = [*("date", "2013-01-01", "2 days", "2013-01-01", "2013-01-01", "2013-01-01 (9)")]
+    assert [day[name] for name in ("type", "mean", "std", "min", "p25", "most frequent")] == wanted
     assert day["distinct"] == 80
-    assert [time[name] for name in ("type", "mean", "std", "min", "max")] == [
-        *("timestamp", "2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00", "2013-01-01 10:00:01.500000")
-    ]
+    wanted = [*("timestamp", "2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00", "2013-01-01 10:00:01.500000")]
+    assert [time[name] for name in ("type", "mean", "std", "min", "max")] == wanted
     assert time["most frequent"] == "2013-01-01 10:00:01.500000 (2)"
     assert [seconds[name] for name in ("mean", "std", "min")] == ["2013-01-01 10:00:01", "2 min", "2013-01-01 10:00:00"]
 
@@ -162,9 +156,8 @@ def test_an_evaluation_has_a_table_for_each_thing_that_it_says():
     assert "origin=JFK" in slices and "0.3" in slices
     fixed = {"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
     spans = {"spans": ["2026-01", "2026-02"]}
-    assert "On 1,975 eval rows of 2026-01 to 2026-02, which" in text(
-        step_section(_output("measure", EVALUATION | spans))
-    )
+    said = "On 1,975 eval rows of 2026-01 to 2026-02, which"
+    assert said in text(step_section(_output("measure", EVALUATION | spans)))
     titles = [table.title for table in step_section(_output("measure", EVALUATION | {"threshold": fixed})).tables]
     assert "Threshold as configured: 0.3, chosen on no rows: the config names it" in titles
     assert step_section(_output("measure", EVALUATION, "measure test")).title == "Evaluation on the test split"

@@ -153,8 +153,7 @@ def test_a_metric_of_the_users_own_runs_in_one_thread(measured, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("asked", "read"),
-    [({}, ()), ({"task": "own:Task"}, ("carrier",)), ({"group": "user"}, ("user", "carrier"))],
+    ("asked", "read"), [({}, ()), ({"task": "own:Task"}, ("carrier",)), ({"group": "user"}, ("user", "carrier"))]
 )
 def test_of_other_models_predictions_all_columns_are_read_that_metrics_look_at(tmp_path, asked, read):
     request = MeasureRequest.model_validate({"task": "binary", "slices": ("carrier",), "predictions": tmp_path} | asked)

@@ -128,6 +128,5 @@ def test_the_gate_says_that_it_judges_a_sample(tmp_path, few):
             config=GateConfig(),
         )
     )
-    assert [note.brief for note in explain(verdict).notes if "sample" in note.brief] == [
-        f"judged on a random sample of {verdict.rows:,} of {ROWS:,} rows"
-    ]
+    wanted = [f"judged on a random sample of {verdict.rows:,} of {ROWS:,} rows"]
+    assert [note.brief for note in explain(verdict).notes if "sample" in note.brief] == wanted

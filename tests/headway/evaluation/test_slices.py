@@ -28,12 +28,8 @@ def test_one_slice_for_each_value():
 
 def test_crossed_columns_have_a_slice_for_each_pair_that_occurs():
     assert rows("carrier x origin") == {"(null) x LGA": [2], "AA x JFK": [0], "AA x LGA": [3, 5], "B6 x JFK": [1, 4]}
-    assert rows("origin x carrier x same") == {
-        "JFK x AA x 7": [0],
-        "JFK x B6 x 7": [1, 4],
-        "LGA x (null) x 7": [2],
-        "LGA x AA x 7": [3, 5],
-    }
+    wanted = {"JFK x AA x 7": [0], "JFK x B6 x 7": [1, 4], "LGA x (null) x 7": [2], "LGA x AA x 7": [3, 5]}
+    assert rows("origin x carrier x same") == wanted
 
 
 def test_a_number_is_cut_at_its_quantiles():

@@ -394,9 +394,8 @@ def test_rows_that_cannot_be_read_as_the_first_rows_are_are_said(drafted):
     rows = 100_003  # of which the types are inferred from the first 100,000
     draft = drafted({"v": ["0.5", "1.5"] * 50_000 + ["high", "low", "0.5"], "y": [i // 2 % 2 for i in range(rows)]})
     (note,) = draft.notes
-    assert note.startswith(
-        "2 of 100,003 rows cannot be read as the first rows are, and will be rejected; 'headway quarant"
-    )
+    said = "2 of 100,003 rows cannot be read as the first rows are, and will be rejected; 'headway quarant"
+    assert note.startswith(said)
 
 
 def test_one_fact_of_many_columns_is_one_line(drafted):
@@ -430,9 +429,8 @@ def test_a_split_by_row_says_why_it_is_not_by_time(drafted):
         "y": ["early" if place < 60 and place % 2 else "ab"[place % 2] for place in range(300)],
     }
     split = drafted(rows).split
-    assert "mode" not in split.config and split.text.endswith(
-        "; not by day: its earlier or its later rows lack a class"
-    )
+    assert "mode" not in split.config
+    assert split.text.endswith("; not by day: its earlier or its later rows lack a class")
 
 
 def test_a_field_that_is_text_in_some_rows_and_an_object_in_others_is_left_out_and_rejects_no_row(tmp_path):

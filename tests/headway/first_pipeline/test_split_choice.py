@@ -41,8 +41,6 @@ def test_numbers_that_may_be_a_category_stay_a_feature_and_are_a_doubt(drafted):
     columns = machines(x7=NUMBERS)
     draft = drafted({name: columns[name] for name in ("x7", "load", "y")})
     assert "key" not in draft.split.config and choice(draft, "x7").use == "feature"
-    assert (
-        "x7 may name what several rows belong to: the labels of one x7 are more alike than chance gives"
-        in draft.doubts[0]
-    )
+    said = "x7 may name what several rows belong to: the labels of one x7 are more alike than chance gives"
+    assert said in draft.doubts[0]
     assert draft.doubts[0].endswith("If new rows will be of others: split: {key: x7}")

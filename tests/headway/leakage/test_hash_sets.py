@@ -45,10 +45,8 @@ def test_groups_overlap_exactly_when_their_sets_intersect(train, eval_, test, mo
         shared = sorted(flat[a] & flat[b])
         assert ((a, b) in found.shared) == bool(shared)
         if shared:
-            assert (found.shared[a, b].count, found.shared[a, b].least.tolist()) == (
-                len(shared),
-                shared[: hash_sets.MOST_SHARED],
-            )
+            wanted = (len(shared), shared[: hash_sets.MOST_SHARED])
+            assert (found.shared[a, b].count, found.shared[a, b].least.tolist()) == wanted
     for sets in groups.values():
         random.shuffle(sets)
     again = hash_sets.compare(groups, most)

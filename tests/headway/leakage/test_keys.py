@@ -22,14 +22,7 @@ def hashes(*columns):
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [
-        (b"7.0", b"7"),
-        (b"7.", b"7"),
-        (b"+7", b"7"),
-        (b" 7\t", b"7"),
-        (b"-7.000\n", b"-7"),
-        (b" x y ", b"x y"),
-    ],
+    [(b"7.0", b"7"), (b"7.", b"7"), (b"+7", b"7"), (b" 7\t", b"7"), (b"-7.000\n", b"-7"), (b" x y ", b"x y")],
 )
 def test_what_a_file_adds_to_a_key_is_no_part_of_it(written, meant):
     assert canonical(pa.array([written])).to_pylist() == [meant]

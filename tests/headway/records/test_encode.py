@@ -1,7 +1,5 @@
 """Rows to records and back: identities, and the bytes themselves."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 

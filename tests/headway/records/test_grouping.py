@@ -124,10 +124,8 @@ def test_dictionaries_of_several_batches_are_one_again():
     for batch in batches:
         found += made.add(batch)
     found += made.finish()
-    assert [piece["g"].dictionary_decode().to_pylist() for piece, _ in found] == [
-        [b"q0", b"q0", b"q0"],
-        [b"q1", b"q1", b"q2"],
-    ]
+    wanted = [[b"q0", b"q0", b"q0"], [b"q1", b"q1", b"q2"]]
+    assert [piece["g"].dictionary_decode().to_pylist() for piece, _ in found] == wanted
 
 
 def test_a_group_beyond_all_bounds_is_named():

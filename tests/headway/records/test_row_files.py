@@ -42,11 +42,7 @@ def part(folder, split, rows, columns=COLUMNS, per_record=2):
             shard.write_many([encode(batch, columns)])
     shards = [{"file": f"{split}.tfrecord", "rows": [[len(rows), 1]]}]
     described = [column.model_dump(mode="json") for column in columns]
-    return (
-        folder,
-        {"columns": described, "splits": {split: {"rows": len(rows), "shards": shards}}},
-        split,
-    )
+    return (folder, {"columns": described, "splits": {split: {"rows": len(rows), "shards": shards}}}, split)
 
 
 def predictions(path, values):

@@ -1,7 +1,5 @@
 """TFRecord files: the framing, and what a reader says of a damaged one."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 
@@ -39,10 +37,8 @@ def test_a_writer_counts_rows_and_bytes(tmp_path):
 
 def test_golden_framing():
     assert frame(b"headway").hex() == "0700000000000000bbd79f1168656164776179a18aced3"
-    assert (
-        hashlib.sha256(b"".join(map(frame, RECORDS))).hexdigest()
-        == "a237515dcbcc6fd781d570fe6fc0160ebc7ccd18d32c98148cd478f6a88b3385"
-    )
+    wanted = "a237515dcbcc6fd781d570fe6fc0160ebc7ccd18d32c98148cd478f6a88b3385"
+    assert hashlib.sha256(b"".join(map(frame, RECORDS))).hexdigest() == wanted
     assert masked(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

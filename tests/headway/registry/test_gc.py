@@ -1,7 +1,5 @@
 """What may be thrown away, and what never."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -289,9 +287,8 @@ def test_who_may_not_write_may_read(store, five, monkeypatch):
     notes = []
     with reading(five, "champion", "predict", note=notes.append) as version:
         assert version.number == 4
-    assert notes == [
-        "headway clean does not know that version 4 is being read: locks: cannot be written: permission denied"
-    ]
+    wanted = ["headway clean does not know that version 4 is being read: locks: cannot be written: permission denied"]
+    assert notes == wanted
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ def test_a_lineage_is_kept_with_the_version_and_checked_with_it(registry, saved_
     assert [event["kind"] for event in found["events"]] == ["promote"]
     path = registry.folder / "1" / "lineage.json"
     path.write_text(path.read_text().replace("2026-01", "2026-02"))
-    assert [(p.name, problem.split(":")[-1]) for p, problem in registry.verify()] == [
-        ("lineage.json", " its bytes changed")
-    ]
+    wanted = [("lineage.json", " its bytes changed")]
+    assert [(p.name, problem.split(":")[-1]) for p, problem in registry.verify()] == wanted
 
 
 def test_a_lineage_that_is_not_there_is_damaged_or_has_another_format_is_refused(registry, saved_model):

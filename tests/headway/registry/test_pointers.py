@@ -84,9 +84,8 @@ def test_a_damaged_alias_is_named_and_stops_neither_publication_nor_promotion(th
 def test_an_alias_of_a_version_that_is_gone_is_named_by_verify(three):
     three.set_alias("stable", 1)
     shutil.rmtree(three.folder / "1")
-    assert [(p.name, what) for p, what in three.verify()] == [
-        ("stable.json", "points at version 1, which is gone or damaged")
-    ]
+    wanted = [("stable.json", "points at version 1, which is gone or damaged")]
+    assert [(p.name, what) for p, what in three.verify()] == wanted
 
 
 def test_a_number_that_only_an_alias_remembers_is_not_used_again(registry, saved_model):
@@ -116,9 +115,8 @@ def test_a_first_model_is_refused_when_another_came_first(registry, saved_model)
     for _ in (1, 2):
         registry.publish(saved_model, {})
     assert registry.promote(1, reason="first model", against=NOBODY).version == 1
-    with pytest.raises(
-        Overtaken, match="version 2 was to be promoted when there was no champion, but version 1 became"
-    ):
+    said = "version 2 was to be promoted when there was no champion, but version 1 became"
+    with pytest.raises(Overtaken, match=said):
         registry.promote(2, reason="first model", against=NOBODY)
 
 

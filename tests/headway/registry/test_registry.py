@@ -1,7 +1,5 @@
 """The registry: numbers, the champion, what is served, and what a crash leaves."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -88,11 +88,8 @@ def test_parsed_text_is_reported_and_the_pipeline_s_own_type_wins():
         "n": ColumnConfig(parse="number"),
     }
     schema, notes = _infer(table, said)
-    assert [(c.type, c.temporal) for c in schema.columns] == [
-        ("bytes", None),
-        ("int64", "timestamp"),
-        ("float32", None),
-    ]
+    wanted = [("bytes", None), ("int64", "timestamp"), ("float32", None)]
+    assert [(c.type, c.temporal) for c in schema.columns] == wanted
     assert not notes
 
 

@@ -94,9 +94,8 @@ def test_a_value_or_a_path_alone_stands_for_an_output():
     with pytest.raises(ValueError, match="no answer"):
         str(Ref[Answer](path="folder").value)
     again = Sum.model_validate_json(Sum(numbers=(3,), trained=Answer(total=1)).model_dump_json())
-    assert (
-        again.trained.value.total == 1 and again.fingerprint == Sum(numbers=(3,), trained=Answer(total=1)).fingerprint
-    )
+    assert again.trained.value.total == 1
+    assert again.fingerprint == Sum(numbers=(3,), trained=Answer(total=1)).fingerprint
 
 
 def test_a_stage_runs_alone(tmp_path):

@@ -1,7 +1,5 @@
 """Disks that fail, and writing that leaves no halves."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

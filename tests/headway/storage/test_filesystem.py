@@ -39,9 +39,8 @@ def test_files_of_a_folder_that_cannot_be_listed_are_not_left_out_in_silence(tmp
         return listed(folder)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(
-        DataError, match=r"closed: the folder cannot be listed: Permission denied\n  fix: let this user"
-    ):
+    said = r"closed: the folder cannot be listed: Permission denied\n  fix: let this user"
+    with pytest.raises(DataError, match=said):
         below(str(tmp_path))
     assert [path.name for path, _ in entries(tmp_path)] == ["a.csv", "closed"]
 

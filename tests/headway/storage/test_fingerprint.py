@@ -1,7 +1,5 @@
 """Names of outputs, and why two of them differ."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,10 +60,8 @@ def file(path: str, crc: str) -> dict:
 
 def test_files_are_named_by_path():
     old = {"files": [file("/in/a.csv", "00"), file("/in/b.csv", "11")]}
-    assert (
-        str(first_difference(old, {"files": [old["files"][0], file("/in/b.csv", "22")]}))
-        == "files[/in/b.csv].crc32c: 11 -> 22"
-    )
+    wanted = "files[/in/b.csv].crc32c: 11 -> 22"
+    assert str(first_difference(old, {"files": [old["files"][0], file("/in/b.csv", "22")]})) == wanted
     assert str(first_difference(old, {"files": [*old["files"], file("c.csv", "33")]})) == "files[c.csv] is new"
     assert str(first_difference(old, {"files": old["files"][1:]})) == "files[/in/a.csv] is gone"
     assert str(first_difference(old, {"files": old["files"][::-1]})) == "files: another order"

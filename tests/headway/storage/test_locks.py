@@ -1,7 +1,5 @@
 """Locks: one holder at a time, however the one before went."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Manifests: what they say of an output, and which of them can be trusted."""
 
-from __future__ import annotations
-
 import json
 
 import google_crc32c
@@ -78,9 +76,7 @@ def test_a_manifest_of_another_format_is_an_error_and_not_a_damage(tmp_path):
 
 def test_a_field_more_is_a_format_more():
     """A field that is not known is taken for damage; a format that is not known is left alone."""
-    known = {
-        1: ["counts", "created", "files", "fingerprint", "format", "key", "result", "seconds", "stage", "tools"],
-    }
+    known = {1: ["counts", "created", "files", "fingerprint", "format", "key", "result", "seconds", "stage", "tools"]}
     assert sorted(manifests.Manifest.model_fields) == known[manifests.FORMAT]
 
 

@@ -1,7 +1,5 @@
 """Objects put, got and listed at endpoints of S3 and Cloud Storage on this machine, through connections that break."""
 
-from __future__ import annotations
-
 import importlib
 import socket
 import threading
@@ -262,9 +260,8 @@ def test_an_endpoint_that_never_answers_is_named_and_asked_four_times_where_that
     for right, ask in _asked(bucket).items():
         tries = 4 if "list" in right or "get" in right else 1  # of another the answer may be all that is lost
         endpoint.requests = 0
-        with pytest.raises(
-            StoreError, match=rf"{scheme}://team/store/.*: no answer for 0.2 s\n  fix: .*{endpoint.url}"
-        ):
+        said = rf"{scheme}://team/store/.*: no answer for 0.2 s\n  fix: .*{endpoint.url}"
+        with pytest.raises(StoreError, match=said):
             ask()
         assert requests_of(endpoint, tries) == tries
 
@@ -321,9 +318,8 @@ def test_a_server_that_is_busy_is_asked_again(endpoint):
 
 def test_what_cloud_storage_finds_wrong_with_a_raw_file_s_bucket_is_no_traceback(endpoint):
     endpoint.answer = 400, "InvalidBucketName", "The specified bucket is not valid."
-    with pytest.raises(
-        DataError, match=r"gs://Team_/raw: cannot be read: .*InvalidBucketName.*\n  fix: check the buck"
-    ):
+    said = r"gs://Team_/raw: cannot be read: .*InvalidBucketName.*\n  fix: check the buck"
+    with pytest.raises(DataError, match=said):
         filesystem.below("gs://Team_/raw")
 
 

@@ -1,7 +1,5 @@
 """The six primitives, and what rests on them: the same on a disk, on S3 and on Cloud Storage."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -45,10 +43,8 @@ class TestPrimitives:
         objects.write("runs/a.json", b"1")
         objects.write("runs/deep/b.json", b"22")
         assert objects.look("runs/a.json").data == b"1" == objects.read("runs/a.json")
-        assert {key: found.bytes for key, found in objects.listing("runs").items()} == {
-            "runs/a.json": 1,
-            "runs/deep/b.json": 2,
-        }
+        wanted = {"runs/a.json": 1, "runs/deep/b.json": 2}
+        assert {key: found.bytes for key, found in objects.listing("runs").items()} == wanted
         objects.write("runs/a.json", b"3")
         assert objects.read("runs/a.json") == b"3" and objects.children("runs") == ["a.json", "deep"]
         objects.delete(["runs/a.json", "runs/never.json"])

@@ -1,7 +1,5 @@
 """Files fetched while they are being read: in order, checked, and an error names the object."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

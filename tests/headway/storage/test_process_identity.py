@@ -1,7 +1,5 @@
 """Which process owns what, and whether it lives."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The store in a bucket: the same promises as on a disk, kept by endpoints of S3 and Cloud Storage, from several machines."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -229,9 +227,8 @@ def test_versions_and_the_champion_are_one_for_all_machines(machine, saved_model
     assert [e.kind for e in b.history()] == ["promote", "promote", "rollback"]
     with pytest.raises(StoreError, match="was rolled back"):
         b.promote(2, reason="again")
-    assert sorted(n for n in objects(a.store, "serving") if n.endswith("pb")) == [
-        f"serving/flights/{n}/saved_model.pb" for n in (1, 2, 3)
-    ]
+    wanted = [f"serving/flights/{n}/saved_model.pb" for n in (1, 2, 3)]
+    assert sorted(n for n in objects(a.store, "serving") if n.endswith("pb")) == wanted
     assert [*a.verify()] == [] == [*b.verify()]
 
 

@@ -1,7 +1,5 @@
 """The store: what is committed is whole, what is not whole does not exist."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -51,12 +51,7 @@ def same(left, right):
     [
         (pa.array([1, None, -128], pa.int8()), "int64", [1, None, -128], {}),
         (pa.array([1, None], pa.uint32()), "int64", [1, None], {}),
-        (
-            pa.array([1, None, 2**63, 2**60 + 1], pa.uint64()),
-            "int64",
-            [1, None, 2**60 + 1],
-            {2: "9223372036854775808"},
-        ),
+        (pa.array([1, None, 2**63, 2**60 + 1], pa.uint64()), "int64", [1, None, 2**60 + 1], {2: "9223372036854775808"}),
         (pa.array([2**63 - 1, -(2**63), 0]), "int64", [2**63 - 1, -(2**63), 0], {}),
         (pa.array([True, None, False]), "int64", [1, None, 0], {}),
         (pa.array(np.array([2, NAN, 1.5], np.float16)), "int64", [2, None], {2: "1.5"}),

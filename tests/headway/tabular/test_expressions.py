@@ -102,10 +102,7 @@ def conditions():
     there = numbers().map(lambda a: (f"{a[0]} is not None", lambda row: a[1](row) is not None))
     items = st.lists(st.integers(-3, 3), max_size=3)
     listed = st.tuples(st.sampled_from(NUMBERS), items, st.booleans()).map(
-        lambda t: (
-            f"{t[0]} {'not ' * t[2]}in {t[1]}",
-            lift(lambda v: (v in t[1]) != t[2])(lambda row: row[t[0]]),
-        )
+        lambda t: (f"{t[0]} {'not ' * t[2]}in {t[1]}", lift(lambda v: (v in t[1]) != t[2])(lambda row: row[t[0]]))
     )
     texts = st.tuples(st.sampled_from(["==", "!=", "<", ">="]), st.sampled_from(["", "a", "b", "é"])).map(
         lambda t: (f"s {t[0]} {t[1]!r}", lift(lambda v: comparisons[t[0]](v, t[1]))(lambda row: row["s"]))

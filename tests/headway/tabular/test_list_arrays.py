@@ -35,10 +35,8 @@ def coerced(column, array):
 )
 def test_every_kind_of_list_keeps_null_empty_and_zero_apart(kind):
     number = Decimal if pa.types.is_decimal(kind.value_type) else float
-    assert coerced(LIST, pa.array([None, [], [number(0)], [number(1), number(2)]], kind)) == (
-        [None, [], [0.0], [1.0, 2.0]],
-        {},
-    )
+    wanted = ([None, [], [0.0], [1.0, 2.0]], {})
+    assert coerced(LIST, pa.array([None, [], [number(0)], [number(1), number(2)]], kind)) == wanted
 
 
 def test_nan_in_a_list_is_no_null():

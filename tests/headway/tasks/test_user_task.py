@@ -103,7 +103,5 @@ def test_its_metrics_see_the_columns_of_the_predictions(tmp_path):
     table = pa.table({"label": [1.0, 2.0], "prediction": [1.0, 2.0], "kind": ["a", "b"]})
     found = results_of(table, task.name, slices=["kind"])
     assert found["metrics"]["own:error"] == 1.0
-    assert {value: of["metrics"]["own:error"] for value, of in found["by_slice"]["kind"].items()} == {
-        "a": 0.0,
-        "b": 1.0,
-    }
+    wanted = {"a": 0.0, "b": 1.0}
+    assert {value: of["metrics"]["own:error"] for value, of in found["by_slice"]["kind"].items()} == wanted

@@ -68,9 +68,8 @@ def test_a_file_that_changes_within_the_second_is_loaded_anew(tmp_path):
 
 def test_a_failure_in_a_file_beside_it_names_the_line_of_the_import(tmp_path):
     file = written(tmp_path, mine="x = 1\nimport helpers\n", helpers="import nowhere_to_be_found\n")
-    with pytest.raises(
-        ConfigError, match=r"mine.py, line 2: cannot be loaded: ModuleNotFoundError.*nowhere_to_be_found"
-    ):
+    said = r"mine.py, line 2: cannot be loaded: ModuleNotFoundError.*nowhere_to_be_found"
+    with pytest.raises(ConfigError, match=said):
         load_function(file, "build")
     assert not any(name.startswith("_headway_user_") and name.endswith("mine") for name in _of(file))
 

@@ -74,9 +74,8 @@ def test_columns_distributed_differently_in_serving_rows_are_reported(tmp_path):
     assert (first.kind, first.column, first.where) == ("drift", "carrier", "serving")
     assert first.message.startswith("column 'carrier' has drifted from the train rows: '")
     assert "of its values in the serving rows, and was " in first.message
-    assert first.fix.startswith(
-        "send it in serving, computed as in the source; if it is right, raise validation.drift.l_infinity"
-    )
+    said = "send it in serving, computed as in the source; if it is right, raise validation.drift.l_infinity"
+    assert first.fix.startswith(said)
     assert second.message == "column 'hour' is missing in all of the serving rows, and was in 0.00% of the train rows"
 
 

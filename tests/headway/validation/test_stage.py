@@ -246,20 +246,16 @@ def test_a_column_of_another_type_than_the_schema_says(check):
 
 def test_a_missing_column(check):
     result = check(drop=("delay",), stored=("hour", "delay", "carrier"))
-    assert [(a["severity"], a["kind"], a["column"], a["where"]) for a in result["anomalies"]] == [
-        ("error", "missing column", "delay", "train"),
-        ("error", "missing column", "delay", "eval"),
-    ]
+    wanted = [("error", "missing column", "delay", "train"), ("error", "missing column", "delay", "eval")]
+    assert [(a["severity"], a["kind"], a["column"], a["where"]) for a in result["anomalies"]] == wanted
     assert check(drop=("delay",), stored=("hour", "carrier"))["anomalies"] == []
 
 
 @pytest.mark.parametrize(("value", "shown"), [(1, "1"), (0.25, "0.25"), (b"yes", "'yes'")])
 def test_a_single_label(check, value, shown):
     result = check(train={"label": [value] * ROWS}, eval={"label": [value] * ROWS})
-    assert [(a["severity"], a["kind"], a["where"]) for a in result["anomalies"]] == [
-        ("error", "one label", "train"),
-        ("warning", "one label", "eval"),
-    ]
+    wanted = [("error", "one label", "train"), ("warning", "one label", "eval")]
+    assert [(a["severity"], a["kind"], a["where"]) for a in result["anomalies"]] == wanted
     assert f"every one of the 2,000 train rows has the label {shown}" in result["anomalies"][0]["message"]
 
 
@@ -274,9 +270,8 @@ def test_labels_of_eval_that_train_never_saw(check):
     two, three = [b"a", b"b"] * (ROWS // 2), [b"c"] * 10 + [b"a", b"b"] * (ROWS // 2 - 5)
     found = only(check(train={"label": two}, eval={"label": three}))
     assert found[:4] == ("error", "unseen label", "label", "eval")
-    assert found[4] == (
-        "10 of 2,000 eval rows have a label that no train row has: 'c' (10); train has 'a' (1,000), 'b' (1,000)"
-    )
+    wanted = "10 of 2,000 eval rows have a label that no train row has: 'c' (10); train has 'a' (1,000), 'b' (1,000)"
+    assert found[4] == wanted
     two, three = np.arange(ROWS) % 2, np.where(np.arange(ROWS) < 30, 2, np.arange(ROWS) % 2)
     found = only(check(train={"label": two}, eval={"label": three}))
     assert found[0] == "error" and "30 of 2,000 eval rows have a label that no train row has: 2 (30)" in found[4]
@@ -305,9 +300,8 @@ def test_a_class_of_train_that_eval_lacks_beyond_chance_is_an_error(check, train
 def test_a_class_of_few_rows_may_miss_a_small_eval_by_chance(check):
     train = [0] * 1000 + [1] * 997 + [2] * 3
     result = check(train={"label": train}, rows={"eval": 200})
-    assert [(a["severity"], a["where"]) for a in result["anomalies"] if a["kind"] == "missing class"] == [
-        ("warning", "eval")
-    ]
+    wanted = [("warning", "eval")]
+    assert [(a["severity"], a["where"]) for a in result["anomalies"] if a["kind"] == "missing class"] == wanted
 
 
 def test_infinite_labels(check):

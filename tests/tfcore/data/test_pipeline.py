@@ -173,9 +173,8 @@ def test_evaluation_keeps_the_order_and_fills_up_with_weight_zero(tmp_path, per_
     assert np.concatenate([b["weight"].numpy() for b in batches])[~valid].sum() == 0
     texts = np.concatenate([b["raw/s"].numpy() for b in batches])[valid]
     present = np.concatenate([b["raw/s/present"].numpy() for b in batches])[valid]
-    assert [t.decode() if p else None for t, p in zip(texts, present, strict=True)] == [
-        None if i % 11 == 0 else f"w{i % 7}" for i in range(83)
-    ]
+    wanted = [None if i % 11 == 0 else f"w{i % 7}" for i in range(83)]
+    assert [t.decode() if p else None for t, p in zip(texts, present, strict=True)] == wanted
 
 
 def _table(rows=70):
@@ -307,7 +306,6 @@ def test_a_preprocess_that_fails_on_the_data_is_not_called_a_damaged_shard(tmp_p
         columns = {"x": RawColumn(tf.cast(number, tf.float32)[None], None)}
         return derive(picky, columns, [Column(name="x", type="float32", nullable=False)])[0]["y"].values
 
-    with pytest.raises(
-        ConfigError, match=r"^preprocess: the function failed on the data: assertion failed: \[too much:\]"
-    ):
+    said = r"^preprocess: the function failed on the data: assertion failed: \[too much:\]"
+    with pytest.raises(ConfigError, match=said):
         list(safe(tf.data.Dataset.range(5).map(derived, num_parallel_calls=2), shards))

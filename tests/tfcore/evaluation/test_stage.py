@@ -80,11 +80,7 @@ class World:
     def request(self, model=None, **changes):
         model = model or TrainedModel(path=self.folder / "trained", config=MODEL)
         return EvaluateRequest(
-            model=model,
-            transform=self.transform,
-            examples=(self.examples.part("eval"),),
-            batch_size=700,
-            **changes,
+            model=model, transform=self.transform, examples=(self.examples.part("eval"),), batch_size=700, **changes
         )
 
 

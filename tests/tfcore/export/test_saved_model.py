@@ -188,9 +188,8 @@ def test_presence_that_is_left_out_defaults_to_present_in_a_server(exported):
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(exported["path"]))
     signature = meta.signature_def["serving_nullable"]
-    assert {name: value.bool_val[:] for name, value in signature.defaults.items()} == {
-        f"{name}__present": [True] for name in (DELAY, "tailnum", "seats")
-    }
+    wanted = {f"{name}__present": [True] for name in (DELAY, "tailnum", "seats")}
+    assert {name: value.bool_val[:] for name, value in signature.defaults.items()} == wanted
 
 
 def test_the_threshold_is_the_request_s_own(exported):
@@ -706,6 +705,5 @@ def test_a_limit_is_broken_by_what_lies_beyond_it_and_said_with_both_numbers(lim
 
 
 def test_what_a_server_has_to_expect_stands_in_a_line():
-    assert serving_text(RESULT) == (
-        "serving: 12.5 MB on disk, loaded in 0.75 s, 1 row p50 0.9 ms, p99 2.4 ms, 64 rows p50 1.1 ms, p99 3.5 ms"
-    )
+    wanted = "serving: 12.5 MB on disk, loaded in 0.75 s, 1 row p50 0.9 ms, p99 2.4 ms, 64 rows p50 1.1 ms, p99 3.5 ms"
+    assert serving_text(RESULT) == wanted

@@ -65,10 +65,8 @@ def test_nests_go_in_and_come_out_with_the_declared_dtypes_and_shapes(run, kind)
     assert found["parts"][0].numpy().tolist() == [2, 3]
     assert found["parts"][1].numpy().tolist() == [b"a", "ü".encode()]
     dataset = tf.data.Dataset.from_tensors((given, tf.constant(2.0))).map(op)
-    assert tf.nest.map_structure(lambda s: (s.dtype, s.shape.as_list()), dataset.element_spec) == {
-        "half": (tf.float32, [None]),
-        "parts": ((tf.int64, [2]), (tf.string, [None])),
-    }
+    wanted = {"half": (tf.float32, [None]), "parts": ((tf.int64, [2]), (tf.string, [None]))}
+    assert tf.nest.map_structure(lambda s: (s.dtype, s.shape.as_list()), dataset.element_spec) == wanted
 
 
 @EVERYWHERE
@@ -147,9 +145,8 @@ def test_a_function_without_results_runs_for_its_effects(run, kind):
 
 def test_structures_are_compared_key_by_key():
     op = numpy_op(lambda x: {"a": x, "c": x}, {"a": VECTOR, "b": VECTOR})
-    with pytest.raises(
-        PythonOpError, match=r"returned the keys \['a', 'c'\] for output, declared the keys \['a', 'b'\]"
-    ):
+    said = r"returned the keys \['a', 'c'\] for output, declared the keys \['a', 'b'\]"
+    with pytest.raises(PythonOpError, match=said):
         op(X)
     with pytest.raises(PythonOpError, match="returned 1 values for output, declared 2 values"):
         numpy_op(lambda x: (x,), (VECTOR, VECTOR))(X)

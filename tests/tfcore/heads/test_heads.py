@@ -64,9 +64,8 @@ def test_predictions_in_tensorflow_and_numpy_agree_and_are_what_is_served(task):
     predictions = head.predictions(tf.constant(output)).numpy()
     np.testing.assert_allclose(predictions, task_of(task).from_output(output.astype(np.float64)), rtol=1e-5)
     served = head.served(tf.constant(output))
-    assert [(name, value.dtype.name, tuple(value.shape[1:])) for name, value in served.items()] == [
-        tuple(entry) for entry in task_of(task).outputs(classes)
-    ]
+    wanted = [tuple(entry) for entry in task_of(task).outputs(classes)]
+    assert [(name, value.dtype.name, tuple(value.shape[1:])) for name, value in served.items()] == wanted
     np.testing.assert_array_equal(served[task_of(task).output], predictions)
 
 
@@ -146,9 +145,8 @@ def test_a_users_loss_is_checked_where_it_is_called(tmp_path):
         return head.loss({"label": tf.constant([1.0, 0.0])}, OUTPUTS)
 
     np.testing.assert_allclose(loss("cubed"), [0.125, 27.0])
-    with pytest.raises(
-        ConfigError, match=r"the loss mine:mean is float32 of shape \(\)\n  fix: return one float32 per"
-    ):
+    said = r"the loss mine:mean is float32 of shape \(\)\n  fix: return one float32 per"
+    with pytest.raises(ConfigError, match=said):
         loss("mean")
     with pytest.raises(ConfigError, match=r"mine\.py, line 7: the loss mine:broken failed: KeyError") as error:
         loss("broken")

@@ -111,10 +111,8 @@ def test_members_see_no_column_of_few_rows_per_id_and_the_linear_part_sees_all()
 
 def test_an_ensemble_whose_members_see_no_column_is_its_linear_part():
     alone = layout(numeric=0, sizes=(70,))
-    assert [variable.path for variable in build(ModelConfig(**SMALL), alone, seed=0).variables] == [
-        "linear_categorical/table",
-        "output/bias",
-    ]
+    wanted = ["linear_categorical/table", "output/bias"]
+    assert [variable.path for variable in build(ModelConfig(**SMALL), alone, seed=0).variables] == wanted
 
 
 def test_weights_of_members_and_of_what_they_share_decay_and_biases_and_the_linear_part_do_not():

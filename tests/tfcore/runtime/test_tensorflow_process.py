@@ -136,11 +136,8 @@ def test_a_call_crosses_validated_and_its_output_is_relayed(child, tmp_path):
 def test_errors_keep_their_kind(child, tmp_path):
     with pytest.raises(DataError) as info:
         child.call("my_stages:data_error", {"rows": 1}, tmp_path)
-    assert (info.value.problem, info.value.where, info.value.fix) == (
-        "record 7 is cut off",
-        "train-0.tfrecord",
-        "run headway verify",
-    )
+    wanted = ("record 7 is cut off", "train-0.tfrecord", "run headway verify")
+    assert (info.value.problem, info.value.where, info.value.fix) == wanted
     with pytest.raises(DataError, match="deep"):
         child.call("my_stages:deeper", {"rows": 1}, tmp_path)
     with pytest.raises(ConfigError, match=r"rows.*'x'") as info:

@@ -139,9 +139,8 @@ def test_a_date_or_time_is_a_number_and_its_error_names_the_unit():
         Column(name="since", type="int64", nullable=True, temporal="epoch_milliseconds"),
     )
     form = partial(instances, signatures=describe(columns, "binary"), columns=columns)
-    assert form("serving_nullable", [{"day": 15736, "since": 1359626400000}]).arrays["since"].tolist() == [
-        1359626400000
-    ]
+    wanted = [1359626400000]
+    assert form("serving_nullable", [{"day": 15736, "since": 1359626400000}]).arrays["since"].tolist() == wanted
     for row, unit in (({"day": "2013-01-31"}, "days"), ({}, "days"), ({"day": 1, "since": "now"}, "milliseconds")):
         with pytest.raises(RequestError, match=rf"send an integer, {unit} since 1970-01-01 \(UTC\)"):
             form("serving_nullable", [row])

@@ -29,9 +29,8 @@ def test_an_ensemble_passes_over_few_rows_often_and_chooses_its_decay_before_the
     rate = training.learning_rate
     assert rate.name == "cosine" and rate.restart == round(CHOOSING * training.steps)
     assert rate.warmup_steps < max(2, rate.restart / 10)
-    assert "no holdout" in described(training, model) and f"twice, from step {rate.restart:,}" in described(
-        training, model
-    )
+    assert "no holdout" in described(training, model)
+    assert f"twice, from step {rate.restart:,}" in described(training, model)
 
 
 def test_the_work_of_an_ensemble_is_that_of_a_row_up_to_a_bound_of_all():
@@ -70,9 +69,8 @@ def test_two_towers_of_few_rows_is_a_product_of_embeddings():
     towers = {"name": "two_towers", "item": ("i",)}
     few, many = (resolved(rows, model=towers)[1] for rows in (5_000, FEW))
     assert few.hidden == () and few.l2 > few.linear_l2 > 0
-    assert many == ModelConfig(**towers) and resolved(FEW, model={"name": "mine:build"})[1] == ModelConfig(
-        name="mine:build"
-    )
+    assert many == ModelConfig(**towers)
+    assert resolved(FEW, model={"name": "mine:build"})[1] == ModelConfig(name="mine:build")
 
 
 def test_steps_rise_with_the_rows():

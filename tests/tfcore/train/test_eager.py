@@ -90,9 +90,8 @@ def test_prints_run_and_the_first_op_that_is_not_finite_is_named(request_of, tmp
     assert capfd.readouterr().out.count("ratio of (16, 1) ndarray") >= 3
     x[40] = 1.0
     asked = request_of(x, eager=True, steps=12, loss="mine:loss")
-    with pytest.raises(
-        DataError, match=r'step \d+: detected Infinity or NaN in output 0 of .*"RealDiv".*mine.py, line 11'
-    ):
+    said = r'step \d+: detected Infinity or NaN in output 0 of .*"RealDiv".*mine.py, line 11'
+    with pytest.raises(DataError, match=said):
         train(asked, tmp_path / "out", Monitor())
     train(request_of(x, steps=12), tmp_path / "skips", Monitor())
 

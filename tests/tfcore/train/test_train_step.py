@@ -157,10 +157,7 @@ def test_a_row_of_weight_0_has_no_loss_and_no_gradient_whatever_it_holds(head):
         inputs, keras.layers.Dense(2 if "quantiles" in head else 1, kernel_initializer="ones")(inputs["numeric"])
     )
     it = TrainStep(
-        model=model,
-        head=head,
-        optimizer=make_optimizer(OptimizerConfig()),
-        counter=tf.Variable(0, dtype=tf.int64),
+        model=model, head=head, optimizer=make_optimizer(OptimizerConfig()), counter=tf.Variable(0, dtype=tf.int64)
     )
     data, held = batch(), np.arange(B) % 4 == 0
     weight = tf.constant(np.where(held, 0, 1), tf.float32)

@@ -156,13 +156,8 @@ def test_figures_of_a_list_of_numbers():
     rows = {"words": [[]] * 3, "ids": [[]] * 3, "pair": [[0, 0]] * 3, "history": [[1.0, 4.0], [], [2.0]]}
     found, _ = named(rows, {"history": {"transform": "identity", "pool": ["mean", "min", "max", "sum", "length"]}})
     figures = {name: found[f"history__{name}"].tolist() for name in ("mean", "min", "max", "sum", "length")}
-    assert figures == {
-        "mean": [2.5, 0, 2],
-        "min": [1, 0, 2],
-        "max": [4, 0, 2],
-        "sum": [5, 0, 2],
-        "length": [1.0, 0, 0.5],
-    }
+    wanted = {"mean": [2.5, 0, 2], "min": [1, 0, 2], "max": [4, 0, 2], "sum": [5, 0, 2], "length": [1.0, 0, 0.5]}
+    assert figures == wanted
 
 
 def test_a_longer_list_is_cut_at_max_length():

@@ -148,9 +148,8 @@ def test_a_page_whose_checksum_does_not_hold_is_refused_and_its_column_named(ope
     assert rows.column_names == ["y", "z"] and rows.num_rows == 1000
     found, look = look_at(found_source(files[0].path))
     draft = draft_of(found, look, LabelConfig(column="y"))
-    assert "x: ignore" in pipeline_text(draft, path="data.parquet") and any(
-        "'x' cannot be read" in doubt and files[0].path in doubt for doubt in draft.doubts
-    )
+    assert "x: ignore" in pipeline_text(draft, path="data.parquet")
+    assert any("'x' cannot be read" in doubt and files[0].path in doubt for doubt in draft.doubts)
 
 
 class _Keys(pe.KmsClient):

@@ -29,9 +29,8 @@ def test_ranges_together_are_the_file(opened, read_all, small, zipped):
     found = opened("jsonl", gzip.compress(data) if zipped else data, names=names, small=small)
     wanted = [(i, i, f"é{i}".encode()) for i in range(200)]
     assert read_all(found, {"id": INT, "s": TEXT}) == (wanted, [])
-    assert len(found[0].ranges(found[1])) == (
-        1 if zipped or small is None else 200 if small == 1 else pytest.approx(70, abs=40)
-    )
+    expected = 1 if zipped or small is None else 200 if small == 1 else pytest.approx(70, abs=40)
+    assert len(found[0].ranges(found[1])) == expected
 
 
 def test_lists_of_lists_and_of_objects_are_left_out_with_a_note(opened):
@@ -71,9 +70,8 @@ def test_bad_lines_and_cells_go_alone_and_say_where(opened, read_all):
     rows, malformed = read_all(opened("jsonl", data), {"id": INT, "l": LIST, "o.p": INT})
     assert [row[0] for row in rows] == [i for i in range(31 * 8) if i % 31 != 30]
     assert [row for row in rows if row[1:] != (1, [1], 1)] == []
-    assert [(at, column) for at, column, _ in malformed] == [
-        (31 * i + 30, column) for i, column in enumerate([None, None, None, None, "id", "l", "o.p", None])
-    ]
+    wanted = [(31 * i + 30, column) for i, column in enumerate([None, None, None, None, "id", "l", "o.p", None])]
+    assert [(at, column) for at, column, _ in malformed] == wanted
     for (_, column, reason), start in zip(malformed, offsets, strict=True):
         place = int(reason.rsplit(" ", 1)[1])
         assert place == start if column else start <= place <= start + 20, reason
