@@ -104,8 +104,7 @@ def test_a_page_of_the_guide_has_its_parts_and_what_it_names_is_there(page):
     missing = [file for file in files if not file.exists()]
     missing += [m for m in modules if not m.with_suffix(".py").exists() and not m.is_dir()]
     assert files | modules and not missing, missing
-    index = (GUIDE / "README.md").read_text(encoding="utf-8")
-    assert f"({page.name})" in index
+    assert f"({page.name})" in (GUIDE / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_page_that_shows_what_is_not_printed_or_fails_is_found(tmp_path, fork_server):

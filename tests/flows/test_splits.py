@@ -35,8 +35,7 @@ def test_validate_and_show_say_what_is_proven_and_a_leak_stops_the_run(typed, sm
     table = [line.split() for line in told.splitlines() if line.strip().startswith(("split", "train", "eval"))]
     assert table[1][:3] == ["split", "rows", "share"] or table[0][:3] == ["split", "rows", "share"]
     assert any(line[0] == "eval" and "40.00%" in line for line in table)
-    shown = typed("show", small, check=0).stdout
-    assert "no customer is in two splits" in shown
+    assert "no customer is in two splits" in typed("show", small, check=0).stdout
 
     _write(small, "2013-03", [f"{i}.0" for i in range(100)], first=199)
     record = json.loads(typed("run", "--to", "validate", small, "--json", check=0).stdout)

@@ -23,5 +23,4 @@ def test_a_model_trained_with_every_option_is_replayed_promoted_and_shown(typed,
     record = json.loads(typed("run", project, "--window", "2", "--json", *given, check=0).stdout)
     assert record["state"] == "promoted" and record["verdict"]["status"] == "promoted", record.get("verdict")
     assert any(stage["stage"] == "replay" for stage in record["stages"])  # served rows are those evaluated, in float32
-    shown = typed("show", project, check=0).stdout
-    assert "the loss scale ended at" in shown
+    assert "the loss scale ended at" in typed("show", project, check=0).stdout

@@ -27,16 +27,6 @@ training:
 """
 
 
-def _table():
-    """Six columns tell a patient from others, and the label is mostly the patient's own; little of it can be learned."""
-    r = np.random.default_rng(0)
-    patient = r.permutation(np.repeat(np.arange(PATIENTS), VISITS))
-    known, own = r.normal(size=(PATIENTS, 6)), r.normal(size=PATIENTS) * 1.5
-    columns = {f"f{i}": known[patient, i] + 0.1 * r.normal(size=len(patient)) for i in range(6)}
-    chance = 1 / (1 + np.exp(-own[patient] - 0.5 * known[patient, 0]))
-    return pa.table({**columns, "patient": patient, "y": (r.random(len(patient)) < chance).astype(np.int64)})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "split"),
@@ -44,7 +34,13 @@ def _table():
     ids=["key", "group"],
 )
 def test_patients_are_not_learned_by_heart(typed, tmp_path, columns, split):
-    table = _table()
+    """Six columns tell a patient from others, and the label is mostly the patient's own; little of it can be learned."""
+    r = np.random.default_rng(0)
+    patient = r.permutation(np.repeat(np.arange(PATIENTS), VISITS))
+    known, own = r.normal(size=(PATIENTS, 6)), r.normal(size=PATIENTS) * 1.5
+    features = {f"f{i}": known[patient, i] + 0.1 * r.normal(size=len(patient)) for i in range(6)}
+    chance = 1 / (1 + np.exp(-own[patient] - 0.5 * known[patient, 0]))
+    table = pa.table({**features, "patient": patient, "y": (r.random(len(patient)) < chance).astype(np.int64)})
     pq.write_table(table, tmp_path / "table.parquet")
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("COLUMNS", columns).replace("SPLIT", split))
     record = json.loads(typed("run", "--to", "evaluate", tmp_path, "--json", check=0).stdout)

@@ -23,11 +23,6 @@ def champion(exported):
     return exported, store, trained
 
 
-def _train(typed, project, *more, check=0):
-    done = typed("run", "--to", "train", project, "--set", "training.warm_start=champion", "--json", *more, check=check)
-    return json.loads(done.stdout)
-
-
 @pytest.mark.slow
 def test_a_training_begins_with_the_champions_weights_and_one_step_later_is_where_it_was(typed, champion):
     project, store, trained = champion
@@ -35,7 +30,7 @@ def test_a_training_begins_with_the_champions_weights_and_one_step_later_is_wher
     plan = json.loads(typed("plan", project, "--set", "training.warm_start=champion", "--json", check=0).stdout)
     assert next(step for step in plan["steps"] if step["stage"] == "train")["fingerprint"] == trained.fingerprint
 
-    _train(typed, project, *STEP)
+    typed("run", "--to", "train", project, "--set", "training.warm_start=champion", *STEP, check=0)
     begun = next(m for m in store.manifests("train") if m.fingerprint != trained.fingerprint)
     assert begun.key["warm_start"] == {"train": trained.fingerprint}
     report = begun.result["warm_start"]

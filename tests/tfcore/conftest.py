@@ -10,11 +10,8 @@ own()
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _forked(fork_server):
+def _forked(forked):
     """Not where the environment is another: see `tests.fork_server`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.process.subprocess", fork_server)
-        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.test_assertions import failure
 from tfcore.graph.function import graph_function
 from tfcore.testing import assert_no_retrace, assert_same_predictions, assert_signature
 
 VECTOR = tf.TensorSpec([None], tf.float32)
-
-
-def failure(call, *arguments, **named):
-    with pytest.raises(AssertionError) as caught:
-        call(*arguments, **named)
-    return str(caught.value)
 
 
 def test_no_retrace_holds_for_tensors_and_names_the_python_value_otherwise():

@@ -37,11 +37,6 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-def _there(url):
-    bucket = Bucket(url)
-    return {name: bucket.read(name) for name in bucket.listing()}
-
-
 @pytest.mark.parametrize(
     ("bucket_url", "format", "write"),
     [("s3", "parquet", "parquet"), ("gs", "csv", "jsonl")],  # a format does not know the kind of bucket
@@ -52,8 +47,9 @@ def test_the_bytes_are_those_of_a_folder_and_nothing_else_is_left(data, model, b
     here = predict(request, tmp_path / "out", Monitor())
     there = predict(request, f"{bucket_url}/scored", Monitor(), runner=RunnerConfig(workers=1))
     assert here == there and len(there["parts"]) > 2
-    assert _there(f"{bucket_url}/scored") == _bytes(tmp_path / "out")
-    written = Bucket(f"{bucket_url}/scored").listing()
+    bucket = Bucket(f"{bucket_url}/scored")
+    written = bucket.listing()
+    assert {name: bucket.read(name) for name in written} == _bytes(tmp_path / "out")
     assert predict(request, f"{bucket_url}/scored", Monitor())["cached"]
     assert Bucket(f"{bucket_url}/scored").listing() == written
 

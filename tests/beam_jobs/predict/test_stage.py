@@ -96,10 +96,6 @@ def _bytes(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _expected(rows, bad=()):
-    return [(i + 1, i + 1000, i + (i % 3 != 0)) for i in range(rows) if i not in bad]
-
-
 def _found(out, write="parquet"):
     parts = sorted(out.glob(f"part-*.{write}"))
     if write == "jsonl":
@@ -110,7 +106,7 @@ def _found(out, write="parquet"):
 def _check(rows):
     for name, count, bad in (("a", 450, (7, 250)), ("b", 330, ())):
         mine = [(r["source_row"], r["id"], r["prediction"]) for r in rows if Path(r["source_file"]).stem == name]
-        assert mine == _expected(count, bad)
+        assert mine == [(i + 1, i + 1000, i + (i % 3 != 0)) for i in range(count) if i not in bad]
     assert [Path(r["source_file"]).stem for r in rows] == ["a"] * 448 + ["b"] * 330
 
 

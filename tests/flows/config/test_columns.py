@@ -70,8 +70,7 @@ def test_it_is_frozen_and_a_column_that_the_source_gains_changes_nothing(resolve
     assert names(resolved("columns: [a, b]", freeze=True, without=("c",))) == ["a", "b"]
     for more in ("columns: [a, b]", "columns: [a]", "columns: auto"):
         assert names(resolved(more)) == ["a", "b"] and not resolved(more).notes
-    label = resolved("columns: [a]\nsplit: {eval: 0.3}")
-    assert names(label) == ["a", "b"]
+    assert names(resolved("columns: [a]\nsplit: {eval: 0.3}")) == ["a", "b"]
 
 
 def test_a_label_that_is_made_of_another_column_is_not_hashed_by(resolved, tmp_path):

@@ -102,15 +102,11 @@ def test_two_halves_write_the_bytes_of_one_run_and_the_second_needs_no_raw_files
     assert all(step.cached for step in second.stages[: len(first.stages)]), "found in the store"
     assert [step.title for step in second.stages] == [step.title for step in alone.stages]
     assert sorted(path.name for path in gpu.iterdir()) == ["net.py", "pipeline.yaml"]
-    facts = {at: _lineage(tmp_path / at) for at in ("store", "alone")}
+    paths = {at: next((tmp_path / at).glob("models/*/1/lineage.json")) for at in ("store", "alone")}
+    facts = {at: json.loads(path.read_text()) for at, path in paths.items()}
     assert facts["store"]["schema"] == facts["alone"]["schema"]
     assert facts["store"]["spans"] == facts["alone"]["spans"], "raw files, by their checksums"
     assert not needs_training(_spec(flow)), "no second half is needed for what is there"
-
-
-def _lineage(store):
-    (path,) = store.glob("models/*/1/lineage.json")
-    return json.loads(path.read_text())
 
 
 def test_what_differs_between_the_two_machines_is_refused(folders, forked, tmp_path, monkeypatch):

@@ -195,7 +195,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
     slices = [cost.model_copy(update={"slice": "city", "slice_value": str(i)}) for i in range(4)]
     of = {"primary": "mine:gain", "better": "higher"}
     verdict = Verdict(status="rejected", **of, checks=(gain, perhaps, *slices, cost))
-    known = {"run": "r", "pipeline": "p", "started": "", "state": "rejected"}
+    known = KNOWN | {"state": "rejected"}
     first, others = ending_of(RunRecord(**known, verdict=verdict)).tables()
     wanted = ["mine:cost against version 3", "mine:cost on city=0", "mine:cost on city=1"]
     assert [row["check"] for row in first] == wanted
@@ -215,13 +215,7 @@ def test_what_fails_comes_first_and_a_limit_has_the_sign_of_a_change_for_the_wor
 
 def test_what_changed_since_the_champion_is_a_line():
     changes = [("spans", "2024-01", "2024-01 to 2024-02"), ("model.py", None, "changed"), ("training.steps", None, 60)]
-    known = {
-        "run": "r",
-        "pipeline": "p",
-        "started": "",
-        "state": "rejected",
-        "champion": {"version": 3, "changes": changes},
-    }
+    known = KNOWN | {"state": "rejected", "champion": {"version": 3, "changes": changes}}
     verdict = {"status": "rejected"}
     said = "since version 3: spans 2024-01 -> 2024-01 to 2024-02; model.py changed; training.steps 60"
     assert ending_of(read_record(known | {"verdict": verdict})).said == ("version 3 stays in production", said)
@@ -288,10 +282,8 @@ def test_what_the_gate_could_not_check_is_told_whatever_the_verdict(promoted):
         "why": "few rows",
         "count": 1,
     }
-    status, said = (
-        "promoted" if promoted else "kept",
-        "auc was not checked on 1 value of carrier with fewer than 60 rows",
-    )
+    status = "promoted" if promoted else "kept"
+    said = "auc was not checked on 1 value of carrier with fewer than 60 rows"
     verdict = Verdict(status=status, checks=(Check(**few, allowed=60, concern=True),))
     record = RunRecord(**KNOWN, state=status, version=2, verdict=verdict)
     ending = ending_of(record)

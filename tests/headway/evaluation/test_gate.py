@@ -272,7 +272,9 @@ def test_holm_by_hand():
     ("value", "message"),
     [
         ({"thresholds": {"acu": {"min": 0.5}}}, "did you mean 'auc'"),
-        ({"thresholds": {"auc": {}}}, "needs min or max"),
+        ({"thresholds": {"auc": {}}}, "a threshold needs min or max"),
+        ({"thresholds": {"auc": {"slices": {"carrier": {}}}}}, "a threshold needs min or max"),
+        ({"thresholds": {"auc": {"slices": {"distance: 1": {"min": 0.5}}}}}, "2 to 100 bins"),
         ({"thresholds": {"auc": {"min": 0.9, "max": 0.1}}}, "above max"),
         ({"tolerance": {"auc": "much"}}, "percentage"),
         ({"tolerance": {"auc": -0.1}}, "not negative"),

@@ -65,10 +65,8 @@ def test_groups_are_drawn_with_their_unit_unless_it_cuts_through_them(units, dra
 def test_comparisons_slices_and_intervals_draw_by_the_unit_as_by_a_group():
     ours, theirs = tables()
     plain = versus(ours.drop_columns([UNIT]), theirs, slices=("size",))
-    by_unit, by_group = (
-        versus(ours, theirs, slices=("size",), units=PATIENTS),
-        versus(ours.drop_columns([UNIT]), theirs, slices=("size",), group="unit"),
-    )
+    by_unit = versus(ours, theirs, slices=("size",), units=PATIENTS)
+    by_group = versus(ours.drop_columns([UNIT]), theirs, slices=("size",), group="unit")
     for at, other, narrow in zip(
         (*by_unit.overall, *by_unit.slices),
         (*by_group.overall, *by_group.slices),

@@ -10,14 +10,10 @@ from headway.tabular.hashing import mix64
 from tests.properties import examples
 
 
-def hashes(values):
-    return mix64(np.asarray(values, np.uint64))
-
-
 def seen(values, size):
     made = Distinct()
     for start in range(0, len(values), size):
-        made.add(hashes(values[start : start + size]))
+        made.add(mix64(np.asarray(values[start : start + size], np.uint64)))
     return made
 
 

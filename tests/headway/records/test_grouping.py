@@ -75,12 +75,6 @@ def table(ids, cells, kind):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def lengths(ids):
-    """Of the runs of one id; a null is one by itself."""
-    starts = [i for i in range(len(ids)) if not i or ids[i] is None or ids[i] != ids[i - 1]]
-    return [b - a for a, b in pairwise([*starts, len(ids)])]
-
-
 @examples(300)
 @given(st.data(), st.sampled_from(["int", "float", "bytes", "dictionary"]))
 def test_a_record_holds_as_many_whole_groups_as_it_may(data, kind):
@@ -93,8 +87,9 @@ def test_a_record_holds_as_many_whole_groups_as_it_may(data, kind):
     found = pieces(RowGrouper(rows, "g", size), batch, cuts)
     assert [v for p in found for v in p["n"].to_pylist()] == list(range(len(ids)))
     assert [p.num_rows for p in found] == [p.num_rows for p in pieces(RowGrouper(rows, "g", size), batch, [])]
-    # by the definition, group by group
-    whole = lengths(ids)
+    # by the definition, group by group: runs of one id; a null is one by itself
+    starts = [i for i in range(len(ids)) if not i or ids[i] is None or ids[i] != ids[i - 1]]
+    whole = [b - a for a, b in pairwise([*starts, len(ids)])]
     begins = list(accumulate(whole, initial=0))
     cost = [len(cell) + 2 + 8 + {"int": 8, "float": 4, "bytes": 4, "dictionary": 2}[kind] for cell in cells]
     if kind == "bytes":

@@ -180,13 +180,6 @@ def test_a_version_that_one_may_not_read_is_not_called_damaged(three, monkeypatc
     assert "Permission denied" in three.damaged()[2]
 
 
-def without_links(patch: pytest.MonkeyPatch) -> None:
-    def link(*paths):
-        raise OSError(errno.EPERM, "not here")
-
-    patch.setattr(os, "link", link)
-
-
 def test_serving_copies_are_hard_links_where_the_disk_has_them(registry, saved_model):
     registry.publish(saved_model, {})
     registry.promote(1, reason="")
@@ -194,9 +187,12 @@ def test_serving_copies_are_hard_links_where_the_disk_has_them(registry, saved_m
 
 
 def test_where_links_are_not_possible_files_are_copied_and_checked_apart(registry, saved_model, monkeypatch):
+    def link(*paths):
+        raise OSError(errno.EPERM, "not here")
+
     registry.publish(saved_model, {})
     with monkeypatch.context() as patch:
-        without_links(patch)
+        patch.setattr(os, "link", link)
         registry.promote(1, reason="")
     copy = registry.serving / "1" / "variables" / "variables.index"
     assert copy.read_bytes() == b"weights" and copy.stat().st_nlink == 1

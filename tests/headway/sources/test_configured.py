@@ -60,8 +60,7 @@ def test_a_column_that_json_lines_have_only_late_is_renamed(opened):
 
 
 def test_a_rename_is_part_of_what_ingest_depends_on_and_none_changes_nothing():
-    plain = SourceConfig(format="csv", path="x").at_ingest()
-    assert "rename" not in plain
+    assert "rename" not in SourceConfig(format="csv", path="x").at_ingest()
     assert SourceConfig(format="csv", path="x", rename={"a": "b"}).at_ingest()["rename"] == {"a": "b"}
 
 

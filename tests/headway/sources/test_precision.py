@@ -20,10 +20,6 @@ def _csv(values):
     return b"a,b\n" + b"".join(b"%s,1\n" % str(value).encode() for value in values)
 
 
-def _lines(values):
-    return b"".join(json.dumps({"a": value}).encode() + b"\n" for value in values)
-
-
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 @pytest.mark.parametrize("odd", ["12.5", "1e5", "inf", "99999999999999999999999"])
 def test_one_odd_cell_among_integers_costs_its_row_and_no_digit_of_the_others(opened, format, odd):
@@ -60,7 +56,8 @@ def test_one_odd_cell_among_integers_costs_its_row_and_no_digit_of_the_others(op
     ],
 )
 def test_text_that_float32_makes_equal(opened, format, values, kind, key_kind, said):
-    source, found = opened(format, _csv(values) if format == "csv" else _lines(values))
+    lines = b"".join(json.dumps({"a": value}).encode() + b"\n" for value in values)
+    source, found = opened(format, _csv(values) if format == "csv" else lines)
     sample = source.prefix(found, 10_000)
     for keys, wanted in ((frozenset(), kind), (frozenset("a"), key_kind)):
         schema, notes = infer(sample, {}, only=False, needed=frozenset(), where="w", typed=format != "csv", keys=keys)
@@ -85,8 +82,7 @@ def test_typed_numbers_that_float32_makes_equal(values, kind, key_kind, said):
     table = pa.table({"a": values})
     for keys, wanted in ((frozenset(), kind), (frozenset("a"), key_kind)):
         schema, notes = infer(Sample(table), {}, only=False, needed=keys, where="w", keys=keys)
-        column = schema.column("a")
-        assert column.type == wanted
+        assert schema.column("a").type == wanted
         assert said in " ".join(map(str, notes)) and bool(said) == bool(notes)
         distinct = len({value for value in values if value is not None and value == value})  # NaN is a null
         if wanted != "float32" and 0.5 not in values:

@@ -71,11 +71,8 @@ def test_a_failure_in_a_file_beside_it_names_the_line_of_the_import(tmp_path):
     said = r"mine.py, line 2: cannot be loaded: ModuleNotFoundError.*nowhere_to_be_found"
     with pytest.raises(ConfigError, match=said):
         load_function(file, "build")
-    assert not any(name.startswith("_headway_user_") and name.endswith("mine") for name in _of(file))
-
-
-def _of(file):
-    return [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
+    loaded = [name for name, module in sys.modules.items() if getattr(module, "__file__", None) == str(file)]
+    assert not any(name.startswith("_headway_user_") and name.endswith("mine") for name in loaded)
 
 
 @pytest.mark.long

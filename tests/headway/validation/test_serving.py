@@ -44,13 +44,10 @@ def drifted(served):
     ]
 
 
-def as_rows(rows):
-    return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows.to_pylist()]
-
-
 def write(path, kind, rows):
     if kind == "lines":
-        path.write_text("".join(json.dumps(row) + "\n" for row in as_rows(rows)))
+        texts = [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows.to_pylist()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in texts))
     else:
         with ShardWriter(path) as shard:
             shard.write_many(encode_classic(rows, COLUMNS))

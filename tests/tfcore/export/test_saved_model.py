@@ -141,10 +141,6 @@ def named_tensors(rows=slice(None), presence=True):
     return tensors
 
 
-def shown(tensors):
-    return {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in tensors.items()}
-
-
 def test_the_loaded_model_has_the_signatures_that_are_described(exported):
     """What is said of signatures, whose golden values are in test_signatures.py, is what the loaded model has."""
     own = {"dep_delay": ("float32", (None,)), "carrier": ("int32", (None,))}
@@ -203,10 +199,8 @@ def test_the_threshold_is_the_request_s_own(exported):
 
 
 def test_classify_decides_at_the_chosen_threshold_where_a_request_names_none(tmp_path):
-    config, parameters = (
-        ModelConfig(name="mlp", hidden=(4,)),
-        TransformParameters(fitted=FITTED[:2], label=LABELS["binary"]),
-    )
+    config = ModelConfig(name="mlp", hidden=(4,))
+    parameters = TransformParameters(fitted=FITTED[:2], label=LABELS["binary"])
     save_weights(build(config, parameters, seed=5), tmp_path / "weights")
     card = CardFacts(
         model="toy", threshold={"rule": "as configured", "value": 0.3, "chosen_on": "no rows: the config names it"}
@@ -631,7 +625,8 @@ def test_the_stage_exports_what_was_trained_and_a_fresh_process_agrees(tmp_path,
     assert json.loads(json.dumps(result)) == result
     loaded = tf.saved_model.load(str(tmp_path / "saved_model"))
     assert ("classify" in loaded.signatures) == (task in ("binary", "multiclass"))
-    names = shown(loaded.signatures["transform"].structured_outputs)
+    outputs = loaded.signatures["transform"].structured_outputs
+    names = {name: (tensor.dtype.name, tuple(tensor.shape.as_list())) for name, tensor in outputs.items()}
     assert names[tensor_name("dep delay__missing")] == ("float32", (None,)) and names["carrier"] == ("int32", (None,))
     if task == "multiclass":
         found = loaded.signatures["serving_nullable"](**named_tensors())["class"].numpy()

@@ -43,15 +43,11 @@ EVERYTHING = {"flip": "horizontal", "crop": 1, "mixup": 0.4}
 _small_windows = patched({"tfcore.train.rows.window_rows": lambda row_bytes: 100})
 
 
-def photo(rng):
-    """Raw pixels: what files become is tested beside the transform of images."""
-    return rng.integers(0, 255, (6, 5, 3)).astype(np.uint8).tobytes()
-
-
 def table(task, rows=ROWS):
     rng = np.random.default_rng(0)
     numbers = np.arange(rows)
-    photos = [photo(rng) for _ in range(20)]
+    # raw pixels: what files become is tested beside the transform of images
+    photos = [rng.integers(0, 255, (6, 5, 3)).astype(np.uint8).tobytes() for _ in range(20)]
     label = {
         "binary": pa.array(numbers % 2),
         "multiclass": pa.array([[b"a", b"b", b"c"][i % 3] for i in numbers], pa.binary()),

@@ -370,8 +370,7 @@ def test_workers_on_images_that_are_killed_again_and_again_end_at_the_same_bits(
     assert list(asked.checkpoints.glob(".staged-*"))
     # the other one, between two
     killed(asked, tmp_path, TWO, calls=4, at=43, worker=1)
-    result = resumed(asked, tmp_path, TWO, calls=4)
-    assert result["resumed_from"] == 40
+    assert resumed(asked, tmp_path, TWO, calls=4)["resumed_from"] == 40
     assert weight_bits(tmp_path / "resumed") == weight_bits(tmp_path / "images")
     histories = [
         json.loads((tmp_path / name / "history.json").read_text())["history"] for name in ("images", "resumed")

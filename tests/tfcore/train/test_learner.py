@@ -82,14 +82,6 @@ def test_the_loss_of_a_batch_is_its_weighted_mean_and_a_step_is_adam_s():
         assert np.allclose(a, b, atol=1e-5)
 
 
-def resumes_exactly(it, *, steps, stop, folder):
-    def go(turn, first, end):
-        turn.run(lambda it: train(it, end, first))
-
-    begun = Turn(it)
-    assert_resumes_exactly(begun.again, go, Turn.variables, steps=steps, stops=(stop,), folder=folder)
-
-
 def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
     keras.utils.set_random_seed(1)
     inputs = {
@@ -97,8 +89,12 @@ def test_a_resume_carries_the_seeds_of_keras_own_random_layers(tmp_path):
         "categorical": keras.Input((len(SIZES),), dtype="int32", name="categorical"),
     }
     x = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(inputs["numeric"]))
-    with_keras_dropout = learner(model=keras.Model(inputs, keras.layers.Dense(1)(x)))
-    resumes_exactly(with_keras_dropout, steps=10, stop=6, folder=tmp_path)
+    begun = Turn(learner(model=keras.Model(inputs, keras.layers.Dense(1)(x))))
+
+    def go(turn, first, end):
+        turn.run(lambda it: train(it, end, first))
+
+    assert_resumes_exactly(begun.again, go, Turn.variables, steps=10, stops=(6,), folder=tmp_path)
 
 
 def test_gradients_are_clipped_to_their_global_norm():
@@ -196,15 +192,12 @@ class Shifted(keras.layers.Layer):
         return x + scheduled("margin", 1.0)
 
 
-def with_a_margin():
-    inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
-    keras.utils.set_random_seed(1)
-    return keras.Model(inputs, keras.layers.Dense(1)(Shifted()(inputs["numeric"])))
-
-
 @pytest.mark.parametrize("jit", ["off", "on"])
 def test_a_user_s_layer_reads_its_own_number_and_where_it_predicts_its_default(jit):
-    it = learner(jit, model=with_a_margin(), scheduled=["margin"])
+    inputs = {name: keras.Input(row, dtype=dtype, name=name) for name, (row, dtype) in LAYOUT.inputs().items()}
+    keras.utils.set_random_seed(1)
+    model = keras.Model(inputs, keras.layers.Dense(1)(Shifted()(inputs["numeric"])))
+    it = learner(jit, model=model, scheduled=["margin"])
     losses = [
         it.run(next(stacks(0)), first=0, steps=1, values=constant(learning_rate=0.0, margin=m)).losses[0]
         for m in (0.0, 2.0, 1.0, 0.0)

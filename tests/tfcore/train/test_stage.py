@@ -66,16 +66,9 @@ def test_a_training_learns_and_says_what_it_did(examples, tmp_path):
     assert (done, total, unit) == (result["steps"], result["steps"], "steps")
     assert facts["loss"] > 0
     assert facts["rows_per_second"] > 0
-    assert _scalars(tmp_path / "summaries") == {"loss", "learning_rate"}
-
-
-def _scalars(folder):
-    names = set()
-    for file in folder.glob("events.*"):
-        for record in tf.data.TFRecordDataset(str(file)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            names |= {value.tag for value in event.summary.value}
-    return names
+    files = [str(file) for file in (tmp_path / "summaries").glob("events.*")]
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(files)]
+    assert {value.tag for event in events for value in event.summary.value} == {"loss", "learning_rate"}
 
 
 STOPPED = {"early_stopping": {"every_steps": 40, "patience": 9}, "checkpoint_every_steps": 30}
@@ -194,8 +187,7 @@ def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeyp
     and a holdout there, are not read again."""
 
     def data(**training):
-        asked = request(examples, **training)
-        return training_data(asked)
+        return training_data(request(examples, **training))
 
     wanted, looked, batches = data().linear_baseline(), [], TrainingData._batches
     monkeypatch.setattr(TrainingData, "_batches", lambda data, names: looked.append(data) or batches(data, names))

@@ -173,16 +173,11 @@ def test_long_values_are_compared_whole_but_not_kept():
     column = statistics.columns["photo"]
     assert not column.complete and column.text is None and column.distinct == 51
     assert (column.missing, column.longest, column.shortest) == (1, 5000, 5)
-    parameters, notes = fit_parameters(
-        (PHOTO, LABEL, Column(name="x", type="int64", nullable=False)), {}, _with_x(statistics)
-    )
+    number = Column(name="x", type="int64", nullable=False)
+    x = SplitStatistics.create((number,))
+    x.update(pa.RecordBatch.from_pydict({"x": pa.array(range(102))}))
+    statistics.columns["x"] = x.columns["x"]
+    parameters, notes = fit_parameters((PHOTO, LABEL, number), {}, statistics)
     assert "an image needs its size" in notes[0].text and [f.column.name for f in parameters.fitted] == ["x"]
     with pytest.raises(ConfigError, match="too long for words"):
         fit_parameters((PHOTO, LABEL), {"photo": ColumnTransform(transform="vocabulary")}, statistics)
-
-
-def _with_x(statistics):
-    x = SplitStatistics.create((Column(name="x", type="int64", nullable=False),))
-    x.update(pa.RecordBatch.from_pydict({"x": pa.array(range(102))}))
-    statistics.columns["x"] = x.columns["x"]
-    return statistics

@@ -50,10 +50,6 @@ def fitted(transforms=None):
     return fit_parameters((*COLUMNS, LABEL), configs, statistics)[0]
 
 
-def from_group(batch):
-    return Decoder(COLUMNS, [c.name for c in COLUMNS])(tf.constant(encode(batch, COLUMNS)))
-
-
 def served(transform):
     return Served(transform=transform, predict=lambda inputs: inputs, columns=COLUMNS, variables=[])
 
@@ -129,7 +125,8 @@ def test_row_groups_and_served_tensors_give_the_same_inputs(ways, rows):
 
 def named(rows, transforms=None):
     parameters = fitted(transforms)
-    found = Transform(parameters).named(from_group(table(rows)))
+    group = Decoder(COLUMNS, [c.name for c in COLUMNS])(tf.constant(encode(table(rows), COLUMNS)))
+    found = Transform(parameters).named(group)
     return {name: value.numpy() for name, value in found.items()}, parameters
 
 

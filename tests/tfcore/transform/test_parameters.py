@@ -118,9 +118,9 @@ def test_no_bucket_is_empty_and_few_values_have_one_each(counts, buckets, edges)
 
 
 def test_bins_are_equally_full_of_what_the_operations_give():
-    batch = _batch()
-    parameters, _ = _fit(batch, bins=4, x=["log", "standardize"], n=[{"clip": {"min": 2000, "max": 3000}}])
-    assert parameters.numeric == ("x", "x__missing", "n")
+    batch, chains = _batch(), {"x": ["log", "standardize"], "n": [{"clip": {"min": 2000, "max": 3000}}]}
+    parameters, _ = _fit(batch, bins=4, s={"hash": {"buckets": 7}}, **chains)
+    assert parameters.numeric == ("x", "x__missing", "n"), "an indicator only where train rows miss a number"
     x, missing, same = parameters.edges
     assert missing == same == () and len(x) == 5
     (op,) = (op for op in _ops(parameters, "x") if op.op == "standardize")
@@ -181,11 +181,6 @@ def test_a_vocabulary_is_ordered_by_count_and_then_by_value():
     assert _fit(batch, s={"hash": {"buckets": 4}}, counted="s")[0].fitted[-1].counts == ()
 
 
-def test_missing_numbers_get_an_indicator_only_where_train_rows_miss_them():
-    parameters, _ = _fit(x="standardize", n="standardize")
-    assert parameters.numeric == ("x", "x__missing", "n")
-
-
 @pytest.mark.parametrize(
     ("label", "task"),
     [
@@ -211,6 +206,8 @@ def test_the_task_is_read_off_the_label(label, task):
 def test_wrong_operations_are_refused_with_the_column_named():
     with pytest.raises(ValueError, match="no operation 'vocabularly'; did you mean 'vocabulary'"):
         ColumnTransform(transform="vocabularly")
+    with pytest.raises(ValueError, match="say mean, median, zero or a number"):
+        ColumnTransform(impute=False)
     with pytest.raises(ConfigError, match=r"columns\.s"):
         _fit(s="standardize")
     with pytest.raises(ConfigError, match=r"columns\.x"):
@@ -221,11 +218,6 @@ def test_a_label_that_never_changes_is_refused():
     batch = _batch().set_column(3, "label", pa.array([1] * 2000))
     with pytest.raises(DataError, match="nothing to learn"):
         _fit(batch)
-
-
-def test_parameters_survive_json():
-    parameters, _ = _fit(x=["log", "standardize"], s="vocabulary", n={"hash": {"buckets": 7}})
-    assert TransformParameters.model_validate_json(parameters.model_dump_json()) == parameters
 
 
 def test_identifiers_and_constants_are_left_out_and_names_are_categories_unless_a_transform_is_given():
@@ -259,11 +251,6 @@ def test_integers_of_a_group_are_names_whatever_the_column_is_called():
         learned = columns[0].model_copy(update={"role": role, "feature": True})
         parameters, _ = _fit(batch, (learned, COLUMNS[-1]))
         assert [category.name for category in parameters.categorical] == ["rider"] and not parameters.numeric
-
-
-def test_impute_false_says_what_to_write():
-    with pytest.raises(ValueError, match="say mean, median, zero or a number"):
-        ColumnTransform(impute=False)
 
 
 def test_images_of_any_name_are_apart():

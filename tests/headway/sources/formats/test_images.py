@@ -41,8 +41,7 @@ def opened(folder, span="2013-01", max_cell_bytes=1 << 20, path="{span}", range_
         format="images", path=f"{folder}/{path}", max_cell_bytes=max_cell_bytes, images=ImagesConfig(**images)
     )
     assert spans(config) == [span]
-    found = files(config, span)
-    return open_source(config), found
+    return open_source(config), files(config, span)
 
 
 def everything(source, found, columns=("path", "label", "image")):

@@ -78,23 +78,19 @@ def excluding(*rows):
     }
 
 
-def of_all_movies(taste, genre):
-    return user(taste, 12) | {
-        "movie": tf.constant(MOVIES),
-        "genres": tf.constant([[f"g{g}".encode()] for g in genre]),
-        "genres__length": tf.fill([12], tf.constant(1, tf.int64)),
-        "price": tf.range(12.0) / 4,
-        "price__present": tf.range(12) != 5,
-    }
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("taste", [0, 2])
 def test_top_k_gives_the_items_that_the_model_scores_highest_and_their_products(world, taste):
     model, described, genre, _ = world
     assert not {tensor["column"] for tensor in described["top_k"]["inputs"]} & {"movie", "genres", "price"}
     best = model.signatures["top_k"](**user(taste), **excluding([]), k=tf.constant(12))
-    given = of_all_movies(taste, genre)
+    given = user(taste, 12) | {
+        "movie": tf.constant(MOVIES),
+        "genres": tf.constant([[f"g{g}".encode()] for g in genre]),
+        "genres__length": tf.fill([12], tf.constant(1, tf.int64)),
+        "price": tf.range(12.0) / 4,
+        "price__present": tf.range(12) != 5,
+    }
     logits = model.signatures["serving_nullable"](**given)["logit"].numpy()
     assert best["items"].numpy()[0].tolist() == [MOVIES[place] for place in np.argsort(-logits)]
     assert all(genre[MOVIES.index(name)] == taste for name in best["items"].numpy()[0, :4])
