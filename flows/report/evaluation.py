@@ -400,7 +400,8 @@ def _image(results: RunResults, name: object) -> Markup | None:
     """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
     if (results.record.config or {}).get("source", {}).get("format") != "images":
         return None
-    paths = [file["path"] for files in results.files.values() for file in files if file["path"].endswith(f"/{name}")]
+    files = (file.get("path", "") for of_span in results.raw_files.values() for file in of_span)
+    paths = [path for path in files if path.endswith(f"/{name}")]
     if len(paths) != 1:  # of another span's file of this name the picture would be wrong
         return None
     from PIL import Image

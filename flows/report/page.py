@@ -7,7 +7,6 @@ told = step_section(output)                # of statistics, validation and evalu
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ from flows.report.results import RunResults
 from flows.report.training import training
 from flows.report.verdict import ending_of
 from flows.report.versions import rows_of
-from headway.errors import HeadwayError
 from headway.evaluation.measured import Measured
 from headway.messages import counted, duration, some, when, window_text
-from headway.registry.registry import Registry
 from headway.sources.discovery.spans import ONE_SPAN
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
@@ -132,14 +129,8 @@ def _origin(results: RunResults) -> Section:
 
 def _files(results: RunResults) -> Iterator[Row]:
     """The raw files, by span, as the version of this run keeps them; without their paths where nothing keeps those."""
-    known = dict(results.files)
-    if (number := results.record.version) is not None:
-        registry = Registry(results.store, results.record.pipeline)
-        with suppress(HeadwayError, OSError, KeyError):  # it was removed
-            lineage = registry.lineage(registry.version(number))
-            known = {span["span"]: span["files"] for span in lineage.get("spans", [])} | known
     for span, output in results.ingested().items():
-        for file in known.get(span) or results.key(output.title).get("files") or []:
+        for file in results.raw_files.get(span) or results.key(output.title).get("files") or []:
             yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
 
 

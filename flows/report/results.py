@@ -8,6 +8,7 @@ results.file("train", "history.json")               # its path on this machine, 
 
 import functools
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from flows.report.versions import judged_spans
 from headway.errors import HeadwayError
 from headway.evaluation.measured import Measured
 from headway.evaluation.verdict import Verdict, read_verdict
+from headway.registry.registry import Registry
 from headway.stages.step import Output
 from headway.statistics.summary import WindowStatistics
 from headway.storage.manifest import Manifest
@@ -113,6 +115,17 @@ class RunResults:
     def ingested(self) -> dict[str, Output]:
         """The outputs of ingest, by span."""
         return {s.span: self.outputs[s.title] for s in self.record.stages if s.span and s.title in self.outputs}
+
+    @functools.cached_property
+    def raw_files(self) -> dict[str, Any]:
+        """The raw files by span: those that are known, and those that the version of this run keeps."""
+        kept: dict[str, Any] = {}
+        if (number := self.record.version) is not None:
+            registry = Registry(self.store, self.record.pipeline)
+            with suppress(HeadwayError, OSError, KeyError):  # it was removed
+                lineage = registry.lineage(registry.version(number))
+                kept = {span["span"]: span["files"] for span in lineage.get("spans", [])}
+        return kept | dict(self.files)
 
     @functools.cached_property
     def verdict(self) -> Verdict | None:

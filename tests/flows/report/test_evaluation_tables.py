@@ -19,6 +19,8 @@ from headway.evaluation import predictions
 from headway.evaluation.measured import Measured
 from headway.evaluation.predictions import read_predictions
 from headway.evaluation.verdict import Check, Verdict
+from headway.registry.registry import Registry
+from headway.storage.store import Store
 from tests.flows.report.recorded import recorded
 
 
@@ -165,7 +167,7 @@ def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_it
     ]
     measured = Measured.model_validate({"task": "multiclass", "rows": 9, "worst_rows": rows})
     for format, shown in (("csv", False), ("images", True)):
-        results = SimpleNamespace(record=SimpleNamespace(config={"source": {"format": format}}), files=files)
+        results = SimpleNamespace(record=SimpleNamespace(config={"source": {"format": format}}), raw_files=files)
         (table,) = worst_rows(measured, "eval", partial(_image, results))
         first, *others = (row["path"] for row in table.rows)
         assert isinstance(first, Markup) is shown and others == [f"cat/{n}.png" for n in (2, 3, 4, 5)]
@@ -174,3 +176,16 @@ def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_it
     files["later"] = [{"path": str(tmp_path / "later" / "cat" / "1.png")}]
     (table,) = worst_rows(measured, "eval", partial(_image, results))
     assert table.rows[0]["path"] == "cat/1.png", "which of two spans it is of is not known"
+
+
+def test_a_report_that_is_drawn_again_knows_the_raw_files_by_the_version_of_its_run(tmp_path):
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "saved_model.pb").write_bytes(b"graph")
+    store = Store(tmp_path / "store")
+    store.create()
+    spans = [{"span": span, "files": [{"path": f"{span}/1.png"}]} for span in ("a", "b")]
+    Registry(store, "pets").publish(tmp_path / "exported", {}, {"spans": spans})
+    record = SimpleNamespace(version=1, pipeline="pets")
+    assert RunResults(store, record).raw_files == {span["span"]: span["files"] for span in spans}
+    assert RunResults(store, record, {"a": []}).raw_files == {"a": [], "b": spans[1]["files"]}
+    assert RunResults(store, SimpleNamespace(version=None, pipeline="pets")).raw_files == {}
