@@ -169,8 +169,7 @@ def test_a_retrain_does_only_what_changed_and_ends_promoted(headway, typed, proj
     models = json.loads(typed("models", project, "--json", check=0).stdout)["flights"]
     assert models["champion"] == 1
     assert sorted(int(p.name) for p in (project / "store" / "serving" / "flights").iterdir()) == [1, 2, 3]
-    refused = _run(typed, project, code=4)
-    assert refused["verdict"]["status"] == "rejected"
+    assert _run(typed, project, code=4)["verdict"]["status"] == "rejected"
     forced = _run(typed, project, "--force")
     assert forced["verdict"]["status"] == "promoted" and forced["state"] == "promoted"
 

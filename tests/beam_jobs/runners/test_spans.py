@@ -94,8 +94,7 @@ def test_a_kept_range_of_which_any_file_is_torn_is_made_anew(old, out, tmp_path,
     pieces = begin(job)
     torn = f".ranges/{run(job, pieces, len(pieces))[0].folder}/{what}"
     job.place.write(torn, job.place.objects.read(torn)[:-9])
-    result = predict(old, out, Monitor())
-    assert result == whole | {"kept": len(pieces) - 1}
+    assert predict(old, out, Monitor()) == whole | {"kept": len(pieces) - 1}
     assert there(out) == there(tmp_path / "alone")
 
 

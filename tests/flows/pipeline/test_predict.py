@@ -57,8 +57,7 @@ def test_the_champion_predicts_what_it_predicted_in_evaluation(typed, exported, 
     known = pq.read_table(project / "data" / "2013-04.parquet")["arr_delay"].is_valid().to_numpy()
     np.testing.assert_allclose(found["prediction"].to_numpy()[known], judged["prediction"].to_numpy(), atol=1e-5)
 
-    again = _predict(typed, project, *arguments)
-    assert again["cached"]
+    assert _predict(typed, project, *arguments)["cached"]
 
 
 def test_a_multiclass_model_gives_the_class_and_its_probabilities(typed, tmp_path):
@@ -82,8 +81,7 @@ def test_a_multiclass_model_gives_the_class_and_its_probabilities(typed, tmp_pat
     assert result["counts"] == {"read": 1200, "predicted": 1199, "quarantined": 1}
     found = [json.loads(line) for line in (tmp_path / "out" / result["parts"][0]["file"]).read_text().splitlines()]
     assert [row["id"] for row in found] == [i for i in range(rows) if i != 3]
-    right = [row["prediction"] == kind[row["id"]] for row in found]
-    assert np.mean(right) > 0.8
+    assert np.mean([row["prediction"] == kind[row["id"]] for row in found]) > 0.8
     assert all(abs(sum(row["probabilities"]) - 1) < 1e-5 for row in found)
 
 

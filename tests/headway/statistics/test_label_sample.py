@@ -63,8 +63,7 @@ def test_too_many_classes_are_none_for_good(tmp_path, where):
     assert merged.by_label.table() is None and merged.by_label.off
     merged.save(tmp_path / "out")
     assert not (tmp_path / "out" / FILE_BY_LABEL).exists() and SplitStatistics.load(tmp_path / "out").by_label.off
-    one_by_one = saved(tmp_path / "x", np.concatenate(pieces), size=3)
-    assert one_by_one.by_label.off
+    assert saved(tmp_path / "x", np.concatenate(pieces), size=3).by_label.off
 
 
 def test_nothing_is_nothing(tmp_path):

@@ -166,8 +166,7 @@ def test_images_too_a_training_that_is_killed_again_and_again_ends_at_the_same_b
     # before any checkpoints; between two; in the middle of writing one; just before the end
     for at, where in ((4, "between"), (21, "between"), (3, "inside"), (53, "between")):
         assert child(again, tmp_path, "killed", at, where) is None
-    result = child(again, tmp_path, "resumed")
-    assert 48 <= result["resumed_from"] < 60
+    assert 48 <= child(again, tmp_path, "resumed")["resumed_from"] < 60
     check_same(tmp_path)
     assert not list((tmp_path / "checkpoints").glob(".*"))  # nothing half-written is left
 

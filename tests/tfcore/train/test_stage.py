@@ -178,8 +178,7 @@ def test_mistakes_are_reported_before_training(examples, tmp_path):
 
 def test_a_shuffle_window_holds_a_whole_epoch_where_memory_allows(examples):
     # sorted data in windows of a part of an epoch cost flights 0.01 of AUC: what came last weighed more
-    asked = request(examples)
-    assert training_data(asked).rows.plan.order.window > 1_000_000
+    assert training_data(request(examples)).rows.plan.order.window > 1_000_000
 
 
 def test_the_linear_baseline_is_of_the_rows_as_they_are_stored(examples, monkeypatch):

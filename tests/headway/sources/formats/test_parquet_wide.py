@@ -27,14 +27,6 @@ def _table(rows):
     return pa.table([makers[i % 6]() for i in range(WIDTH)], names=[f"c{i}" for i in range(WIDTH)])
 
 
-def _names(table):
-    return [
-        leaf
-        for name in table.column_names
-        for leaf in ([name] if int(name[1:]) % 6 < 5 else [f"{name}.b", f"{name}.a"])
-    ]
-
-
 def _plain(table):
     parts = []
     for chunk in table.columns:
@@ -53,7 +45,8 @@ def test_rows_are_those_of_the_file(tmp_path, monkeypatch, held, group):
     monkeypatch.setattr("tempfile.tempdir", None)
     table = _table(100)
     pq.write_table(table, tmp_path / "wide.parquet", row_group_size=group)
-    names = _names(table)[::-1]
+    leaves = [[name] if int(name[1:]) % 6 < 5 else [f"{name}.b", f"{name}.a"] for name in table.column_names]
+    names = [leaf for each in leaves for leaf in each][::-1]
     types = {name: pa.dictionary(pa.int32(), pa.binary()) for name in names if int(name[1:].split(".")[0]) % 6 == 2}
     with pq.ParquetFile(tmp_path / "wide.parquet", read_dictionary=list(types)) as parquet:
         ways = {name: tuple(name.split(".")) for name in names}

@@ -32,15 +32,6 @@ def rows(count, seed=0):
     }
 
 
-def mixed(users, items):
-    """Rows with the user's inputs of some and the item's of others."""
-    user = {"numeric": [0], "categorical": [0], "lists": [2, 3, 4]}
-    return {
-        name: tf.where(np.isin(np.arange(value.shape[1]), user[name]), users[name], items[name])
-        for name, value in users.items()
-    }
-
-
 CONFIG = {"name": "two_towers", "item": ("movie", "price", "genres"), "embedding": 3}
 
 
@@ -51,7 +42,9 @@ def test_the_product_of_the_vectors_orders_a_users_items_as_the_score_does(hidde
     for variable in model.variables:
         variable.assign(np.random.default_rng(variable.shape.rank).normal(0, 0.5, variable.shape))
     one = {name: tf.repeat(value, 20, axis=0) for name, value in rows(1).items()}
-    given = mixed(one, rows(20, seed=1))
+    items, of_user = rows(20, seed=1), {"numeric": [0], "categorical": [0], "lists": [2, 3, 4]}
+    places = {name: np.isin(np.arange(value.shape[1]), of_user[name]) for name, value in one.items()}
+    given = {name: tf.where(places[name], value, items[name]) for name, value in one.items()}
     user, item = as_vectors(model, "user", given).numpy(), as_vectors(model, "item", given).numpy()
     assert np.ptp(user, axis=0).max() == 0 and user.shape == (20, 4)
     difference = model(given).numpy()[:, 0] - (user * item).sum(1)
