@@ -30,6 +30,7 @@ from headway.metrics.ranking import RANKED as RANKING
 from headway.metrics.tables import CONFUSION, PER_CLASS
 from headway.registry.registry import Registry
 from headway.storage.filesystem import open_file
+from headway.storage.manifest import crc32c
 from headway.tasks.table import direction
 from tfcore.evaluation.results import Evaluated, Importance
 
@@ -400,15 +401,19 @@ def _image(results: RunResults, name: object) -> Markup | None:
     """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
     if (results.record.config or {}).get("source", {}).get("format") != "images":
         return None
-    files = (file.get("path", "") for of_span in results.raw_files.values() for file in of_span)
-    paths = [path for path in files if path.endswith(f"/{name}")]
-    if len(paths) != 1:  # of another span's file of this name the picture would be wrong
+    files = [file for of_span in results.raw_files.values() for file in of_span]
+    named = [file for file in files if file.get("path", "").endswith(f"/{name}")]
+    if len(named) != 1:  # of another span's file of this name the picture would be wrong
         return None
     from PIL import Image
 
     small = io.BytesIO()
     try:
-        with open_file(paths[0]) as file, Image.open(io.BytesIO(file.read()), formats=("JPEG", "PNG")) as image:
+        with open_file(named[0]["path"]) as file:
+            data = file.read()
+        if crc32c([data])[1] != named[0]["crc32c"]:  # the model was judged on another picture
+            return None
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
             if image.mode.startswith("I"):  # 16 bits, which would be cut off to white
                 return None
             image.thumbnail((_PIXELS, _PIXELS))

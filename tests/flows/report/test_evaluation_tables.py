@@ -20,6 +20,7 @@ from headway.evaluation.measured import Measured
 from headway.evaluation.predictions import read_predictions
 from headway.evaluation.verdict import Check, Verdict
 from headway.registry.registry import Registry
+from headway.storage.manifest import checksum
 from headway.storage.store import Store
 from tests.flows.report.recorded import recorded
 
@@ -160,7 +161,8 @@ def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_it
     (tmp_path / "cat" / "2.png").write_bytes(whole[:60])
     (tmp_path / "cat" / "3.png").write_bytes(whole.replace(b"IDAT", b"ID\xc3T"))
     names = ["1.png", "2.png", "3.png", "5.png"]
-    files = {"all": [{"path": str(tmp_path / "cat" / name)} for name in names]}
+    paths = [tmp_path / "cat" / name for name in names]
+    files = {"all": [{"path": str(path), "crc32c": checksum(path)[1]} for path in paths]}
     rows = [
         {"row": 3, "loss": 2.0, "label": "cat", "prediction": "dog", "values": {"path": f"cat/{n}.png"}}
         for n in (1, 2, 3, 4, 5)
@@ -173,6 +175,10 @@ def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_it
         assert isinstance(first, Markup) is shown and others == [f"cat/{n}.png" for n in (2, 3, 4, 5)]
     (data,) = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', first)
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (64, 21)
+    files["all"][0] |= {"crc32c": "00000000"}
+    (table,) = worst_rows(measured, "eval", partial(_image, results))
+    assert table.rows[0]["path"] == "cat/1.png", "the file has changed since it was ingested"
+    files["all"][0] |= {"crc32c": checksum(paths[0])[1]}
     files["later"] = [{"path": str(tmp_path / "later" / "cat" / "1.png")}]
     (table,) = worst_rows(measured, "eval", partial(_image, results))
     assert table.rows[0]["path"] == "cat/1.png", "which of two spans it is of is not known"
