@@ -42,7 +42,8 @@ def data(results: RunResults) -> Section | None:
     spans = [{"span": span, **of} for span, of in counts.items()]
     tables = [Table("Spans", spans[-_MOST_SPANS:], folded=len(spans) > 6)] if len(spans) > 1 else []
     tables += [*splits_table(validated), *columns.tables()]
-    return Section("Data", sentences, tables=tables, findings=findings_of(validated), panels=list(columns.panels()))
+    found = findings_of(validated)
+    return Section("Data", sentences, [], tables, found, panels=list(columns.panels()), fold="Splits and columns")
 
 
 def findings_of(validated: Validated) -> list[Finding]:

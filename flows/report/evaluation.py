@@ -4,6 +4,7 @@ rows most wrong, and what the predictions rest on."""
 import base64
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,8 @@ def evaluation(results: RunResults) -> Section | None:
         sentences.append(
             f"There are no curves: only your code knows what a prediction of {measured.task} means; its metrics judge it."
         )
-    return Section("Evaluation", sentences, charts, [*part.tables, *importance(results)])
+    first, *others = [*part.tables, *importance(results)]
+    return Section("Evaluation", sentences, charts, [first, *(replace(table, folded=True) for table in others)])
 
 
 def measured_section(

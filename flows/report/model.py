@@ -124,3 +124,5 @@ class Section:
     """(title, a file's text)"""
     panels: Sequence[Panels] = ()
     """Below the tables."""
+    fold: str = ""
+    """What is below the sentences and findings, as the line that a reader opens calls it; "" if it is open."""

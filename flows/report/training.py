@@ -43,7 +43,8 @@ def training(results: RunResults) -> Section | None:
     facts = {said: number(of) if isinstance(of, float) else of for said, of in known.items() if of not in (None, 0)}
     path = results.file(_STEP, "history.json")
     points = [] if path is None else thinned(recorded(path))
-    return Section("Training", sentences, list(_charts(points, trained.best_step)), [Table("What came out", [facts])])
+    tables = [Table("What came out", [facts])]
+    return Section("Training", sentences, list(_charts(points, trained.best_step)), tables, fold="Curves and figures")
 
 
 def recorded(path: Path) -> list[dict[str, float | None]]:

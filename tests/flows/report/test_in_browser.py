@@ -63,6 +63,15 @@ def test_a_report_is_whole_and_can_be_read(visit, accessible, report, scheme, ax
     whole_and_readable(visit(path, scheme=scheme), accessible, axe_at, least=least)
 
 
+def test_what_comes_before_the_folds_is_three_screens_and_a_click_opens_one(visit, tmp_path):
+    page = visit(write(*recorded(tmp_path / "store")), width=1200, height=900)
+    assert page.evaluate("document.querySelector('main details').getBoundingClientRect().top") <= 3 * 900
+    folded = page.get_by_text("Columns of the train rows")
+    assert not folded.is_visible()
+    page.get_by_text("Splits and columns").click()
+    assert folded.is_visible()
+
+
 def test_colours_follow_the_reader_and_the_page_prints(visit, tmp_path):
     path = write(*recorded(tmp_path / "store"))
 

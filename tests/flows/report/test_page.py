@@ -58,7 +58,7 @@ def test_nothing_in_the_data_becomes_markup(tmp_path):
 
 def test_the_worst_rows_have_no_values_but_those_that_are_named(tmp_path):
     html = page(RunResults(*recorded(tmp_path / "store")))
-    inside = html[html.index("<h3>Rows where the model is most wrong") :].partition("</table>")[0]
+    inside = html[html.index("<summary>Rows where the model is most wrong") :].partition("</table>")[0]
     heads, rows = inside.partition("</thead>")[::2]
     assert re.findall(r">([^<>]+)</th>", heads)[:4] == ["row", "city", "rooms", "label"]
     numbers = re.findall(r'<th scope="row"[^>]*>(\d+)</th>', rows)
