@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flows.config.pipeline import LoadedPipeline
+from flows.config.pipeline import LoadedPipeline, Pipeline
 from headway.errors import ConfigError
 from headway.evaluation.predictions import OWN
 from headway.evaluation.slices import slice_columns
@@ -66,9 +66,13 @@ class Columns:
         note = Note(text=f"the schema was inferred from this window and frozen in {loaded.schema_file}")
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
-    def chosen(self, configs: dict[str, ColumnConfig]) -> tuple[str, ...]:
-        """Return the features whose transform Headway chooses."""
-        features = (column.name for column in self.read if column.is_feature)
+    def chosen(self, pipeline: Pipeline) -> tuple[str, ...]:
+        """Return the features whose transform Headway chooses, without those that are read as they are: by a preprocess
+        function, or as the ranked item."""
+        if pipeline.preprocess is not None:
+            return ()
+        configs, item = pipeline.column_configs(), pipeline.evaluation.item
+        features = (column.name for column in self.read if column.is_feature and column.name != item)
         return tuple(name for name in features if name not in configs or configs[name].transform == "auto")
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:

@@ -140,7 +140,7 @@ def validate(context: Context) -> Steps:
         stored=columns.stored,
         weight=named_for(columns.read, "weight"),
         features=tuple(column.name for column in features),
-        auto=columns.chosen(pipeline.column_configs()),
+        auto=columns.chosen(pipeline),
         serving=serving,
         filters=pipeline.source.where is not None,
         rows=None if by_time else sample_of({split: context.examples(split) for split in context.parts}),

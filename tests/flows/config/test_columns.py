@@ -129,6 +129,18 @@ def test_a_column_that_preprocess_gives_has_a_transform_and_no_other_settings(re
         resolved('columns: {"*": auto, given: standardize}')
 
 
+def test_what_preprocess_or_the_ranked_item_reads_is_no_column_that_the_transform_alone_sees(resolved, tmp_path):
+    (tmp_path / "own.py").write_text("")
+
+    def chosen(more):
+        return resolved(more).chosen(read_pipeline(tmp_path).pipeline)
+
+    assert chosen("columns: {a: standardize, b: auto, c: auto}") == ("b", "c")
+    assert chosen('columns: [a, c]\npreprocess: "own:give"') == ()
+    ranked = "columns: {a: auto, c: auto, id: group}\nevaluation: {item: a, ndcg_at: 3}\ntraining: {ranking: {}}"
+    assert chosen(ranked) == ("c",)
+
+
 def test_a_wrong_column_of_the_item_or_of_a_threshold_is_found_before_anything_runs(resolved):
     towers = "columns: {{a: vocabulary, c: vocabulary}}\nmodel: {{name: two_towers, item: [{}]}}"
     assert resolved(towers.format("c"))
