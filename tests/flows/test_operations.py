@@ -13,21 +13,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
-import time
 import urllib.parse
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.flows.churn import PIPELINE
 from tests.flows.test_secrets import texts_of
-from tests.ports import free_port
+from tests.prefect_server import PrefectServer
 from tests.serving import serving
 from tests.waiting import until
+from tests.webhook import Webhook
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -95,24 +92,13 @@ def ten_commands():
     return lines
 
 
-class Hook(BaseHTTPRequestHandler):
-    told = []  # noqa: RUF012
-
-    def do_POST(self):
-        Hook.told.append((self.path, self.rfile.read(int(self.headers["content-length"])).decode()))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
 class Place:
     """A new user's machine: a home, a clone of Headway beside it, and a free port."""
 
     def __init__(self, folder, land):
         self.folder, self.home, self.clone = folder, folder / "home", folder / "headway"
-        self.port = free_port()
+        self.server = PrefectServer(self.clone)
+        self.port, self.files = self.server.port, self.server.home
         hidden = shutil.ignore_patterns(
             ".git", ".venv", ".headway", "store", "data", "*_cache", "__pycache__", "*.egg-info"
         )
@@ -133,10 +119,6 @@ class Place:
         names = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         self.env = names | PLANTED | {"HOME": str(self.home), "HEADWAY_PREFECT_PORT": str(self.port), "COLUMNS": "200"}
         self.said = []
-
-    @property
-    def files(self):
-        return self.clone / ".headway" / "prefect"
 
     def here(self, text):
         """What a page says, with this machine's port."""
@@ -166,42 +148,13 @@ class Place:
         """The lines of the ten that set the shell up."""
         return "\n".join(self.here(line) for line in ten_commands() if line.startswith("export"))
 
-    def ask(self, path, body=None):
-        login = tuple((self.files / "auth").read_text().strip().split(":", 1))
-        url = f"http://127.0.0.1:{self.port}/api{path}"
-        with httpx.Client(auth=login, trust_env=False, timeout=30) as client:
-            head = {"Prefect-Csrf-Client": "test"}
-            if body is not None:
-                token = client.get(f"http://127.0.0.1:{self.port}/api/csrf-token", params={"client": "test"}).json()[
-                    "token"
-                ]
-                head["Prefect-Csrf-Token"] = token
-            for pause in (0.5, 1, 2, 4, 0):
-                answer = client.get(url) if body is None else client.post(url, json=body, headers=head)
-                if answer.status_code != 503:
-                    break
-                time.sleep(pause)  # SQLite was locked
-            return answer.raise_for_status().json()
-
-    def runs(self, deployment):
-        """The flow runs of a deployment, as the server has them."""
-        wanted = {"deployments": {"name": {"any_": [deployment]}}, "flows": {"name": {"any_": ["retrain"]}}}
-        return self.ask("/flow_runs/filter", wanted | {"limit": 200})
-
-    def start(self, deployment):
-        id = self.ask(f"/deployments/name/retrain/{deployment}")["id"]
-        return self.ask(f"/deployments/{id}/create_flow_run", {"state": {"type": "SCHEDULED"}})["id"]
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, land):
     place = Place(tmp_path_factory.mktemp("machine"), land)
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    place.hook = f"http://127.0.0.1:{listener.server_port}/{{{{token}}}}"
-    yield place
-    place.type("make down", check=False)
-    listener.shutdown()
+    with Webhook() as place.hook:
+        yield place
+        place.type("make down", check=False)
 
 
 def test_the_ten_commands_end_with_a_promoted_model_and_a_schedule(place):
@@ -211,10 +164,9 @@ def test_the_ten_commands_end_with_a_promoted_model_and_a_schedule(place):
     assert "Prefect is up" in out[2] and (place.files / "auth").read_text().strip() not in done.stdout + done.stderr
     assert "Version 1 is promoted" in out[6] and (place.home / "churn" / "schema.pbtxt").is_file()
     assert "made deployment retrain/churn: runs 0 5 2 * * UTC" in out[7] and "nobody is told of a failure" in out[7]
-    by_hand = [run for run in place.runs("churn") if not run["auto_scheduled"]]
-    assert [(run["name"], run["state"]["type"]) for run in by_hand] == [
-        ("churn 2024-01 to 2024-03: already champion", "COMPLETED")
-    ]
+    by_hand = [run for run in place.server.flow_runs("churn") if not run["auto_scheduled"]]
+    wanted = [("churn 2024-01 to 2024-03: already champion", "COMPLETED")]
+    assert [(run["name"], run["state"]["type"]) for run in by_hand] == wanted
     assert re.search(r"^\D*1\b.*champion", out[9], re.MULTILINE), out[9]
     assert "nothing new to check" in out[10]
 
@@ -241,19 +193,19 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
     said = place.headway("deploy", folders, check=False)
     assert said.returncode == 2 and "prefect block create" in said.stderr, said.stderr
     # in an environment of its own: what is typed into the page of the server is nowhere on this machine
-    made = {"TYPED_BLOCK": BLOCK, "TYPED_HOOK": place.hook, "TYPED_TOKEN": HOOK}
+    made = {"TYPED_BLOCK": BLOCK, "TYPED_HOOK": f"{place.hook.url}/{{{{token}}}}", "TYPED_TOKEN": HOOK}
     place.type(f"{place.shell()}\npython -c '{BLOCKS}'", **made)
     assert place.headway("deploy", folders).stdout.count("made deployment retrain/") == 3
 
-    started = {name: place.start(name) for name in LEAKS}
+    started = {name: place.server.start(f"retrain/{name}") for name in LEAKS}
 
     def ended():
-        found = {name: place.ask(f"/flow_runs/{run}") for name, run in started.items()}
+        found = {name: place.server.flow_run(run) for name, run in started.items()}
         return (
             found if all(run["state"]["type"] in ("FAILED", "CRASHED", "COMPLETED") for run in found.values()) else None
         )
 
-    found = until(ended, 180, lambda: {name: place.ask(f"/flow_runs/{run}")["state"] for name, run in started.items()})
+    found = until(ended, 180, lambda: {name: place.server.flow_run(run)["state"] for name, run in started.items()})
     messages = {name: run["state"]["message"] for name, run in found.items()}
     assert {run["state"]["type"] for run in found.values()} == {"FAILED"}, messages
     for name in ("leak-metric", "leak-model"):
@@ -263,8 +215,8 @@ def test_runs_that_fail_with_secrets_in_hand_are_told_without_them(place, land):
     typed["leak-source"] = place.headway("run ~/leak-source --json", check=False)
     assert typed["leak-model"].returncode == 2 and "cannot log in with ${SERVICE_TOKEN}" in typed["leak-model"].stderr
     assert typed["leak-source"].returncode == 2 and "sig=***&" in typed["leak-source"].stdout
-    until(lambda: len(Hook.told) >= 3, 90, lambda: Hook.told)
-    assert all(path == f"/{HOOK}" for path, _ in Hook.told)
+    until(lambda: len(place.hook.told) >= 3, 90, lambda: place.hook.told)
+    assert all(path == f"/{HOOK}" for path, _ in place.hook.told)
 
 
 def test_requests_to_headway_serve_leave_no_header_and_no_query_behind(place):
@@ -284,11 +236,11 @@ def test_requests_to_headway_serve_leave_no_header_and_no_query_behind(place):
 
 
 def test_the_schedule_fires_and_promotes_what_has_landed(place):
-    def promoted():
-        return [run for run in place.runs("churn") if run["auto_scheduled"] and run["name"].endswith(": promoted 2")]
+    def runs():
+        found = place.server.flow_runs("churn")
+        return [(run["name"], run["auto_scheduled"], run["state"]["message"]) for run in found]
 
-    about = lambda: [(run["name"], run["auto_scheduled"], run["state"]["message"]) for run in place.runs("churn")]  # noqa: E731
-    until(promoted, 240, about)
+    until(lambda: any(scheduled and name.endswith(": promoted 2") for name, scheduled, _ in runs()), 240, runs)
     champion = json.loads((place.home / "churn" / "store" / "models" / "churn" / "champion.json").read_text())
     assert champion["version"] == 2
 
@@ -314,7 +266,7 @@ def test_no_secret_is_in_anything_that_was_written_or_said(place):
         *_rows(database),
         *(("said", text) for text in place.said),
     ]
-    everything += [("told", text) for _, text in Hook.told]
+    everything += [("told", text) for _, text in place.hook.told]
     read = "\n".join(text for _, text in everything)
     for witness in ("cannot log in with ${SERVICE_TOKEN}", "prefect.flow-run.Completed", "churn-verdict"):
         assert witness in read, "the search does not see what is there"
@@ -345,7 +297,9 @@ def test_results_are_never_pickles_and_nobody_else_reads_the_servers_files(place
 def test_a_store_and_a_server_come_back_from_their_backup(place):
     headway = place.headway("deploy ~/churn --schedule '0 5 2 * *'").stdout  # so that nothing runs meanwhile
     assert "set the schedule of retrain/churn" in headway
-    until(lambda: all(run["state"]["type"] not in ("RUNNING", "PENDING") for run in place.runs("churn")), 180)
+    until(
+        lambda: all(run["state"]["type"] not in ("RUNNING", "PENDING") for run in place.server.flow_runs("churn")), 180
+    )
     place.type("\n".join([place.shell(), *lines_of("Backup")]))
     assert "every byte is as written" in place.headway("verify ~/churn --set store=$HOME/backup/churn").stdout
     before = {
@@ -355,4 +309,4 @@ def test_a_store_and_a_server_come_back_from_their_backup(place):
     assert "every byte is as written" in said and "0 5 2 * *" in said
     assert re.search(r"^\D*2\b.*champion", said, re.MULTILINE), said
     assert {path: (place.home / path).read_bytes() for path in before} == before
-    assert place.start("churn")  # the server takes runs, with the password that it had
+    assert place.server.start("retrain/churn")  # the server takes runs, with the password that it had
