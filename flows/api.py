@@ -28,7 +28,7 @@ from flows.pipeline.context import Context
 from flows.pipeline.listeners import Reporter, reporter, stop_on_signals
 from flows.records import RunRecord, runs_of
 from flows.report.verdict import ending_of, explain
-from flows.report.versions import metrics_of, names_of, own_levels
+from flows.report.versions import metrics_of, names_of_versions, own_levels
 from headway.errors import ConfigError, StoreError
 from headway.monitor import Monitor
 from headway.registry.registry import Registry
@@ -265,7 +265,7 @@ class Version:
     @property
     def names(self) -> list[str]:
         """What points at it now: "champion", "previous", aliases."""
-        return list(names_of(self._registry, self.number))
+        return names_of_versions(self._registry)[self.number]
 
     @property
     def metrics(self) -> dict[str, float]:

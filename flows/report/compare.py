@@ -27,7 +27,7 @@ from flows.report.plot import one_line
 from flows.report.results import RunResults
 from flows.report.text import fitted, text, window
 from flows.report.verdict import RunSummary, Tone, ending_of
-from flows.report.versions import UNCLEAR, change_text, names_of, outcome_of, paired_table, rows_in_words
+from flows.report.versions import UNCLEAR, change_text, names_of_versions, outcome_of, paired_table, rows_in_words
 from headway.config import Frozen
 from headway.errors import ConfigError
 from headway.evaluation.compare import compare as compare_models
@@ -278,7 +278,7 @@ def _of_version(registry: Registry, version: Version, letter: str) -> ComparedMo
     results = RunResults(store, (record_of(store, run) or known).model_copy(update={"stages": stages}))
     judged = lineage["verdict"]["status"], lineage["champion"]
     told = {
-        "stands as": ", ".join(names_of(registry, version.number)),
+        "stands as": ", ".join(names_of_versions(registry)[version.number]),
         "made": f"{when(version.created)} UTC",
         "size": size(sum(entry.bytes for entry in manifest.files)) if manifest else "",
     }

@@ -17,7 +17,7 @@ from flows.records import MonitorState, SpanCheck, State, record_of, records, se
 from flows.report.html import document
 from flows.report.model import Row, Section, Table
 from flows.report.verdict import RunSummary, Tone, ending_of
-from flows.report.versions import names_of
+from flows.report.versions import names_of_versions
 from headway.config import Result
 from headway.errors import HeadwayError
 from headway.messages import counted, duration, metric_text, sentence, when, window_text
@@ -248,13 +248,13 @@ def _versions(
     registry: Registry, versions: dict[int, Version], metric: str | None, reports: set[str]
 ) -> Section | None:
     rows: list[Row] = []
-    gone = registry.rolled_back()
+    gone, names = registry.rolled_back(), names_of_versions(registry)
     for number, version in sorted(versions.items(), reverse=True):
         run = str(version.facts.get("run") or "")
         rows.append(
             {
                 "version": number,
-                "stands as": ", ".join([*names_of(registry, number), *["rolled back"] * (number in gone)]),
+                "stands as": ", ".join([*names[number], *["rolled back"] * (number in gone)]),
                 "made": _link(f"../runs/{run}.html", when(version.created))
                 if run in reports
                 else when(version.created),

@@ -6,6 +6,7 @@ A metric of one version and of another on rows of its own do not compare: wherev
 of its rows.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -96,10 +97,14 @@ def _on(spans: Sequence[str]) -> str:
     return of_window(spans, "on") if spans else " on its own eval rows"
 
 
-def names_of(registry: Registry, number: int) -> tuple[str, ...]:
-    """What points at a version: champion, previous, aliases."""
+def names_of_versions(registry: Registry) -> dict[int, list[str]]:
+    """What points at each version: champion, previous, aliases."""
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
-    return tuple(name for name, at in places.items() if at == number)
+    names: dict[int, list[str]] = defaultdict(list)
+    for name, number in places.items():
+        if number is not None:
+            names[number].append(name)
+    return names
 
 
 def eval_spans(version: Version) -> tuple[str, ...]:
