@@ -40,7 +40,7 @@ LONG = {
 ELSEWHERE = {"branches", "hostile", "mutants", "orchestration", "same"}
 """test_mutants.py starts branches and mutants, tests/test_same.py same, tests/flows/cli/test_serve.py hostile;
 orchestration is started here, and needs PostgreSQL."""
-PARTS = {"common", "packaged_tables", "same_pipelines"}
+PARTS = {"common", "packaged_tables", "same_pipelines", "statlib_tables"}
 """Modules that benches share."""
 
 

@@ -84,7 +84,7 @@ def test_a_pipe_gets_plain_lines_and_no_control_codes():
         assert "\x1b" not in done.stderr and "\r" not in done.stderr and not done.stdout
         assert "  train: 500 of 1,000 steps, " in done.stderr
         wanted = "VERBOSE" in environment
-        assert "  train: a line of the step [bold]" in done.stderr == wanted, "only where asked for"
+        assert ("  train: a line of the step [bold]" in done.stderr) == wanted, "only where asked for"
         assert "a_column_with_a_long_name, a_column_with_a_long_name\n" in done.stderr  # nothing is cut
 
 
