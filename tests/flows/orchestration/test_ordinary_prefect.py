@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -85,7 +86,9 @@ def worker(env, tmp_path):
         process = _started(env, log, "worker", "start", *options, cwd=tmp_path)
         yield process
         process.terminate()
-        process.wait(180)  # it looks after its runs once more, which takes a while on busy cores
+        with suppress(subprocess.TimeoutExpired):  # once it has run a flow, Prefect's worker may wait forever
+            process.wait(30)
+        process.kill()
 
 
 def _deployed(env, pipeline, **variables):
