@@ -146,8 +146,6 @@ class Context:
     outputs: list[Output[Any]] = field(default_factory=list, init=False)
     """Of all steps so far."""
     notes: list[Note] = field(default_factory=list, init=False)
-    ingest_requests: dict[str, IngestRequest] = field(default_factory=dict, init=False)
-    """Of each span; what looks rows up in the raw files reads them so."""
     column_table: list[dict[str, str]] = field(default_factory=list, init=False)
     """What became of each column, of a run that infers the schema."""
     infers: bool = field(default=False, init=False)

@@ -52,21 +52,24 @@ Steps = Iterator[Step]
 
 def ingest(context: Context) -> Steps:
     """One step for each span."""
-    pipeline, columns = context.pipeline, context.columns
     for span in context.spans:
-        request = IngestRequest(
-            span=span,
-            files=context.files(span),
-            source=pipeline.source,
-            read=columns.read,
-            stored=columns.stored,
-            label=pipeline.label,
-            split=pipeline.split,
-            hashed=columns.hashed,
-            by_place=columns.by_place,
-        )
-        context.ingest_requests[span] = request
-        yield Step(request, f"{request.name} {span}", {"runner": pipeline.runner})
+        request = _ingest_request(context, span)
+        yield Step(request, f"{request.name} {span}", {"runner": context.pipeline.runner})
+
+
+def _ingest_request(context: Context, span: str) -> IngestRequest:
+    pipeline, columns = context.pipeline, context.columns
+    return IngestRequest(
+        span=span,
+        files=context.files(span),
+        source=pipeline.source,
+        read=columns.read,
+        stored=columns.stored,
+        label=pipeline.label,
+        split=pipeline.split,
+        hashed=columns.hashed,
+        by_place=columns.by_place,
+    )
 
 
 def statistics(context: Context) -> Steps:
@@ -94,13 +97,12 @@ def complete_schema(context: Context) -> None:
 
 def splits(context: Context) -> Steps:
     """The proof that the window's splits keep keys, rows and times apart."""
-    requests = context.ingest_requests
-    request = SplitsRequest(
-        split=context.pipeline.split,
-        parts={name: parts for name, parts in context.parts.items() if parts},
-        spans=tuple(SpanOutput(request=requests[span], notes=out.ref(NOTES)) for span, out in context.ingested.items()),
-    )
-    yield Step(request)
+    spans = [
+        SpanOutput(request=_ingest_request(context, span), notes=out.ref(NOTES))
+        for span, out in context.ingested.items()
+    ]
+    parts = {name: parts for name, parts in context.parts.items() if parts}
+    yield Step(SplitsRequest(split=context.pipeline.split, parts=parts, spans=tuple(spans)))
 
 
 def validate(context: Context) -> Steps:
