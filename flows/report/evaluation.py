@@ -48,7 +48,7 @@ def evaluation(results: RunResults) -> Section | None:
     if measured is None:
         return _of_record(results)
     whose = verdict.champion.name if verdict and verdict.champion else "the champion"
-    part = measured_section(measured, verdict, whose, image=partial(_image, results))
+    part = measured_section(measured, verdict, whose, image=partial(_image, _image_files(results)))
     sentences = [*part.sentences, *_ranked(results, measured), *_tested(results)]
     charts = list(_charts(results, measured, whose))
     if not charts and ":" in measured.task:
@@ -399,11 +399,15 @@ def _value(value: float | str | None) -> str:
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
 
 
-def _image(results: RunResults, name: object) -> Markup | None:
-    """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
+def _image_files(results: RunResults) -> list[Row]:
+    """Returns the raw files of a run on images; none of another."""
     if (results.record.config or {}).get("source", {}).get("format") != "images":
-        return None
-    files = [file for of_span in results.raw_files.values() for file in of_span]
+        return []
+    return [file for of_span in results.raw_files.values() for file in of_span]
+
+
+def _image(files: Sequence[Row], name: object) -> Markup | None:
+    """Returns a small copy of the raw image whose file a value names, held by the page itself; None where it names none."""
     named = [file for file in files if file.get("path", "").endswith(f"/{name}")]
     if len(named) != 1:  # of another span's file of this name the picture would be wrong
         return None

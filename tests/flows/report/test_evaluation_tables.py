@@ -12,7 +12,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from flows.report.charts import tables_of
-from flows.report.evaluation import _image, confusion_table, evaluation, slices, worst_rows
+from flows.report.evaluation import _image, _image_files, confusion_table, evaluation, slices, worst_rows
 from flows.report.plot import apart
 from flows.report.results import RunResults
 from headway.evaluation import predictions
@@ -170,17 +170,17 @@ def test_an_image_that_a_worst_row_names_is_shown_by_a_small_copy_and_else_by_it
     measured = Measured.model_validate({"task": "multiclass", "rows": 9, "worst_rows": rows})
     for format, shown in (("csv", False), ("images", True)):
         results = SimpleNamespace(record=SimpleNamespace(config={"source": {"format": format}}), raw_files=files)
-        (table,) = worst_rows(measured, "eval", partial(_image, results))
+        (table,) = worst_rows(measured, "eval", partial(_image, _image_files(results)))
         first, *others = (row["path"] for row in table.rows)
         assert isinstance(first, Markup) is shown and others == [f"cat/{n}.png" for n in (2, 3, 4, 5)]
     (data,) = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', first)
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (64, 21)
     files["all"][0] |= {"crc32c": "00000000"}
-    (table,) = worst_rows(measured, "eval", partial(_image, results))
+    (table,) = worst_rows(measured, "eval", partial(_image, _image_files(results)))
     assert table.rows[0]["path"] == "cat/1.png", "the file has changed since it was ingested"
     files["all"][0] |= {"crc32c": checksum(paths[0])[1]}
     files["later"] = [{"path": str(tmp_path / "later" / "cat" / "1.png")}]
-    (table,) = worst_rows(measured, "eval", partial(_image, results))
+    (table,) = worst_rows(measured, "eval", partial(_image, _image_files(results)))
     assert table.rows[0]["path"] == "cat/1.png", "which of two spans it is of is not known"
 
 
