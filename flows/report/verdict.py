@@ -602,10 +602,9 @@ def _newer(check: Check, verdict: Verdict) -> Text:
     better = f"{verdict.primary} is not better than with {check.against}"
     mixed = [c.metric or "" for c in verdict.compared() if c.worse and not c.surely_within]
     if mixed and any(c.outcome == BETTER for c in verdict.compared()):
-        gained = listed([c.metric or "" for c in verdict.compared() if c.outcome == BETTER])
-        better = (
-            f"{gained} {agree(len(gained), 'is', 'are')} better than with {check.against}, but {listed(mixed)} worse"
-        )
+        gained = [c.metric or "" for c in verdict.compared() if c.outcome == BETTER]
+        verb = agree(len(gained), "is", "are")
+        better = f"{listed(gained)} {verb} better than with {check.against}, but {listed(mixed)} worse"
     return Text(f"{better}, and the candidate's {newest}", f"{check.against} stays")
 
 
