@@ -264,7 +264,7 @@ class Version:
 
     @property
     def names(self) -> list[str]:
-        """What points at it now: "champion", "previous", aliases."""
+        """Returns the names that point at it now: "champion", "previous", aliases."""
         return names_of_versions(self._registry)[self.number]
 
     @property

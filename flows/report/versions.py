@@ -97,10 +97,10 @@ def _on(spans: Sequence[str]) -> str:
     return of_window(spans, "on") if spans else " on its own eval rows"
 
 
-def names_of_versions(registry: Registry) -> dict[int, list[str]]:
-    """What points at each version: champion, previous, aliases."""
+def names_of_versions(registry: Registry) -> defaultdict[int, list[str]]:
+    """Returns the names that point at each version: champion, previous, aliases; none of a version that nothing points at."""
     places = {"champion": registry.decided_against(), "previous": registry.previous(), **registry.aliases()}
-    names: dict[int, list[str]] = defaultdict(list)
+    names: defaultdict[int, list[str]] = defaultdict(list)
     for name, number in places.items():
         if number is not None:
             names[number].append(name)

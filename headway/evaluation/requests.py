@@ -189,7 +189,7 @@ class GateRequest(OfPredictions[Decision]):
 
     @property
     def ranked(self) -> bool:
-        """Whether the order within groups is judged."""
+        """Returns whether the order within groups is judged."""
         return self.ndcg_at is not None
 
 

@@ -38,7 +38,7 @@ _TOLD_APART = 0.9
 
 
 class SplitUnits(Frozen):
-    """What the split keeps together."""
+    """The units that the split keeps together."""
 
     key: str | None = None
     """Its name: `headway.evaluation.predictions.UNIT` has each row's."""

@@ -115,7 +115,7 @@ class Check(Result):
 
     @property
     def key(self) -> str:
-        """What tells it from the other checks of a verdict."""
+        """Returns the name that tells it from the other checks of a verdict."""
         where = None if self.slice is None else f"{self.slice}={self.slice_value}"
         return " ".join(str(each) for each in (self.name, self.metric, where, self.limit_side) if each)
 
@@ -186,7 +186,7 @@ class ModelMetrics(Result):
 
 
 class Verdict(Result):
-    """What the gate decided about a candidate."""
+    """The gate's verdict on a candidate: its status, and the checks that led to it."""
 
     task: str | None = None
     status: Status
@@ -239,7 +239,7 @@ class Verdict(Result):
 
     @property
     def beside_champion(self) -> dict[str, Any] | None:
-        """How the candidate stands to the champion by the metric that decides, as JSON; None: the two were not compared."""
+        """Returns the check of the metric that decides beside the champion, as JSON; None where the two were not compared."""
         check = self.of(CHAMPION, self.primary)
         if self.champion is None or check is None or check.interval is None:
             return None
@@ -260,7 +260,7 @@ class Verdict(Result):
 
 
 class Decision(Result):
-    """What the gate answers; its output has the whole verdict (`read_verdict`)."""
+    """The answer of the gate's stage: the status alone. `read_verdict` gives the whole verdict of its output."""
 
     status: Status
 
@@ -272,7 +272,7 @@ def write_verdict(verdict: Verdict, folder: Path) -> None:
 
 @functools.lru_cache(4)
 def read_verdict(folder: Path) -> Verdict:
-    """The verdict in an output of the gate, which never changes.
+    """Returns the verdict in an output of the gate, which never changes.
 
     Raises:
         StoreError: it is damaged.

@@ -45,7 +45,7 @@ class Choice:
 
     @property
     def is_learned(self) -> bool:
-        """Whether the model sees it, or parts of it."""
+        """Returns whether the model sees the column, or parts of it."""
         return self.use == "feature" or (
             isinstance(self.config, dict) and "date_parts" in self.config.get("transform", ())
         )

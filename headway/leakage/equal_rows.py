@@ -65,7 +65,7 @@ _MANY = 8
 
 
 class Distinct:
-    """A sample of rows: the `kept` least distinct hashes and their counts."""
+    """A sample of rows: the `size` least distinct hashes and their counts."""
 
     def __init__(self, size: int = SAMPLE_SIZE) -> None:
         self._size = size
@@ -124,7 +124,7 @@ class Distinct:
 
     @property
     def whole(self) -> bool:
-        """Whether the sample holds all hashes."""
+        """Returns whether the sample holds all hashes."""
         return not self._full
 
     def of(self, rows: int) -> int:

@@ -232,7 +232,7 @@ def _features(request: ValidateRequest, train: SplitStatistics) -> list[str]:
 
 
 def _left_out(request: ValidateRequest) -> set[str]:
-    """Returns the identifiers that the transform leaves out by itself; new rows have new ones, which is no drift."""
+    """Returns the identifiers that the transform leaves out by itself. New rows have new ones, and do not drift by them."""
     return {column.name for column in request.schema_.columns if column.meaning == "identifier"} & {*request.auto}
 
 

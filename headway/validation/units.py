@@ -189,7 +189,7 @@ def _rows(sampled: SampledRows, shards: Sequence[SampledShard], columns: Sequenc
 
 @dataclass(frozen=True)
 class Unit:
-    """What rows belong to."""
+    """A column by whose values rows belong together, such as a patient."""
 
     column: str
     constant: tuple[str, ...]
@@ -207,7 +207,7 @@ class Unit:
 
     @property
     def why(self) -> str:
-        """What shows it, as a sentence without a full stop."""
+        """Returns the evidence for it, as a sentence without a full stop."""
         of = "its rows" if self.constant else f"one {self.column}"
         labels = f"the labels of {of} are more alike than chance gives "
         labels += f"(intraclass correlation {number(round(self.correlation, 3))})"

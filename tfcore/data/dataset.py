@@ -65,7 +65,7 @@ _CALLED_AGAIN = PYTHON_NODES - {"PyFuncStateless"}
 
 
 class Augmentation(Protocol):
-    """What varies rows: `tfcore.train.augment.Augment`."""
+    """A function that varies the rows of a batch, such as `tfcore.train.augment.Augment`."""
 
     chunk: int
 

@@ -175,7 +175,7 @@ class GroupOrder:
         return found[found > 0], np.bincount(unit, minlength=len(units))
 
     def _keys(self, first: int, count: int, epoch: int) -> NDArray[np.uint64]:
-        """What orders the groups of a window."""
+        """Returns the keys by which the groups of a window are sorted."""
         numbers = np.arange(first, first + count, dtype=U64)
         return mix64(mix64(numbers, self.plan.seed ^ _KEYS), int(epoch))
 

@@ -95,7 +95,7 @@ class Shards:
 
     @property
     def record_columns(self) -> tuple[Column, ...]:
-        """What records hold: the columns, and the unit."""
+        """Returns the columns that records hold: those of the table, and the unit."""
         return (*self.columns, UNIT_COLUMN) if self.unit else self.columns
 
     @cached_property

@@ -47,7 +47,7 @@ BACKWARD = 3
 
 @dataclass(frozen=True)
 class Work:
-    """What a training computes."""
+    """The amount of work in a training."""
 
     steps: int
     flops: float

@@ -294,7 +294,7 @@ def _as_init_reads_it(column: Column, stats: ColumnStatistics) -> str | None:
 
 
 def _date_parts(column: Column, config: ColumnTransform, stats: ColumnStatistics) -> tuple[Part, ...] | None:
-    """Returns the parts of a date that the model sees; None for a column that is no date for it."""
+    """Returns the parts of a date that the model sees; None where the model does not read the column as a date."""
     if config.transform != "auto":
         op = config.transform[-1]
         if not isinstance(op, DateParts):
