@@ -17,8 +17,7 @@ DOOR, MARK = ROOT / "docs" / "python.md", "<!-- made from the docstrings by infr
 """The page of what `import headway` offers; below the mark it is made from the code."""
 MODULES = {
     "tfcore.graph": tuple(
-        f"tfcore.graph.{name}"
-        for name in ("function", "retrace", "python_op", "python_errors", "scheduled", "shared_state", "specs")
+        f"tfcore.graph.{name}" for name in ("function", "retrace", "python_op", "scheduled", "shared_state", "specs")
     ),
     "tfcore.testing": ("tfcore.testing",),
     "beam_jobs.transforms": ("beam_jobs.transforms",),
