@@ -6,8 +6,8 @@ Prefect's own process worker kills its flow runs when it is stopped: nothing is 
 one, on SIGTERM, SIGINT or SIGHUP, takes no new flow runs, sends SIGTERM to those it has, waits until they have saved and
 reported how they ended, then stops. A second signal stops it at once.
 
-When it starts it reports the flow runs of this host that died with the worker before it: Prefect's `infrastructure_pid` of a
-flow run names its process, with its host and its start.
+When it starts it reports the flow runs of this host that died with the worker before it, and later those whose end nobody
+could report: Prefect's `infrastructure_pid` of a flow run names its process, with its host and its start.
 """
 
 import abc
@@ -60,6 +60,7 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         super().__init__(**options)
         self.engines: dict[UUID, int] = {}
         self._draining = self._polling = self._polls = self._away = False
+        self._gone: set[str] | None = None
 
     async def get_and_submit_flow_runs(self) -> Any:
         if self._draining:
@@ -68,15 +69,17 @@ class Worker(ProcessWorker, abc.ABC):  # ABC: Prefect's registry of worker types
         try:
             found = await self._outlive(super().get_and_submit_flow_runs())
             if found is not None and not self._polls and self.get_status()["work_pool"]:  # it asks for none before that
-                self._polls = bool(await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name)))
-                if self._polls:
-                    _say(f"{self.name} {POLLS}")
+                self._polls = True
+                _say(f"{self.name} {POLLS}")
             return found or []
         finally:
             self._polling = False
 
     async def sync_with_backend(self) -> None:
         await self._outlive(super().sync_with_backend())
+        if self.get_status()["work_pool"]:
+            found = await self._outlive(asyncio.to_thread(end_lost_runs, self._work_pool_name, self._gone))
+            self._gone = self._gone if found is None else found
 
     async def _outlive(self, asking: Awaitable[Any]) -> Any:
         """The answer; None while the server or its database is away: Prefect's worker ends itself, and the flow runs that it
@@ -170,9 +173,10 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
 
 
 def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """The flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and whether it lives."""
+    """Yields the flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and whether it
+    lives."""
     query = {
-        "flow_runs": {"state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}},
+        "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}},
         "work_pools": {"name": {"any_": [pool]}},
     }
     for run in client.request("POST", "/flow_runs/filter", json=query).json():  # the server gives 200 at most
@@ -181,17 +185,24 @@ def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[
             yield run, int(name.rpartition("@")[2].partition(".")[0]), living
 
 
-def end_lost_runs(pool: str) -> bool:
-    """Tell the server of the flow runs of this host whose process is gone; True once it knows."""
+def end_lost_runs(pool: str, known: set[str] | None = None) -> set[str]:
+    """Tells the server of the flow runs of this host whose process is gone, and returns the ids of their states.
+
+    Args:
+        known: what the last look returned. A state that is new is left for the next look: a worker may be about to report
+            the run, or to start it again. None: it is the first look, which leaves only runs that are Pending.
+    """
+    gone = set()
     with get_client(sync_client=True) as client:
-        for run, _, living in flow_runs_here(client, pool):
-            if not living:
+        for run in [run for run, _, living in flow_runs_here(client, pool) if not living]:
+            gone.add(run["state_id"])
+            if run["state"]["type"] != "PENDING" if known is None else run["state_id"] in known:
                 ended = Cancelled if run["state"]["type"] == "CANCELLING" else Crashed
                 state: State[Any] = ended(message=GONE)
                 answer = client.set_flow_run_state(UUID(run["id"]), state)
                 if answer.status == SetStateStatus.ACCEPT:  # refused where the run has ended meanwhile
                     _say(f"{run['name']} is {state.name}: {GONE}")
-    return True
+    return gone
 
 
 def _say(text: str) -> None:

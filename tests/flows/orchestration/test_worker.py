@@ -130,7 +130,8 @@ class Server:
 
 
 def _run(process, state):
-    return {"id": str(uuid.uuid4()), "name": "a run", "state": {"type": state}, "infrastructure_pid": process}
+    ids = {"id": str(uuid.uuid4()), "state_id": str(uuid.uuid4())}
+    return ids | {"name": "a run", "state": {"type": state}, "infrastructure_pid": process}
 
 
 def test_a_worker_that_starts_reports_the_runs_of_its_host_whose_process_is_gone(monkeypatch, capsys, dead):
@@ -140,6 +141,7 @@ def test_a_worker_that_starts_reports_the_runs_of_its_host_whose_process_is_gone
         _run("elsewhere@12.34.abc", "RUNNING"),
         _run("12", "RUNNING"),  # Prefect's own workers do not say on which host
         _run(None, "RUNNING"),
+        _run(dead, "PENDING"),  # it may be about to start again
     ]
     server = Server([*others, gone, stopping])
     monkeypatch.setattr(module, "get_client", lambda **options: server)
@@ -147,6 +149,17 @@ def test_a_worker_that_starts_reports_the_runs_of_its_host_whose_process_is_gone
     said = "its process is gone"
     assert server.set == {gone["id"]: (StateType.CRASHED, said), stopping["id"]: (StateType.CANCELLED, said)}
     assert "headway worker: a run is Crashed: its process is gone" in capsys.readouterr().out
+
+
+def test_a_worker_that_goes_on_reports_the_runs_whose_process_was_gone_at_two_looks(monkeypatch, dead):
+    pending, running = _run(dead, "PENDING"), _run(dead, "RUNNING")
+    server = Server([pending, running])
+    monkeypatch.setattr(module, "get_client", lambda **options: server)
+    known = end_lost_runs("headway", set())
+    assert not server.set and known == {pending["state_id"], running["state_id"]}
+    running["state_id"] = str(uuid.uuid4())  # somebody has changed its state meanwhile
+    end_lost_runs("headway", known)
+    assert server.set == {pending["id"]: (StateType.CRASHED, "its process is gone")}
 
 
 def test_a_run_that_ended_meanwhile_is_not_reported(monkeypatch, capsys, dead):
