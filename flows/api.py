@@ -164,15 +164,15 @@ class Pipeline:
             return predict(self._loaded, model=str(model), input=str(files), output=str(output), monitor=monitor)
 
     def runs(self) -> list[Run]:
-        """The runs of this pipeline, the newest first."""
+        """Returns the runs of this pipeline, the newest first."""
         return [Run(self._store, record) for record in runs_of(self._store) if record.pipeline == self.name]
 
     def versions(self) -> list[Version]:
-        """The versions of the model, the oldest first; empty before the first promotion."""
+        """Returns the versions of the model, the oldest first; empty before the first promotion."""
         return [Version(self._loaded, self._registry, version.number) for version in self._registry.versions()]
 
     def version(self, name: str | int = "champion") -> Version:
-        """One version of the model, by its number, "champion", "previous" or an alias.
+        """Returns one version of the model, by its number, "champion", "previous" or an alias.
 
         Raises:
             StoreError: there is none.
@@ -231,7 +231,7 @@ class Run:
         return self._record.as_json()
 
     def output(self, stage: str) -> Path:
-        """The folder of a stage's output, such as "statistics", or of one step's, such as "ingest 2013-01".
+        """Returns the folder of a stage's output, such as "statistics", or of one step's, such as "ingest 2013-01".
 
         Raises:
             StoreError: the run has no such stage, or its output is gone.
@@ -372,6 +372,6 @@ class TableModel:
 
 @contextlib.contextmanager
 def _reporting(progress: bool) -> Iterator[Reporter]:
-    """A reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
+    """Yields a reporter whose stop Ctrl-C, or a notebook's stop button, asks for; a second one interrupts at once."""
     with reporter(quiet=not progress) as report, stop_on_signals(report.stop, signal.SIGINT):
         yield report

@@ -189,18 +189,18 @@ class RunRecord(Result):
         return {step.span: step.fingerprint for step in self.stages if step.span is not None}
 
     def step(self, stage: str) -> StepRecord | None:
-        """The step of a title, such as "ingest 2013-01" or, of the candidate, "evaluate"; else the last step of a stage."""
+        """Returns the step of a title, "ingest 2013-01" or the candidate's "evaluate"; else the last of a stage."""
         steps = [*reversed(self.stages)]
         titled = (step for step in steps if step.title == stage)
         return next(titled, None) or next((step for step in steps if step.stage == stage), None)
 
     def output(self, store: Store, stage: str) -> Output[Any] | None:
-        """The output of a step, named as for `step`; None where it has none, or it is gone."""
+        """Returns the output of a step, named as for `step`; None where it has none, or it is gone."""
         ran = self.step(stage)
         return None if ran is None else find_output(store, ran.stage, ran.fingerprint, ran.title)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record as runs/<run>.json has it, without secrets."""
+        """Returns the record as runs/<run>.json has it, without secrets."""
         return dict(redacted(self.model_dump(mode="json")))
 
     def save(self, store: Store) -> None:
@@ -209,7 +209,7 @@ class RunRecord(Result):
 
 
 def read_record(value: object) -> RunRecord:
-    """A record from its JSON.
+    """Returns a record from its JSON.
 
     Raises:
         ValidationError: it is none.
@@ -220,14 +220,14 @@ def read_record(value: object) -> RunRecord:
 
 
 def records(store: Store) -> Iterator[RunRecord]:
-    """All records as they were written, newest first; a damaged one is left out (`headway verify` names it)."""
+    """Yields all records as they were written, newest first; a damaged one is left out (`headway verify` names it)."""
     for value in store.runs() if store.exists() else []:
         with contextlib.suppress(ValidationError):
             yield read_record(value)
 
 
 def record_of(store: Store, run: str | None) -> RunRecord | None:
-    """The record of a run; None where it was removed, or is damaged."""
+    """Returns the record of a run; None where it was removed, or is damaged."""
     try:
         return None if run is None else read_record(json.loads(store.read(store.runs_folder / f"{run}.json")))
     except (OSError, ValueError):
@@ -235,7 +235,7 @@ def record_of(store: Store, run: str | None) -> RunRecord | None:
 
 
 def runs_of(store: Store) -> list[RunRecord]:
-    """All runs, newest first, each with its true state."""
+    """Returns all runs, newest first, each with its true state."""
     owner, clock = functools.cache(lambda pipeline: store.lock(f"run-{pipeline}").owner()), functools.cache(store.clock)
     return [
         with_its_last_steps(store, settled(run, owner(run.pipeline), clock())) if run.going_on else run
@@ -244,7 +244,7 @@ def runs_of(store: Store) -> list[RunRecord]:
 
 
 def judging(runs: Iterable[RunRecord], pipeline: str, champion: int | None) -> RunRecord | None:
-    """The first of the runs that judged a champion, besides its candidate."""
+    """Returns the first of the runs that judged a champion, besides its candidate."""
     of = (run for run in runs if run.pipeline == pipeline and run.champion is not None)
     return next((run for run in of if run.champion and run.champion.version == champion), None)
 
@@ -270,8 +270,8 @@ def settled(run: RunRecord, owner: Mapping[str, Any] | None, time: float) -> Run
 
 
 def with_its_last_steps(store: Store, run: RunRecord) -> RunRecord:
-    """A killed run with the steps that its process kept as running, and until when it did; others, and where nothing is known
-    of that on this machine, as they are."""
+    """Returns a killed run with the steps that its process kept as running, and until when it did; others, and where
+    nothing is known of that on this machine, as they are."""
     path = progress_path(store, run.run)
     if run.state != State.KILLED or not path.is_file():
         return run
@@ -289,7 +289,7 @@ def _step_and_amount(step: Mapping[str, Any]) -> str:
 
 
 def find(store: Store, name: str | None, *, pipeline: str) -> RunRecord:
-    """One run by its name or the beginning of it; "latest" is the newest of a pipeline, None the newest that trained.
+    """Returns one run by the beginning of its name; "latest": the newest of a pipeline; None: that trained.
 
     Raises:
         StoreError: there is none, or there are several.
@@ -320,17 +320,17 @@ def _time(text: Any) -> datetime.datetime | None:
 
 
 def log_path(store: Store, run: str) -> Path:
-    """The log of a run, beside its record."""
+    """Returns the log of a run, beside its record."""
     return store.runs_folder / f"{run}.log"
 
 
 def progress_path(store: Store, run: str) -> Path:
-    """The running steps of a run that goes on, beside its record."""
+    """Returns the running steps of a run that goes on, beside its record."""
     return store.runs_folder / f"{run}.progress"
 
 
 def read_log(store: Store, run: str) -> str | None:
-    """Return the log of a run; None where there is none."""
+    """Returns the log of a run; None where there is none."""
     path = log_path(store, run)
     try:
         return store.read(path).decode("utf-8", "replace")

@@ -62,7 +62,7 @@ _MOST_VALUES, _MOST_DEPTH = 1_000_000, 100
 
 
 def read_yaml(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
-    """The mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping.
+    """Returns the mapping in a YAML file; ConfigError when it is missing, not YAML, or not a mapping.
 
     Args:
         keys: some of them stand in every such file. A file without any is another kind of file, perhaps one that holds
@@ -223,7 +223,7 @@ _PLAIN = {
 
 
 def sentences(model: type[BaseModel], error: ValidationError, value: Any) -> list[str]:
-    """One sentence per problem of `value`, which should have been a `model`."""
+    """Returns one sentence per problem of `value`, which should have been a `model`."""
     errors = [(_tokens(item["loc"], value), dict(item)) for item in error.errors()]
     return [_sentence(model, loc, item) for loc, item in _settled(errors, ())]
 
@@ -233,7 +233,7 @@ Token = tuple[bool, Any]
 
 
 def _tokens(loc: Loc, value: Any) -> list[Token]:
-    """The parts of an error's path: keys, and the names of kinds that pydantic puts between them."""
+    """Returns the parts of an error's path: keys, and the names of kinds that pydantic puts between them."""
     tokens: list[Token] = []
     for part in loc:
         if (isinstance(value, dict) and part in value) or (
@@ -250,7 +250,7 @@ def _tokens(loc: Loc, value: Any) -> list[Token]:
 
 
 def _settled(errors: Sequence[tuple[list[Token], Error]], at: Loc) -> list[tuple[Loc, Error]]:
-    """The errors by the path of their key, merged to one per key that may hold several kinds of values."""
+    """Returns the errors by the path of their key, merged to one per key that may hold several kinds of values."""
     kinds: dict[Any, list[tuple[list[Token], Error]]] = {}
     keys: dict[Any, list[tuple[list[Token], Error]]] = {}
     settled: list[tuple[Loc, Error]] = []
@@ -319,7 +319,7 @@ def _message(model: type[BaseModel], loc: Loc, item: Error) -> str:
 
 
 def _hint(items: Sequence[Error], value: Any) -> str:
-    """The allowed word that was probably meant."""
+    """Returns the allowed word that was probably meant."""
     words = [
         word
         for item in items
@@ -335,7 +335,7 @@ def _close(value: Any, words: Sequence[str]) -> str:
 
 
 def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
-    """The models that may be at a path, as far as the annotations tell."""
+    """Returns the models that may be at a path, as far as the annotations tell."""
     models = [model]
     for part in loc:
         if fields := _called(models, part):
@@ -346,7 +346,7 @@ def _models(model: type[BaseModel], loc: Loc) -> list[type[BaseModel]]:
 
 
 def _called(models: Sequence[type[BaseModel]], *names: Any) -> list[Any]:
-    """The fields with these names."""
+    """Returns the fields with these names."""
     return [f for model in models for name, f in model.model_fields.items() if {name, f.alias} & {*names}]
 
 
@@ -358,7 +358,7 @@ def _inside(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """The words that distinguish a model from others in the same place."""
+    """Returns the words that distinguish a model from others in the same place."""
     return [get_args(field.annotation)[0] for field in model.model_fields.values() if _is_tag(field)]
 
 
@@ -367,6 +367,6 @@ def _is_tag(field: Any) -> bool:
 
 
 def _fields(models: Sequence[type[BaseModel]], *, tags: bool = False) -> list[str]:
-    """The keys of any of the models; those that only distinguish them are left out, unless `tags`."""
+    """Returns the keys of any of the models; those that only distinguish them are left out, unless `tags`."""
     fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields if tags or not _is_tag(field)))

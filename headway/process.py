@@ -66,7 +66,7 @@ def own(lifeline: int | None = None) -> None:
 
 
 def owned() -> bool:
-    """Whether `own` was called in this process."""
+    """Returns whether `own` was called in this process."""
     return bool(_OWN)
 
 
@@ -92,7 +92,7 @@ def uncollected() -> Iterator[None]:
 
 
 def cores() -> int:
-    """The number of cores that this process may run on."""
+    """Returns the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -131,7 +131,7 @@ def in_threads(
 
 
 def lifeline() -> int | None:
-    """The descriptor of the pipe whose end ends this process; None: there is none."""
+    """Returns the descriptor of the pipe whose end ends this process; None: there is none."""
     return _OWN[0] if _OWN else None
 
 
@@ -275,7 +275,7 @@ class ChildProcess:
         return self._process.pid
 
     def exit_code(self, seconds: float = 0.0) -> int | None:
-        """The exit code, negative for a signal; None if the process still runs after so many seconds."""
+        """Returns the exit code, negative for a signal; None if the process still runs after so many seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
@@ -310,14 +310,14 @@ class ChildProcess:
         self._scratch.cleanup()
 
     def fate(self) -> str:
-        """The end of the process in words: "was ended by SIGKILL"."""
+        """Returns the end of the process in words: "was ended by SIGKILL"."""
         code = self.exit_code(5.0)
         if code is None:
             return "closed its pipe"
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def last_lines(self) -> str:
-        """The last lines that the process printed, to be added to a sentence."""
+        """Returns the last lines that the process printed, to be added to a sentence."""
         self._printer.join(1.0)
         lines = "".join(f"\n  | {line}" for line in self._lines)
         return f"; its last lines:{lines}" if lines else "; it printed nothing"

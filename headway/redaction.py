@@ -105,7 +105,7 @@ def _remember(name: str, value: str, secret: bool) -> None:
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """The secrets within a value: the password of a URL or of user:password, the keys of a connection string."""
+    """Yields the secrets within a value: the password of a URL or of user:password, the keys of a connection string."""
     if match := USERINFO.search(value):
         yield match[0][len(match[1]) : -1].partition(":")[2]
     elif re.fullmatch(r"[\w.@-]+:[^/\s]\S*", value):
@@ -131,7 +131,8 @@ def _remember_environment() -> None:
 
 
 def _is_path(value: str) -> bool:
-    """Whether it is the path of a file with a secret, as a service account's is; a key in base64 may begin with a slash too."""
+    """Returns whether it is the path of a file with a secret, as a service account's is; a key in base64 may begin with
+    a slash too."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = Path(value).expanduser()
         below = path.parent != Path(path.anchor) and path.parent.is_dir()
@@ -140,7 +141,8 @@ def _is_path(value: str) -> bool:
 
 
 def _members(value: str) -> list[str]:
-    """The secrets in credentials that are JSON, as those of a service account: of a list all texts, else by their names."""
+    """Returns the secrets in credentials that are JSON, as those of a service account: of a list all texts, else by
+    their names."""
     found: list[str] = []
 
     def look(item: Any, secret: bool) -> None:
@@ -251,7 +253,7 @@ def _install() -> None:
 
 
 def _clean_traceback(kind: Any, error: BaseException, trace: TracebackType | None, end: str = "\n") -> str | None:
-    """The redacted traceback; None when it contains nothing to hide."""
+    """Returns the redacted traceback; None when it contains nothing to hide."""
     text = "".join(traceback.format_exception(kind, error, trace))
     clean = redact(text)
     return None if clean == text else clean.rstrip("\n") + end

@@ -15,22 +15,22 @@ from tensorflow.python.ops import control_flow_util as _control_flow
 
 
 def tape_is_active() -> bool:
-    """Whether a gradient tape or a forward accumulator may record what is computed now."""
+    """Returns whether a gradient tape or a forward accumulator may record what is computed now."""
     return bool(_record.could_possibly_record())
 
 
 def watching_variables() -> Any:
-    """A context whose value has `watched_variables()`: the trainable variables that were read within."""
+    """Returns a context whose value has `watched_variables()`: the trainable variables that were read within."""
     return _record.VariableWatcher()
 
 
 def traced_for_xla() -> bool:
-    """Whether a `tf.function(jit_compile=True)` is being traced."""
+    """Returns whether a `tf.function(jit_compile=True)` is being traced."""
     return bool(_control_flow.GraphOrParentsInXlaContext(_ops.get_default_graph()))
 
 
 def op_determinism() -> bool:
-    """Whether ops give the same bits each time, as `tf.config.experimental.enable_op_determinism` has it."""
+    """Returns whether ops give the same bits each time, as `tf.config.experimental.enable_op_determinism` has it."""
     return bool(_config.is_op_determinism_enabled())
 
 
@@ -54,7 +54,8 @@ def tf_data_debug_mode() -> Iterator[None]:
 
 
 def python_function_of(token: str) -> Any:
-    """The Python function that a node of tf.py_function or tf.numpy_function calls; KeyError where it is gone."""
+    """Returns the Python function that a node of tf.py_function or tf.numpy_function calls; KeyError where it is
+    gone."""
     from tensorflow.python.ops import script_ops  # here: only an error's words need it
 
     function = script_ops._py_funcs._funcs[token]
@@ -84,10 +85,10 @@ def seeds_kept() -> Iterator[None]:
 
 
 def flat_layers(model: Any) -> list[Any]:
-    """A Keras model, and every layer in it at any depth."""
+    """Returns a Keras model, and every layer in it at any depth."""
     return list(model._flatten_layers(include_self=True))
 
 
 def concrete_functions(function: Any) -> list[Any]:
-    """The traces of a tf.function."""
+    """Returns the traces of a tf.function."""
     return list(function._list_all_concrete_functions())

@@ -133,7 +133,7 @@ class SpanJob:
         raise NotImplementedError
 
     def names(self, piece: Range, total: int, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Return, by file of the range's folder, its name in the output."""
+        """Returns, by file of the range's folder, its name in the output."""
         raise NotImplementedError
 
     def finish(self, done: Sequence[RangeResult], merging: SpanMerger) -> tuple[dict[str, Any], list[FileEntry]]:

@@ -53,7 +53,7 @@ class Columns:
     """There is a schema file, and it does not say yet what a split without a key hashes."""
 
     def completed(self, splits: Sequence[SplitStatistics]) -> "Columns":
-        """Return the columns with the schema completed by the first window's statistics."""
+        """Returns the columns with the schema completed by the first window's statistics."""
         return dataclasses.replace(self, schema=complete(self.schema, splits))
 
     def frozen(self, loaded: LoadedPipeline) -> "Columns":
@@ -67,8 +67,8 @@ class Columns:
         return dataclasses.replace(self, inferred=False, notes=(*self.notes, note))
 
     def chosen(self, pipeline: Pipeline) -> tuple[str, ...]:
-        """Return the features whose transform Headway chooses, without those that are read as they are: by a preprocess
-        function, or as the ranked item."""
+        """Returns the features whose transform Headway chooses, without those that are read as they are: by a
+        preprocess function, or as the ranked item."""
         if pipeline.preprocess is not None:
             return ()
         configs, item = pipeline.column_configs(), pipeline.evaluation.item
@@ -76,12 +76,12 @@ class Columns:
         return tuple(name for name in features if name not in configs or configs[name].transform == "auto")
 
     def transforms(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """Return the transform that the pipeline configures for each feature."""
+        """Returns the transform that the pipeline configures for each feature."""
         features = {column.name for column in self.read if column.is_feature}
         return {name: config.column_transform() for name, config in configs.items() if name in features}
 
     def derived(self, configs: dict[str, ColumnConfig]) -> dict[str, ColumnTransform]:
-        """Return the transforms of columns that the schema does not have, so that a preprocess function has to give them."""
+        """Returns the transforms of columns that only a preprocess function can give: the schema does not have them."""
         return {
             name: config.column_transform()
             for name, config in configs.items()
@@ -96,7 +96,7 @@ def resolve(
     *,
     schema_text: str | None = None,
 ) -> Columns:
-    """The columns of a pipeline.
+    """Returns the columns of a pipeline.
 
     Args:
         spans: of the window; their files are looked at where there is no schema file.
@@ -196,7 +196,7 @@ def _split_columns(
 
 
 def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[InputFile]) -> list[str]:
-    """Columns of the files that the schema does not have, where the pipeline takes all columns."""
+    """Returns the columns of the files that the schema does not have, where the pipeline takes all columns."""
     configs = loaded.pipeline.column_configs()
     if loaded.pipeline.only_named or not files:
         return []
@@ -206,8 +206,8 @@ def unknown_columns(loaded: LoadedPipeline, schema: Schema, files: Sequence[Inpu
 
 
 def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """Return the columns that the last span's files have and the schema lacks, with their inferred types and the first span
-    that has them, where earlier ones do not; not those that cannot be stored.
+    """Returns the columns that the last span's files have and the schema lacks, with their inferred types and the first
+    span that has them, where earlier ones do not; not those that cannot be stored.
 
     Args:
         spans: the files of each, in order.
@@ -224,8 +224,8 @@ def new_columns(loaded: LoadedPipeline, schema: Schema, spans: Mapping[str, Sequ
 def _infer_window(
     loaded: LoadedPipeline, spans: Mapping[str, Sequence[InputFile]]
 ) -> tuple[Schema, list[Note], Sample, Sample]:
-    """(the schema of a window's spans, with the columns that its first or its last one has, notes, samples of the first one
-    and of all)."""
+    """Returns (the schema of a window's spans, with the columns that its first or its last one has, notes, samples of
+    the first one and of all)."""
     source = loaded.pipeline.source
     first, whole = sample_spans(open_source(source), list(spans.values()), PREFIX_ROWS)
     schema, notes = _infer(loaded, whole)
@@ -238,8 +238,8 @@ def _infer_window(
 
 
 def _since(loaded: LoadedPipeline, columns: Sequence[Column], spans: Mapping[str, Sequence[InputFile]]) -> list[Column]:
-    """The columns with the first span from which on all have them, where earlier ones do not; not those that the first and
-    the last span lack."""
+    """Returns the columns with the first span from which on all have them, where earlier ones do not; not those that
+    the first and the last span lack."""
     source = open_source(loaded.pipeline.source)
     there = {span: {*source.names(of[-1])} for span, of in spans.items()}
     found = list[Column]()
@@ -265,7 +265,7 @@ def _check_derived(name: str, config: ColumnConfig, *, where: str) -> None:
 
 
 def _infer(loaded: LoadedPipeline, prefix: Sample, names: Sequence[str] | None = None) -> tuple[Schema, list[Note]]:
-    """The schema of a sample, or of these columns of it, and notes."""
+    """Returns the schema of a sample, or of these columns of it, and notes."""
     configs, split = loaded.pipeline.column_configs(), loaded.pipeline.split
     if loaded.pipeline.preprocess is not None:
         configs = {name: config for name, config in configs.items() if name in prefix.table.column_names}
@@ -296,7 +296,7 @@ def _check_words(loaded: LoadedPipeline, schema: Schema) -> None:
 
 
 def _needed(loaded: LoadedPipeline) -> frozenset[str]:
-    """Columns that have to be read whatever their role."""
+    """Returns the columns that have to be read whatever their role."""
     pipeline = loaded.pipeline
     where = parse(pipeline.source.where).columns if pipeline.source.where else frozenset()
     return pipeline.label_columns() | where | pipeline.split.columns() | frozenset(pipeline.judged_columns)

@@ -24,7 +24,7 @@ EXTRAS = {
 
 
 def missing(name: str) -> list[str]:
-    """The modules of an extra that are not installed."""
+    """Returns the modules of an extra that are not installed."""
     return [module for module in EXTRAS[name].modules if not _is_there(module)]
 
 
@@ -36,7 +36,7 @@ def _is_there(module: str) -> bool:
 
 
 def command(name: str) -> str:
-    """The command that installs an extra."""
+    """Returns the command that installs an extra."""
     return f"pip install 'headway[{name}]'"
 
 

@@ -219,11 +219,11 @@ class Pipeline(Frozen):
         return None if named == DATA_QUEUE else named
 
     def label_columns(self) -> frozenset[str]:
-        """The raw columns that the label is computed from; they are not features by themselves."""
+        """Returns the raw columns that the label is computed from; they are not features by themselves."""
         return self.label.columns()
 
     def column_configs(self) -> dict[str, ColumnConfig]:
-        """Return the configs of single columns in the file; empty with `columns: auto`."""
+        """Returns the configs of single columns in the file; empty with `columns: auto`."""
         return {k: v for k, v in self.columns.items() if k != "*"} if isinstance(self.columns, dict) else {}
 
     @property
@@ -265,7 +265,7 @@ class LoadedPipeline(Frozen):
     """Keys that were set over the file's."""
 
     def changed(self, overrides: Mapping[str, Any]) -> "LoadedPipeline":
-        """The pipeline with further keys set over it: {"training.epochs": 3}."""
+        """Returns the pipeline with further keys set over it: {"training.epochs": 3}."""
         return read_pipeline(self.file, self.overrides | dict(overrides))
 
     @property
@@ -279,7 +279,7 @@ class LoadedPipeline(Frozen):
         return self.folder / serving if serving else None
 
     def open_store(self) -> Store:
-        """The store that the pipeline names; nothing is made or asked yet."""
+        """Returns the store that the pipeline names; nothing is made or asked yet."""
         where = self.pipeline.store
         return open_store(where if "://" in where else self.folder / where)
 
@@ -311,7 +311,7 @@ _PATHS = ("source.path", "arrival.done", "predictions.path", "predictions.output
 
 
 def read_pipeline(path: Path, overrides: Mapping[str, object] | None = None) -> LoadedPipeline:
-    """The pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
+    """Returns the pipeline in `path` (a file, or a folder that holds a pipeline.yaml).
 
     Args:
         overrides: dotted keys to YAML values, as `--set training.learning_rate=0.01` gives them.

@@ -40,12 +40,12 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
 
 
 def placeholders(path: str) -> set[str]:
-    """The placeholders of spans in a path."""
+    """Returns the placeholders of spans in a path."""
     return {part for part in (SPAN, *DATE_PARTS) if part in path}
 
 
 def check_cron(text: str) -> str:
-    """Return a cron expression of five fields with single spaces.
+    """Returns a cron expression of five fields with single spaces.
 
     Raises:
         ValueError: names the field and its range.
@@ -80,14 +80,14 @@ def check_cron(text: str) -> str:
 
 
 def _number(text: str, low: int, words: list[str]) -> int:
-    """What a number or a word of a field means; -1, which no field has, for another word."""
+    """Returns what a number or a word of a field means; -1, which no field has, for another word."""
     if text.isdecimal():
         return int(text)
     return words.index(text) + low if text in words else -1
 
 
 def check_timezone(name: str) -> str:
-    """Return the name of a time zone.
+    """Returns the name of a time zone.
 
     Raises:
         ValueError: there is no such zone.
@@ -128,7 +128,7 @@ class ScheduleConfig(Frozen):
         return self
 
     def of(self, flow: str) -> str | None:
-        """Return a flow's cron expression; None: it runs only when it is started, as a backfill always does."""
+        """Returns a flow's cron expression; None: it runs only when it is started, as a backfill always does."""
         cron: str | None = getattr(self, flow, None)
         return cron
 
@@ -165,7 +165,7 @@ class AlarmsConfig(Frozen):
 
 
 def check_secrets(blocks: dict[str, str]) -> dict[str, str]:
-    """Return {variable: block}.
+    """Returns {variable: block}.
 
     Raises:
         ValueError: a name that no variable or no block can have.

@@ -26,7 +26,7 @@ class ChosenWindow:
     """For this run, rather than by pipeline.yaml or by nobody."""
 
     def spans(self, until: str = "latest", known: Sequence[str] | None = None) -> list[str]:
-        """The spans of the window.
+        """Returns the spans of the window.
 
         Args:
             known: the spans there are; None: those of the source.
@@ -39,7 +39,7 @@ class ChosenWindow:
         return select_window(spans(source) if known is None else known, self.size, until, source.gaps, where=where)
 
     def __str__(self) -> str:
-        """The size and where it was said; empty where all spans are taken and nothing says otherwise."""
+        """Returns the size and where it was said; empty where all spans are taken and nothing says otherwise."""
         file, key = self.loaded.file.name, self.loaded.pipeline.window
         if self.size is not None:
             return f"{_words(self.size)}, {'as asked' if self.named else f'by window of {file}'}"
@@ -51,7 +51,7 @@ def _words(size: int | str | None) -> str:
 
 
 def choose_window(loaded: LoadedPipeline, named: int | str | None) -> ChosenWindow:
-    """The window of a run.
+    """Returns the window of a run.
 
     Args:
         named: for this run, by an option or a parameter; "all": all spans; None: it names none.

@@ -96,7 +96,7 @@ def undeploy(client: SyncPrefectClient, pipeline: str) -> Changes:
 
 
 def unwatched(client: SyncPrefectClient, pipeline: str) -> list[str]:
-    """Why nobody would end the pipeline's flow runs whose process and worker died, in sentences; none: somebody would."""
+    """Returns why nobody would end flow runs of the pipeline whose process and worker died; empty: somebody would."""
     names = {f"headway {pipeline}: {name}" for name in LOST}
     off = [each.name for each in _read_automations(client) if each.name in names and not each.enabled]
     found = [f"automation {name!r} is switched off: lost flow runs stay as they are" for name in off]
@@ -224,14 +224,14 @@ def _compared(automation: AutomationCore) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it would come back from the server."""
+    """Returns a value as it would come back from the server."""
     if hasattr(value, "model_dump"):
         value = value.model_dump()
     return json.loads(json.dumps(value, sort_keys=True, default=lambda v: sorted(v) if isinstance(v, set) else str(v)))
 
 
 def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool = False) -> UUID:
-    """The id of a block by type/name.
+    """Returns the id of a block by type/name.
 
     Raises:
         ConfigError: there is no such block, or it is to notify and does not.
@@ -250,13 +250,13 @@ def _block(client: SyncPrefectClient, name: str, where: str, *, notifies: bool =
 
 
 def queues_of(loaded: LoadedPipeline) -> list[str]:
-    """The work queues that a pipeline's runs are in."""
+    """Returns the work queues that a pipeline's runs are in."""
     queue = loaded.pipeline.train_queue
     return [DATA_QUEUE] if queue is None else [DATA_QUEUE, queue]
 
 
 def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None) -> list[dict[str, Any]]:
-    """Return the pipeline's deployments as entries of prefect.yaml.
+    """Returns the pipeline's deployments as entries of prefect.yaml.
 
     Args:
         retrain: when to retrain, instead of what the pipeline's file says; False: only when it is started.
@@ -292,7 +292,7 @@ def entries(loaded: LoadedPipeline, *, pool: str = POOL, retrain: Retrain = None
 def automations(
     loaded: LoadedPipeline, *, deployments: Mapping[str, UUID], blocks: Mapping[str, UUID]
 ) -> list[AutomationCore]:
-    """Return the pipeline's automations.
+    """Returns the pipeline's automations.
 
     Args:
         deployments: ids by the flow's name.
@@ -309,7 +309,7 @@ def automations(
         found.append(AutomationCore(name=name, description=about, trigger=fired_by, actions=actions, tags=tags))
 
     def missing(after: set[str], expect: set[str], seconds: int) -> dict[str, Any]:
-        """A trigger's fields: none of what is expected comes so soon after one of the others."""
+        """Returns a trigger's fields: none of what is expected comes so soon after one of the others."""
         within = timedelta(seconds=seconds)
         return {"posture": Posture.Proactive, "after": _events(after), "expect": _events(expect), "within": within}
 

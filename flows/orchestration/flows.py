@@ -140,7 +140,7 @@ def retrain(
 
 
 def ended(record: RunRecord) -> Ending:
-    """How a run ended: its state's message, the word in its name, and the alarm that it raises."""
+    """Returns how a run ended: its state's message, the word in its name, and the alarm that it raises."""
     ending = ending_of(record)
     promoted = f" {record.version}" if record.state == "promoted" else ""
     alarms: dict[State, Alarm] = {State.REJECTED: "rejected", State.NEEDS_PERSON: "held"}
@@ -296,7 +296,7 @@ def _is_retried() -> bool:
 
 
 def _unhappy(error: HeadwayError, why: str | None = None) -> FlowState[None]:
-    """The state of a run or a task that ended with an error."""
+    """Returns the state of a run or a task that ended with an error."""
     if not isinstance(error, Cancelled):
         return Failed(message=str(error))
     return CancelledState(message=str(error) if why in (None, error.problem) else f"{why}: {error}")

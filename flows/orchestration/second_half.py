@@ -55,7 +55,7 @@ def release(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
 
 
 def of(client: SyncPrefectClient, flow_run: str) -> FlowRun | None:
-    """The second half of a flow run; None: it has none."""
+    """Returns the second half of a flow run; None: it has none."""
     key = FlowRunFilterIdempotencyKey(any_=[_key(flow_run)])
     return next(iter(client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=key))), None)
 
@@ -65,7 +65,7 @@ def _key(flow_run: str | None) -> str:
 
 
 def here(pipeline: str) -> str:
-    """Where this worker has a pipeline: below HEADWAY_PIPELINES, if that is set; else where it was deployed from."""
+    """Returns where this worker has a pipeline: below HEADWAY_PIPELINES if set, else where it was deployed from."""
     path, folder = Path(pipeline), os.environ.get("HEADWAY_PIPELINES")
     is_file = path.suffix in (".yaml", ".yml")
     return str(Path(folder).joinpath(*path.parts[-2 if is_file else -1 :])) if folder else pipeline

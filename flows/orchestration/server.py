@@ -68,8 +68,8 @@ def connected() -> Iterator[tuple[SyncPrefectClient, str]]:
 
 
 def ask_once(client: SyncPrefectClient, path: str) -> httpx.Response:
-    """What the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is for all of a
-    process. By a private name of Prefect's client.
+    """Returns what the server answers to a GET now: Prefect's own client tries for a minute, and a setting of less is
+    for all of a process. By a private name of Prefect's client.
 
     Raises:
         httpx.HTTPError: it does not answer.
@@ -134,7 +134,7 @@ class StopRequests:
         """Why the server wants the run to end."""
 
     def state(self) -> str | None:
-        """The type of its state, DELETED where the server knows it no longer; None when the server does not answer."""
+        """Returns the type of its state; DELETED: the server knows it no longer; None: it does not answer."""
         try:
             if self._client is None:  # making one costs 50 ms
                 self._client = get_client(sync_client=True)

@@ -173,8 +173,8 @@ async def serve(worker: Worker, grace: float, *, with_healthcheck: bool = False)
 
 
 def flow_runs_here(client: SyncPrefectClient, pool: str) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """Yields the flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and whether it
-    lives."""
+    """Yields the flow runs of a pool that go on, and whose process is or was one of this host: with its pid, and
+    whether it lives."""
     query = {
         "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}},
         "work_pools": {"name": {"any_": [pool]}},

@@ -135,7 +135,7 @@ def backfill(
 
 
 def _ends(source: SourceConfig, first: str, last: str) -> list[str]:
-    """The spans of the range, in order."""
+    """Returns the spans of the range, in order."""
     every = spans(source)
     until = select_window(every, None, last, "allow")[-1]
     if not (ends := [span for span in every if first <= span <= until]):

@@ -25,7 +25,7 @@ from tfcore.train.request import TrainRequest
 
 
 def judges_of(context: Context) -> list[Judge]:
-    """The champion, and the anchor where that is another version."""
+    """Returns the champion, and the anchor where that is another version."""
     if (champion := context.champion) is None:
         return []
     judges = [Judge("champion", champion, other_label(context, champion))]
@@ -42,7 +42,7 @@ def judges_of(context: Context) -> list[Judge]:
 
 
 def other_label(context: Context, champion: Version) -> str | None:
-    """Why a version of another task or label cannot be compared."""
+    """Returns why a version of another task or label cannot be compared."""
     theirs, task, label = champion.facts.get("task"), context.label.task, context.pipeline.label.meaning
     if None not in (theirs, task) and theirs != task:
         return f"it was trained for a {theirs} label, and this pipeline's label is {task}"
@@ -52,19 +52,19 @@ def other_label(context: Context, champion: Version) -> str | None:
 
 
 def trained_parts(version: Version) -> Parts:
-    """The (span, part) of every row that a version was trained on, or that the model was which it began with."""
+    """Returns the (span, part) of all rows that a version, or the model that it began with, was trained on."""
     parts = [*version.facts.get("inherited_parts", []), *version.facts.get("train_parts", [])]
     return tuple(dict.fromkeys((span, part) for span, part in parts))
 
 
 def knows_rows(context: Context, version: Version) -> bool:
-    """Whether a version was trained on rows that this run's candidate is judged on."""
+    """Returns whether a version was trained on rows that this run's candidate is judged on."""
     digest = version.facts.get("split", "")
     return bool(trained_on(trained_parts(version), digest, context.parts["eval"], context.split_digest))
 
 
 def scored_by(context: Context, judge: Judge) -> Output[Evaluated] | None:
-    """A version's predictions of the eval rows."""
+    """Returns a version's predictions of the eval rows."""
     return None if judge.reason is not None else context.output(judge.title)
 
 
@@ -74,7 +74,7 @@ def saved_model(version: Version) -> SavedModel:
 
 
 def compared_champion(context: Context, judge: Judge) -> Champion:
-    """A version as the gate compares it."""
+    """Returns a version as the gate compares it."""
     facts, reason, predictions = judge.version.facts, judge.reason, None
     if (scored := scored_by(context, judge)) is not None:
         reason = scored.value.incompatible
@@ -94,19 +94,19 @@ def compared_champion(context: Context, judge: Judge) -> Champion:
 
 
 def predictions_of(scored: Output[Evaluated]) -> Ref[Evaluated]:
-    """The file of a model's predictions; without a path where it cannot score the rows."""
+    """Returns the file of a model's predictions; without a path where it cannot score the rows."""
     return scored.ref(scored.value.predictions)
 
 
 def rolled_back(context: Context, trained: str) -> str | None:
-    """Which version of this very training was rolled back, and why."""
+    """Returns which version of this very training was rolled back, and why."""
     reasons = context.registry.rolled_back()
     numbers = [version.number for version in context.registry.versions() if version.facts.get("train") == trained]
     return next((f"version {number}, {why}" for number, why in reasons.items() if number in numbers), None)
 
 
 def other_rows(context: Context, champion: Version) -> list[Note]:
-    """A note if eval rows are drawn in another way than for the champion."""
+    """Returns a note if eval rows are drawn in another way than for the champion."""
     before = champion.facts.get("split")
     if not before or before == context.split_digest:
         return []
@@ -149,7 +149,7 @@ def _other_threshold(rule: Frozen | None, champion: Version) -> list[Note]:
 
 
 def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[str, Any]:
-    """What a version says of itself.
+    """Returns what a version says of itself.
 
     Args:
         reference: what the data were held against for drift.
@@ -188,6 +188,6 @@ def facts_of(context: Context, reference: dict[str, str | None] | None) -> dict[
 
 
 def data_of(context: Context, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """A digest of the raw files of each span among these parts."""
+    """Returns a digest of the raw files of each span among these parts."""
     spans = dict.fromkeys(span for span, _ in parts)
     return {span: fingerprint({"files": [[f.bytes, f.crc32c] for f in context.files(span)]}) for span in spans}

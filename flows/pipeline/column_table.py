@@ -27,7 +27,7 @@ LEFT_OUT = "left out"
 def column_table(
     columns: Columns, pipeline: Pipeline, notes: Sequence[Note], parameters: Mapping[str, Any] | None
 ) -> list[dict[str, str]]:
-    """A row for each column, in the order of the schema; then those that the schema does not have.
+    """Returns a row for each column, in the order of the schema; then those that the schema does not have.
 
     Args:
         notes: of the inference and of the transform's fit; those on a column are its why.
@@ -68,7 +68,7 @@ def _row(name: str, kind: str, transform: str, why: Sequence[str]) -> dict[str, 
 def _way(
     column: Column, is_read: bool, config: ColumnConfig | None, pipeline: Pipeline, transforms: Mapping[str, str] | None
 ) -> tuple[str, str]:
-    """Return a column's transform and the reason for it."""
+    """Returns a column's transform and the reason for it."""
     if column.name in pipeline.label_columns() and not column.is_feature:
         return (
             LEFT_OUT,
@@ -94,7 +94,7 @@ def _way(
 
 
 def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return {raw column: description of the model's inputs made from it}."""
+    """Returns {raw column: description of the model's inputs made from it}."""
     parts: dict[str, list[str]] = {}
     owners = {part["name"]: part for part in parameters.get("parts", [])}
     transforms: dict[str, str] = {}
@@ -113,7 +113,8 @@ def _fitted_transforms(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 
 def current(loaded: LoadedPipeline) -> list[dict[str, str]]:
-    """The table as the pipeline, its schema file and its latest run have it; without a schema file, as a run would infer it."""
+    """Returns the table as the pipeline, its schema file and its latest run have it; without a schema file, as a run
+    would infer it."""
     pipeline, store = loaded.pipeline, loaded.open_store()
     window = select_window(spans(pipeline.source), choose_window(loaded, None).size, "latest", "allow")
     columns = resolve(loaded, window, functools.partial(files, pipeline.source))

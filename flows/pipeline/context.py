@@ -178,7 +178,7 @@ class Context:
     _titles: dict[str, Output[Any]] = field(default_factory=dict, init=False)
 
     def fresh(self) -> "Context":
-        """The same run before its first step; what was read of the raw files is kept."""
+        """Returns the same run before its first step; what was read of the raw files is kept."""
         other = replace(self)
         other.__dict__ |= {name: self.__dict__[name] for name in ("spans", "parts", "columns") if name in self.__dict__}
         return other
@@ -276,7 +276,7 @@ class Context:
         self._titles |= {output.title: output for output in outputs}
 
     def output(self, title: str) -> Output[Any]:
-        """The last output of a title."""
+        """Returns the last output of a title."""
         return self._titles[title]
 
     def has(self, title: str) -> bool:
@@ -327,7 +327,7 @@ class Context:
         return self.output(ExportRequest.name)
 
     def examples(self, split: str) -> tuple[Examples, ...]:
-        """The records of a split of the window."""
+        """Returns the records of a split of the window."""
         return tuple(examples_of(self.ingested[span], part) for span, part in self.parts[split])
 
     # --- what follows from the fitted transform
@@ -396,7 +396,7 @@ class Context:
         )
 
     def _sliceable(self) -> list[str]:
-        """The columns that slices can be made of without being named."""
+        """Returns the columns that slices can be made of without being named."""
         columns = self.columns
         single = [column for column in columns.read if not column.shape and not column.temporal]
         return [c.name for c in single if c.name in columns.stored and c.meaning != "identifier"]
@@ -437,8 +437,8 @@ class Context:
         return SplitUnits(key=key, equal=equal, distinct=distinct)
 
     def _equal_rows(self) -> tuple[tuple[str, ...], int]:
-        """The columns that tell equal rows, and how many rows are distinct in all that a split without a key hashes, where these
-        are more; none unless more than a tenth of the eval rows repeat others."""
+        """Returns the columns that tell equal rows, and how many rows are distinct in all that a split without a key
+        hashes, where these are more; none unless more than a tenth of the eval rows repeat others."""
         columns, found = self.columns, self.proof.get().get("splits", {}).get("eval", {})
         rows, distinct = found.get("rows", 0), found.get("distinct", math.inf)
         if distinct > MOST_DISTINCT * rows or rows > MOST_COMPARED or columns.by_place:
@@ -450,12 +450,12 @@ class Context:
 
 
 def examples_of(ingested: Output[Ingested], part: str) -> Examples:
-    """The records of one split of a span."""
+    """Returns the records of one split of a span."""
     return Examples(fingerprint=ingested.fingerprint, path=ingested.path, split=part, result=ingested.get())
 
 
 def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFacts:
-    """The facts of a label in a fitted transform and in the window's statistics."""
+    """Returns the facts of a label in a fitted transform and in the window's statistics."""
     summary = statistics.of("train").get(LABEL)
     median = summary.median if label.median is None and summary is not None else label.median
     return LabelFacts(
@@ -467,7 +467,7 @@ def label_facts(label: LabelParameters, statistics: WindowStatistics) -> LabelFa
 
 
 def possible_tasks(task: str, label: LabelConfig, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    """Return the tasks that the pipeline and the label's type allow, before any row is read."""
+    """Returns the tasks that the pipeline and the label's type allow, before any row is read."""
     if task != "auto":
         return (task,)
     if (

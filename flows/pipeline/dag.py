@@ -78,7 +78,7 @@ class Executor(Protocol):
     """Runs steps, or only looks for what they left; it blocks. Under Prefect each call is a task."""
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """The outputs of `steps`, all of one stage, in their order."""
+        """Returns the outputs of `steps`, all of one stage, in their order."""
 
 
 def walk(context: Context, executor: Executor) -> Context:
@@ -118,7 +118,7 @@ def check_last(stage: str | None) -> None:
 
 
 def stages_of(context: Context) -> list[str]:
-    """The names of the stages that a run goes through, to the gate at most."""
+    """Returns the names of the stages that a run goes through, to the gate at most."""
     phases = [*DAG]
     last = context.last if context.last in phases[: phases.index("gate")] else "gate"
     lines = [line for phase in phases[: phases.index(last) + 1] for line in DAG[phase] if line.when(context)]

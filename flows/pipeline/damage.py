@@ -27,7 +27,7 @@ NEVER = (Cancelled, ConfigError, Locked, Rejected)
 
 
 def damaged_inputs(store: Store, stage: Stage[Any]) -> dict[tuple[str, str], tuple[Path, str]]:
-    """Return {(stage, fingerprint): (first damaged file, problem)} of the outputs that a stage reads. Reads all
+    """Returns {(stage, fingerprint): (first damaged file, problem)} of the outputs that a stage reads. Reads all
     bytes."""
     named = {(ref.stage, ref.fingerprint) for ref in stage.inputs() if ref.stage and ref.fingerprint}
     problems = {key: next(store.output_problems(key[0], store.output(*key)), None) for key in sorted(named)}

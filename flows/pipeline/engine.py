@@ -68,7 +68,7 @@ class Engine:
         return {key: step.title for key, step in self._steps.items()}
 
     def call_many(self, steps: Sequence[Step]) -> list[Output[Any]]:
-        """The outputs of `steps`, all of one stage, in their order."""
+        """Returns the outputs of `steps`, all of one stage, in their order."""
         for step in steps:
             self._steps.setdefault((step.stage.name, step.fingerprint), step)
         for stage in {step.stage.name for step in steps}:
@@ -99,7 +99,7 @@ class Engine:
             return self._run(steps)
 
     def _damaged(self, steps: Sequence[Step]) -> Damaged:
-        """Return the damaged outputs among the steps' inputs, in the order in which they were made."""
+        """Returns the damaged outputs among the steps' inputs, in the order in which they were made."""
         damaged: Damaged = {}
         # the step's own error is raised, whatever fails while its inputs are read
         with contextlib.suppress(HeadwayError, OSError):
@@ -214,7 +214,7 @@ def look_ahead(context: Context) -> Context:
 
 
 def find(store: Store, step: Step) -> Output[Any] | None:
-    """The whole output of a step that the store has."""
+    """Returns the whole output of a step that the store has."""
     return find_output(store, step.stage.name, step.fingerprint, step.title, step.stage.answers())
 
 

@@ -51,7 +51,7 @@ class Scope:
     """The window's last span."""
 
     def named(self, line: str) -> str:
-        """A line without secrets, which names its window."""
+        """Returns a line without secrets, which names its window."""
         return redact(line if self.until is None else f"  {self.until}: {line.strip()}")
 
 
@@ -77,7 +77,7 @@ class Progress(BaseModel):
         return amount(self.done, self.total, self.unit)
 
     def words(self, amount: str | None = None, *, brief: bool = False) -> str:
-        """All of it, the amount first; `brief` has first what a narrow terminal should not cut."""
+        """Returns all of it, the amount first; `brief` has first what a narrow terminal should not cut."""
         rate, left = self.per_second, "" if self.seconds_left is None else f"{duration(self.seconds_left)} left"
         speed = "" if rate is None else f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
         facts = [
@@ -104,10 +104,10 @@ class Listener:
         """A step begins to run, or no longer does: it is done, or has failed. Several that run as one have one title."""
 
     def progress(self, scope: Scope, progress: Progress) -> None:
-        """A running step is so far."""
+        """Tells how far a running step is."""
 
     def line(self, scope: Scope, text: str, level: Level = "info", step: str = "") -> None:
-        """One line for a person; `step` is the title of the step that says it."""
+        """Tells a person one line; `step` is the title of the step that says it."""
 
     def output(self, scope: Scope, output: Output[Any]) -> None:
         """A step's output is there, or was already."""
@@ -126,11 +126,11 @@ class Reporter:
     _failing: list[Listener] = field(default_factory=list)
 
     def of(self, run: str, *listeners: Listener) -> "Reporter":
-        """Return what reports one run, to listeners of its own first."""
+        """Returns what reports one run, to listeners of its own first."""
         return replace(self, listeners=(*listeners, *self.listeners), scope=replace(self.scope, run=run))
 
     def window(self, until: str) -> "Reporter":
-        """Return what reports one of several windows that run at the same time, named by its last span."""
+        """Returns what reports one of several windows that run at the same time, named by its last span."""
         return replace(self, scope=replace(self.scope, until=until))
 
     def run(self, record: RunRecord) -> None:
@@ -219,7 +219,7 @@ class Pace:
         self._first: tuple[float, float] | None = None
 
     def of(self, done: float, total: float | None) -> tuple[float | None, float | None]:
-        """(Units per second, seconds left); None until they can be estimated."""
+        """Returns (units per second, seconds left); None until they can be estimated."""
         now = self._clock()
         if not done:
             return None, None
@@ -271,7 +271,7 @@ TITLE_WIDTH = 22
 
 
 def line_of(output: Output, title_width: int = TITLE_WIDTH) -> str:
-    """A finished step in one line, with others in columns."""
+    """Returns a finished step in one line, with others in columns."""
     took, detail = "cached" if output.hit else f"{output.seconds:.1f} s", _detail(output)
     return f"  {output.title:<{title_width}} {took:>8}  {detail}".rstrip()
 

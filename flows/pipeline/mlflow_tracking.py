@@ -203,7 +203,7 @@ class _Server:
 
 
 def _history(store: Store, record: RunRecord) -> list[dict[str, Any]]:
-    """The points of a run's training, each {"step", "loss", "holdout_loss", ...}; none of one that another run trained."""
+    """Returns the points of a training, {"step", "loss", "holdout_loss", ...}; none where another run trained."""
     trained = next((step for step in record.ran if step.stage == TrainRequest.name), None)
     if trained is None:
         return []

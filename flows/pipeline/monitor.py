@@ -165,7 +165,7 @@ class _Check:
         return SpanCheck(span=span, champion=champion.number, rows=ours.rows, drift=tuple(found))
 
     def _statistics(self) -> WindowStatistics | None:
-        """Those of the champion's window, as far as the store has them."""
+        """Returns those of the champion's window, as far as the store has them."""
         fingerprint = self._champion.facts.get("statistics")
         found = None if fingerprint is None else self._store.find(StatisticsRequest.name, fingerprint)
         return None if found is None else WindowStatistics.model_validate(found.result)
@@ -226,7 +226,7 @@ class _Check:
         return self._executor.call_many([Step(evaluate, f"evaluate champion {champion.number} on {window.until}")])[0]
 
     def _gate_request(self, scored: Output[Evaluated], transform: Output[Any], group: str | None) -> GateRequest:
-        """The question to the gate whether the champion is what it was at its promotion: the same version on both sides."""
+        """Returns the question whether the champion is what it was at its promotion: it stands on both sides."""
         label, known = transform.read(Transformed).parameters.label, self._statistics()
         self._store.local(scored.path)
         predictions, worth = predictions_of(scored), self._champion.facts.get("worth")
@@ -244,7 +244,7 @@ class _Check:
         )
 
     def _gate_config(self) -> GateConfig:
-        """The pipeline's gate, without what only a candidate can be held to."""
+        """Returns the pipeline's gate, without what only a candidate can be held to."""
         thresholds = {name: b for name, b in self._pipeline.gate.thresholds.items() if name not in RETRIEVAL}
         if left_out := sorted(set(self._pipeline.gate.thresholds) - set(thresholds)):
             self._notes.append(f"not measured again, since a published model has no index of items: {listed(left_out)}")

@@ -96,7 +96,7 @@ def predict(
 
 
 def _files(source: SourceConfig) -> tuple[InputFile, ...]:
-    """The files of the input; an error names the input rather than the pipeline's source."""
+    """Returns the files of the input; an error names the input rather than the pipeline's source."""
     try:
         return files(source, ONE_SPAN)
     except ConfigError as error:
@@ -131,8 +131,8 @@ def find_model(
 def _passed(
     loaded: LoadedPipeline, described: ModelMetadata, source: SourceConfig, columns: Sequence[str] | None
 ) -> list[CopiedColumn]:
-    """The columns that go through; by default the keys, by role, then those of the split. Text formats give them the type
-    of the model or the pipeline's schema, if one has it."""
+    """Returns the columns that go through; by default the keys, by role, then those of the split. Text formats give
+    them the type of the model or the pipeline's schema, if one has it."""
     path = loaded.schema_file
     schema = from_text(path.read_text(encoding="utf-8"), where=str(path)).columns if path.is_file() else ()
     columns_by_name = {column.name: column for column in (*schema, *described.columns)}
@@ -222,7 +222,7 @@ def as_table(rows: Any) -> pa.Table:
 
 
 def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """One column; NaN in NumPy arrays stands for a missing value, and a second axis makes a vector."""
+    """Returns one column; NaN in NumPy arrays stands for a missing value, and a second axis makes a vector."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, str | bytes) or (not isinstance(values, list | tuple) and np.ndim(values) == 0):

@@ -54,7 +54,7 @@ class _Left(Prepared):
 
 
 def needs_training(context: Context) -> bool:
-    """Whether a run has anything to do that needs TensorFlow; True where nobody can say."""
+    """Returns whether a run has anything to do that needs TensorFlow; True where nobody can say."""
     try:
         return trains(look_ahead(context))
     except HeadwayError:
@@ -81,7 +81,7 @@ def write_prepared(context: Context, record: RunRecord) -> None:
 
 
 def prepared_by(context: Context, run: str) -> Context:
-    """Return a run that trains on the window that another has prepared.
+    """Returns a run that trains on the window that another has prepared.
 
     Raises:
         StoreError: the store does not have it, or not the spans.
@@ -133,7 +133,7 @@ def _config(loaded: LoadedPipeline) -> dict[str, Any]:
 
 @functools.cache
 def _tools() -> dict[str, str]:
-    """The versions that decide about an output's bytes, and a digest of Headway's own source files."""
+    """Returns the versions that decide about an output's bytes, and a digest of Headway's own source files."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         spec = find_spec(package)

@@ -96,7 +96,7 @@ def remove_alias(loaded: LoadedPipeline, registry: Registry, alias: str, *, reas
 
 
 def last_candidate(context: Context) -> Context:
-    """The run that promotes the candidate of the pipeline's last whole run, whatever the gate said of it; it trains nothing.
+    """Returns the run that promotes the candidate of the last whole run by force; it trains nothing.
 
     Raises:
         StoreError: there is no such run, or its model is the champion already.

@@ -30,18 +30,18 @@ _GIT_SECONDS = 10.0
 
 
 def code_of(loaded: LoadedPipeline) -> Code:
-    """The tools, the user's modules, and the repository of the pipeline's folder."""
+    """Returns the tools, the user's modules, and the repository of the pipeline's folder."""
     return Code(tools=manifests.tools(), modules=modules_of(loaded), git=git_of(loaded.folder))
 
 
 def modules_of(loaded: LoadedPipeline) -> dict[str, str]:
-    """The sha256 of the user's Python files, with those that they import, by their paths in the pipeline's folder."""
+    """Returns the sha256 of the user's Python files and what they import, by paths in the pipeline's folder."""
     files = dict.fromkeys(path for file in loaded.user_files.values() for path in user_files.imported_files(file))
     return {path.relative_to(loaded.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
-    """What is different in a run since the one that made a version: (what, before, now)."""
+    """Yields what is different in a run since the one that made a version: (what, before, now)."""
     version = context.registry.version(number)
     if (before := record_of(context.store, version.facts.get("run"))) is None:
         return
@@ -67,7 +67,7 @@ def changes_since(context: Context, number: int, record: RunRecord) -> Iterator[
 
 
 def git_of(folder: Path) -> Git | None:
-    """The repository of a folder; None without one, or without git."""
+    """Returns the repository of a folder; None without one, or without git."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
         return None
@@ -92,7 +92,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def lineage_of(
     context: Context, run: dict[str, Any], *, code: Code | None, steps: Sequence[StepRecord]
 ) -> dict[str, Any]:
-    """The lineage of the version that a run publishes, as JSON without secrets.
+    """Returns the lineage of the version that a run publishes, as JSON without secrets.
 
     Args:
         run: its name, its start and what it was asked for.

@@ -47,7 +47,7 @@ _NAMES = {name: f"the {name}" for name in _AS_THEY_ARE} | {
 
 
 def in_words(why: Difference | None, stage: str, never: str = "has not run yet") -> str:
-    """The reason as a short sentence; a place in a key, and digests, are left to --explain.
+    """Returns the reason as a short sentence; a place in a key, and digests, are left to --explain.
 
     Args:
         never: what is said of a step that never ran.
@@ -99,7 +99,7 @@ class Explained(Frozen):
 
 
 def steps_explained(store: Store, record: RunRecord) -> list[Explained]:
-    """The steps of a run."""
+    """Returns the steps of a run."""
     cached = any(step.cached for step in record.stages)
     last_first = reversed(list(records(store))) if cached else ()  # the last run that made an output is named
     made = {step.fingerprint: run.run for run in last_first for step in run.ran}

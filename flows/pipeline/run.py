@@ -51,7 +51,7 @@ _UNRECORDED_SECONDS = 86_400.0
 
 
 def run_name(seconds: float) -> str:
-    """A name that sorts by time, to a 65,536th of a second: runs that begin in the same second have their order too."""
+    """Returns a name that sorts by time, to a 65,536th of a second: runs of one second have their order too."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds)) + f"-{int(seconds % 1 * 65536):04x}"
 
 
@@ -316,7 +316,7 @@ def _import_later_ones() -> None:
 
 
 def _measured(context: Context) -> dict[str, Any]:
-    """The metrics of the candidate, or of the champion that it is, and those of the baselines."""
+    """Returns the metrics of the candidate, or of the champion that it is, and those of the baselines."""
     judged = context.verdict and context.verdict.metrics.baselines
     if (found := context.evaluation) is not None:
         return {"metrics": found.metrics, "baselines": judged or found.baselines}

@@ -51,7 +51,7 @@ Steps = Iterator[Step]
 
 
 def ingest(context: Context) -> Steps:
-    """One step for each span."""
+    """Yields one step for each span."""
     for span in context.spans:
         request = _ingest_request(context, span)
         yield Step(request, f"{request.name} {span}", {"runner": context.pipeline.runner})
@@ -96,7 +96,7 @@ def complete_schema(context: Context) -> None:
 
 
 def splits(context: Context) -> Steps:
-    """The proof that the window's splits keep keys, rows and times apart."""
+    """Yields the proof that the window's splits keep keys, rows and times apart."""
     spans = [
         SpanOutput(request=_ingest_request(context, span), notes=out.ref(NOTES))
         for span, out in context.ingested.items()
@@ -151,7 +151,7 @@ def validate(context: Context) -> Steps:
 
 
 def _reference(context: Context) -> dict[str, str | None] | None:
-    """The reference for drift, the statistics of the champion's train split: the name of a model, and a fingerprint.
+    """Returns the reference for drift: the statistics of the champion's train split.
 
     The window that made the champion is held against what it was held against then, so that nothing runs anew.
     """
@@ -284,7 +284,7 @@ def train(context: Context) -> Steps:
 
 
 def evaluate(context: Context) -> Steps:
-    """The predictions of the eval rows by the trained model, from which all is computed."""
+    """Yields the predictions of the eval rows by the trained model, from which all is computed."""
     yield Step(_evaluate_request(context, _trained_model(context)))
 
 
@@ -327,7 +327,7 @@ def _trained_model(context: Context) -> TrainedModel:
 
 
 def evaluate_champions(context: Context) -> Steps:
-    """The predictions of the eval rows by the versions that the candidate is compared with."""
+    """Yields the predictions of the eval rows by the versions that the candidate is compared with."""
     context.judges = judges_of(context)
     for judge in context.judges:
         if judge.reason is None:
@@ -335,7 +335,7 @@ def evaluate_champions(context: Context) -> Steps:
 
 
 def measure(context: Context) -> Steps:
-    """The candidate's metrics, and the champion's beside them, unless it was trained on these rows."""
+    """Yields the candidate's metrics, and the champion's beside them, unless it was trained on these rows."""
     beside = {
         judge.role: scored
         for judge in context.judges
@@ -354,7 +354,7 @@ def _measure_request(
     split: str = "eval",
     threshold: float | None = None,
 ) -> MeasureRequest:
-    """Return the request of the measuring of predictions.
+    """Returns the request of the measuring of predictions.
 
     Args:
         beside: the predictions of other models on the same rows, by name.
@@ -509,7 +509,7 @@ def replay(context: Context) -> Steps:
 
 
 def state_facts(context: Context) -> None:
-    """What a version that is published from this run says of itself."""
+    """Gathers what a version that is published from this run says of itself."""
     replayed = context.output(ReplayRequest.name).get()
     context.facts = champions.facts_of(context, context.reference) | {"replay": replayed}
 

@@ -219,7 +219,7 @@ class _Study:
             raise self.first_error
 
     def trials(self) -> tuple[Trial, ...]:
-        """Those that ended by themselves: one whose process died does not count."""
+        """Returns those that ended by themselves: one whose process died does not count."""
         ended = (self.states.COMPLETE, self.states.PRUNED, self.states.FAIL)
         return tuple(
             Trial(
@@ -277,7 +277,7 @@ class _Study:
         return _holdout_loss(self.run(context, **training).outputs[-1])
 
     def result(self, holdout: float) -> Tuning:
-        """The table, and the best settings if they beat the pipeline's own; these are written beside the pipeline."""
+        """Returns the table, and the best settings if they beat the pipeline's own; writes them beside it."""
         trials, own, loaded = self.trials(), self.base.loss, self.context.loaded
         complete = [trial for trial in trials if trial.state == "complete"]
         same = own is not None and bool(complete) and all(number(trial.loss) == number(own) for trial in complete)
@@ -306,19 +306,19 @@ def _holdout_loss(output: Output) -> HoldoutLoss:
 
 
 def setting_text(value: Any) -> str:
-    """A value of a setting as it was drawn: it may be copied."""
+    """Returns a value of a setting as it was drawn: it may be copied."""
     if isinstance(value, list):
         return "-".join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def short(key: str) -> str:
-    """A key's name in a table: learning_rate of training.learning_rate.initial."""
+    """Returns a key's name in a table: learning_rate of training.learning_rate.initial."""
     return key.removesuffix(".initial").rpartition(".")[2]
 
 
 def overlay_text(best: Trial, own: float | None, trials: int) -> str:
-    """The best settings as YAML, to be copied into the pipeline or named by `--set @tuned.yaml`."""
+    """Returns the best settings as YAML, to be copied into the pipeline or named by `--set @tuned.yaml`."""
     sections: dict[str, dict[str, Any]] = {}
     for key, value in (best.overrides or {}).items():
         section, _, name = key.partition(".")
@@ -332,7 +332,7 @@ def overlay_text(best: Trial, own: float | None, trials: int) -> str:
 
 
 def space_of(loaded: LoadedPipeline, base: Context) -> Space:
-    """The pipeline's space, or for one without the default of its model.
+    """Returns the pipeline's space, or for one without the default of its model.
 
     Args:
         base: of the pipeline as it is, up to the transform at least.
@@ -345,7 +345,7 @@ def space_of(loaded: LoadedPipeline, base: Context) -> Space:
 
 
 def overrides_at(loaded: LoadedPipeline, base: Context, point: Mapping[str, Any]) -> dict[str, Any]:
-    """The overrides that set the pipeline to a point: each names a whole key of a section, `training.learning_rate`.
+    """Returns the overrides that set a point: each names a whole key of a section, `training.learning_rate`.
 
     A key within one (`training.learning_rate.initial`) changes what is set there or was chosen by the number of rows.
     """

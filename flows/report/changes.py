@@ -35,7 +35,8 @@ class Change(Frozen):
 
 
 def changed_settings(before: RunRecord, after: RunRecord) -> list[Change]:
-    """The settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by leaf."""
+    """Returns the settings, with the seed, that one of the runs asked for and that were otherwise in the other, leaf by
+    leaf."""
     if before.config is None or after.config is None:
         return []
     asked = differences({**before.config, "seed": before.seed}, {**after.config, "seed": after.seed})
@@ -64,7 +65,7 @@ def why_chosen(before: RunRecord, after: RunRecord) -> str:
 
 
 def differences(a: object, b: object, at: str = "") -> list[Change]:
-    """Each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
+    """Returns each leaf of two configs that differs; of a section that one of them lacks, each that is set."""
     if a == b:
         return []
     mine, theirs = ({} if each is None else each for each in (a, b))
@@ -77,7 +78,7 @@ def differences(a: object, b: object, at: str = "") -> list[Change]:
 
 
 def code_in(code: Code | None) -> dict[str, JsonValue]:
-    """The commit, files that differ from it, the user's modules and the tools' versions."""
+    """Returns the commit, files that differ from it, the user's modules and the tools' versions."""
     if code is None:
         return {}
     git = code.git
@@ -87,7 +88,7 @@ def code_in(code: Code | None) -> dict[str, JsonValue]:
 
 
 def complete(config: Settings | None) -> Settings | None:
-    """A config with its defaults, as versions keep it; as it is where this Headway does not read it."""
+    """Returns a config with its defaults, as versions keep it; as it is where this Headway does not read it."""
     try:
         return None if config is None else Pipeline.model_validate(config).model_dump(mode="json")
     except (ValidationError, HeadwayError):
@@ -95,7 +96,7 @@ def complete(config: Settings | None) -> Settings | None:
 
 
 def _value(run: RunRecord, key: str) -> Any:
-    """What was chosen for a setting that a run left out, else its usual value."""
+    """Returns what was chosen for a setting that a run left out, else its usual value."""
     chosen = reduce(_at, key.split("."), run.training and run.training.model_dump())
     return reduce(_at, key.split("."), complete(run.config)) if chosen is None else chosen
 
@@ -118,7 +119,7 @@ def _at(config: Any, name: str) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """A config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
+    """Returns a config as pipeline.yaml has it, without nulls; numbers, texts and lists of them as they are."""
     if isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, Mapping | list) or "{" not in (text := json.dumps(value)):

@@ -29,7 +29,7 @@ class ModelNames(NamedTuple):
 
 
 def charts_of(ours: Tables, theirs: Tables, names: ModelNames) -> Iterator[Chart]:
-    """The charts of tables, those that have any.
+    """Yields the charts of tables, those that have any.
 
     Args:
         theirs: the other model's tables; empty where it has none on these rows.
@@ -150,7 +150,7 @@ _DRAWN = frozenset(curve.table for curve in _CURVES)
 
 
 def tables_of(task: str, rows: Rows) -> dict[str, Columns]:
-    """The tables of a task that are drawn, of the rows that a model scored."""
+    """Returns the tables of a task that are drawn, of the rows that a model scored."""
     return {table.name: table.on(rows) for table in task_of(task).tables if table.name in _DRAWN}
 
 
@@ -161,7 +161,7 @@ _LOOKED_UP, _MOST_WORDS = 2000, 200_000
 
 
 def distance(ours: ColumnStatistics | None, theirs: ColumnStatistics | None) -> float | None:
-    """How far a column is from the champion's, as validation measures it; None where it cannot be told."""
+    """Returns how far a column is from the champion's, as validation measures it; None where it cannot be told."""
     if ours is None or theirs is None or (ours.type == "bytes" and not (_countable(ours) and _countable(theirs))):
         return None
     return drift_distance(ours, theirs)
@@ -186,7 +186,7 @@ class Shares(NamedTuple):
 
 
 def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """The same bars for all sides, chosen by the first; None where nothing was counted.
+    """Returns the same bars for all sides, chosen by the first; None where nothing was counted.
 
     Args:
         sides: of one column; those of another type are left out.
@@ -204,7 +204,7 @@ def shares(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
 
 
 def _countable(column: ColumnStatistics) -> bool:
-    """Whether text was counted, and has not so many values that looking through them takes long."""
+    """Returns whether text was counted, and has not so many values that looking through them takes long."""
     return column.text is not None and column.distinct <= _MOST_WORDS
 
 
@@ -221,7 +221,7 @@ def _of_words(ours: ColumnStatistics, sides: Sequence[ColumnStatistics | None]) 
 
 
 def _of_values(sides: Sequence[ColumnStatistics | None]) -> Shares | None:
-    """The shares of each value; None where there are many values, or they were not counted."""
+    """Returns the shares of each value; None where there are many values, or they were not counted."""
     if any(side is not None and (side.numbers is None or side.distinct > FEW) for side in sides):
         return None
     counts = [None if side is None else dict(side.top()) for side in sides]

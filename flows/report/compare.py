@@ -137,7 +137,7 @@ class Comparison(Frozen):
         return RunSummary(word=word, tone=tone, headline=capital(headline))
 
     def _headline(self) -> tuple[str, Tone, str]:
-        """(word, tone, headline)"""
+        """Returns (word, tone, headline)"""
         a, b, same = self.a, self.b, self.same
         if without := [side.title for side in (a, b) if not side.metrics.metrics]:
             has = "has" if len(without) == 1 else "have"
@@ -203,7 +203,7 @@ def compare(registry: Registry, first: str, second: str) -> Comparison:
 
 
 def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
-    """The metric that decides, as the gate of a side has it, else the task."""
+    """Returns the metric that decides, as the gate of a side has it, else the task."""
     both = [name for name in a.metrics.metrics if name in b.metrics.metrics]
     wanted = [side.results.verdict.primary for side in (b, a) if side.results.verdict is not None]
     wanted += [task_of(a.task).primary] if a.task is not None and ":" not in a.task else []
@@ -211,7 +211,7 @@ def _primary(a: ComparedModel, b: ComparedModel) -> str | None:
 
 
 def _why_none(a: ComparedModel, b: ComparedModel) -> str:
-    """Why no difference is computed between the two."""
+    """Returns why no difference is computed between the two."""
     if a.task != b.task:
         if gone := [side.title for side in (a, b) if side.task is None]:
             return f"the store no longer has the evaluation of {gone[0]}, and so its task is not known"
@@ -318,7 +318,7 @@ def _model(
     judged: tuple[str | None, int | None],
     told: Mapping[str, str],
 ) -> ComparedModel:
-    """What a version and a run have in common.
+    """Returns what a version and a run have in common.
 
     Args:
         parts: the spans of its splits, by split.
@@ -389,13 +389,13 @@ def _on_the_same_rows(store: Store, a: ComparedModel, b: ComparedModel, primary:
 
 
 def _examples(store: Store, evaluation: str | None) -> object:
-    """What an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
+    """Returns what an evaluation scored: fingerprints of spans, and the split of each; None when that is not known."""
     manifest = store.find("evaluate", evaluation) if evaluation else None
     return None if manifest is None else (manifest.key.get("inputs") or {}).get("examples")
 
 
 def _predictions(store: Store, evaluation: str | None, group: str | None) -> pa.Table | None:
-    """The predictions of an evaluation that the store still has; None when they are gone."""
+    """Returns the predictions of an evaluation that the store still has; None when they are gone."""
     manifest = store.find("evaluate", evaluation) if evaluation else None
     if manifest is None or evaluation is None or "predictions" not in manifest.result:
         return None
@@ -419,7 +419,7 @@ class _Rules(Frozen):
         return metrics_of(self.task, self.ndcg_at, item=self.item)
 
     def rows(self, table: pa.Table) -> Rows:
-        """The rows of a predictions table; those of one group belong together."""
+        """Returns the rows of a predictions table; those of one group belong together."""
         read = tuple(name for name in (self.group, self.item) if name) if self.ndcg_at is not None else ()
         return rows_of(table, self.task, self.group, columns=read)
 
@@ -435,7 +435,7 @@ def _checks(a: Rows, b: Rows, metrics: list[Metric]) -> Iterator[Check]:
 
 
 def describe(comparison: Comparison, *, complete: bool = False) -> str:
-    """The comparison as text for a terminal: which one is better, the first metrics, and what differs.
+    """Returns the comparison as text for a terminal: which one is better, the first metrics, and what differs.
 
     Args:
         complete: with all that its page has but the figures.
@@ -455,7 +455,7 @@ def write(comparison: Comparison) -> Path:
 
 
 def page(comparison: Comparison) -> str:
-    """The page of a comparison, without secrets."""
+    """Returns the page of a comparison, without secrets."""
     a, b = comparison.a, comparison.b
     return document(
         title=f"{comparison.pipeline}: {a.title} and {b.title}",
@@ -467,7 +467,7 @@ def page(comparison: Comparison) -> str:
 
 
 def sections(comparison: Comparison) -> list[Section]:
-    """The sections of a comparison."""
+    """Returns the sections of a comparison."""
     metrics = _metrics(comparison)
     return [*([] if metrics is None else [metrics]), _differing(comparison)]
 
@@ -485,8 +485,8 @@ def _first_metrics(comparison: Comparison) -> Iterator[Section]:
 
 
 def _metrics(comparison: Comparison) -> Section | None:
-    """The section on metrics; None where neither side has any. Values of the two stand side by side only where they are of the
-    same rows."""
+    """Returns the section on metrics; None where neither side has any. Values of the two stand side by side only where
+    they are of the same rows."""
     a, b, same = comparison.a, comparison.b, comparison.same
     own = {
         side.title: metric_table(side.metrics.values, title=f"{capital(side.label)} on {side.rows}", task=side.task)
@@ -526,7 +526,7 @@ def _more(count: int) -> str:
 
 
 def _setting_text(value: object) -> str:
-    """A setting, as a table of differences has it: None is one that is not set, digests are short, and lists are JSON."""
+    """Returns a setting as a table of differences has it: digests are short, lists are JSON, None is not set."""
     if value is None or isinstance(value, float):
         return "–" if value is None else number(value)
     if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32,}", value):

@@ -25,7 +25,7 @@ _COUNTS = ("read", "written", "filtered", "quarantined")
 
 
 def data(results: RunResults) -> Section | None:
-    """The part on the data; None of a run that ingested nothing."""
+    """Returns the part on the data; None of a run that ingested nothing."""
     counts = _counts(results)
     if not counts:
         return None
@@ -52,13 +52,13 @@ def findings_of(validated: Validated) -> list[Finding]:
 
 
 def splits_table(validated: Validated) -> list[Table]:
-    """The splits and their labels, and what is proven of them; none where there is nothing to say."""
+    """Returns the splits and their labels, and what is proven of them; none where there is nothing to say."""
     note = sentence("; ".join(validated.proof))
     return [Table("Splits", validated.splits, note)] if validated.splits else []
 
 
 def _counts(results: RunResults) -> dict[str, dict[str, int]]:
-    """Rows by span: read, written, filtered, quarantined."""
+    """Returns rows by span: read, written, filtered, quarantined."""
     found = {span: (output.result or {}).get("counts") or {} for span, output in results.ingested().items()}
     return {span: {name: counts[name] for name in _COUNTS if name in counts} for span, counts in found.items()}
 
@@ -95,7 +95,7 @@ class Columns:
         self._before, self._theirs, self._had = _champion(results, self._drawn)
 
     def sentences(self) -> Iterator[str]:
-        """Which columns are new, gone or of another type since the champion."""
+        """Yields which columns are new, gone or of another type since the champion."""
         ours, theirs = self._summaries, self._had
         both = [name for name in ours if name in theirs]
         known = {
@@ -108,14 +108,14 @@ class Columns:
             yield f"Since {self._before}, columns are {'; '.join(told)}."
 
     def panels(self) -> Iterator[Panels]:
-        """The figures; none where the store has no statistics."""
+        """Yields the figures; none where the store has no statistics."""
         sides = {"train rows": (self._train, FIRST), "eval rows": (self._eval, MUTED)}
         if self._theirs:
             sides[f"train rows of {self._before}"] = (self._theirs, SECOND)
         yield from column_panels([self._summaries[name] for name in self._drawn], sides)
 
     def tables(self) -> Iterator[Table]:
-        """The columns that are drawn."""
+        """Yields the columns that are drawn."""
         if not self._order:
             return
         note = f"In the order of {self._by}."
@@ -139,7 +139,7 @@ class Columns:
 
 
 def column_panels(columns: Iterable[ColumnSummary], sides: Mapping[str, tuple[Statistics, str]]) -> Iterator[Panels]:
-    """A figure of each column whose values were counted; none without one.
+    """Yields a figure of each column whose values were counted; none without one.
 
     Args:
         sides: what each is: its statistics and its colour.
@@ -196,7 +196,7 @@ def _labels(
 
 
 def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
-    """The columns, those that matter most first, and by what they are ordered."""
+    """Returns the columns, those that matter most first, and by what they are ordered."""
     importance = results.importance
     weights = {each.column: each.permuted or 0.0 for each in importance.columns} if importance is not None else {}
     by = "how much they matter to the model"
@@ -207,7 +207,7 @@ def by_weight(results: RunResults, names: list[str]) -> tuple[list[str], str]:
 
 
 def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
-    """The statistics of columns in a folder; {} where it is gone or damaged."""
+    """Returns the statistics of columns in a folder; {} where it is gone or damaged."""
     try:
         return {} if folder is None else SplitStatistics.load(folder, only=set(names)).columns
     except HeadwayError:
@@ -215,8 +215,8 @@ def loaded(folder: Path | None, names: Sequence[str]) -> Statistics:
 
 
 def _champion(results: RunResults, names: Sequence[str]) -> tuple[str, Statistics, Mapping[str, ColumnSummary]]:
-    """The champion that validation compared with, and of its train rows the statistics of these columns and the summaries of all,
-    as far as the store has them."""
+    """Returns the champion that validation compared with, and of its train rows the statistics of these columns and the
+    summaries of all, as far as the store has them."""
     champion = results.key("validate").get("champion") or {}
     fingerprint = champion.get("statistics")
     if (
@@ -239,7 +239,7 @@ _FIGURES = ("mean", "std", "min", "p25", "median", "p75", "max", "shortest", "lo
 
 
 def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
-    """A row per column; what a type does not have stays empty."""
+    """Returns a row per column; what a type does not have stays empty."""
     return [
         {
             "column": column.column,
@@ -261,13 +261,13 @@ def column_rows(columns: Iterable[ColumnSummary]) -> list[Row]:
 
 
 def column_name(name: str) -> str:
-    """A column as a table names it."""
+    """Returns a column as a table names it."""
     return "the label" if name == LABEL else one_line(name, 60)
 
 
 def figure_text(column: ColumnSummary, name: str) -> str:
-    """The text of a figure of a column's summary, such as its median; of dates and times a date or a time, and their
-    standard deviation is a duration."""
+    """Returns the text of a figure of a column's summary, such as its median; of dates and times a date or a time, and
+    their standard deviation is a duration."""
     value, unit = getattr(column, name), column.temporal
     if value is None or unit is None:
         return cell(value)
@@ -279,7 +279,7 @@ def figure_text(column: ColumnSummary, name: str) -> str:
 
 
 def usual_values(column: ColumnSummary) -> str:
-    """The values that a column usually has, in a few words."""
+    """Returns the values that a column usually has, in a few words."""
     if column.type == "bytes" or (column.top and column.distinct <= 5):
         top = frequent(column)[:3]
         if any(
@@ -297,7 +297,7 @@ def usual_values(column: ColumnSummary) -> str:
 
 
 def ticks(values: Sequence[float]) -> list[str]:
-    """The numbers of one axis, of four digits, or of as many more as it takes to tell them apart."""
+    """Returns the numbers of one axis, of four digits, or of as many more as it takes to tell them apart."""
     digits = 4
     far = _NEAR * (max(values) - min(values))
     while digits < _DIGITS and any(abs(float(f"{value:.{digits}g}") - value) > far for value in values):
@@ -308,12 +308,12 @@ def ticks(values: Sequence[float]) -> list[str]:
 
 
 def frequent(column: ColumnSummary) -> list[tuple[int | float | str, int]]:
-    """The values that a page may tell, with their counts: a text that few rows have may tell of one of them."""
+    """Returns the values that a page may tell, with their counts: a text that few rows have may tell of one of them."""
     return [(value, count) for value, count in column.top if column.type != "bytes" or count >= FEW_ROWS]
 
 
 def _value(value: int | float | str, column: ColumnSummary) -> str:
-    """The text of a value; of a float32 no more digits than it has."""
+    """Returns the text of a value; of a float32 no more digits than it has."""
     if column.temporal is not None and not isinstance(value, str):
         return moment(value, column.temporal)
     return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -43,7 +43,7 @@ _PIXELS = 64
 
 
 def evaluation(results: RunResults) -> Section | None:
-    """The section; None of a run that has no evaluation."""
+    """Returns the section; None of a run that has no evaluation."""
     measured, verdict = results.measured, results.verdict
     if measured is None:
         return _of_record(results)
@@ -67,7 +67,7 @@ def measured_section(
     split: str = "eval",
     image: Callable[[object], Markup | None] = lambda value: None,
 ) -> Section:
-    """The tables of an evaluation.
+    """Returns the tables of an evaluation.
 
     Args:
         verdict: the gate's, where it is known.
@@ -92,7 +92,7 @@ def measured_section(
 
 
 def _of_record(results: RunResults) -> Section | None:
-    """The metrics that a run's record has: of a model that another run evaluated, or of an evaluation that is gone."""
+    """Returns the metrics that a run's record has, where another run evaluated or the evaluation is gone."""
     record, task = results.record, None
     if not record.metrics:
         return None
@@ -153,7 +153,7 @@ def _charts(results: RunResults, measured: Measured, whose: str) -> Iterator[Cha
 
 
 def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | None:
-    """The rows that an evaluation scored; None where they are gone, too many, or of a task of the user's own."""
+    """Returns the rows that an evaluation scored; None: they are gone, too many, or of a user's own task."""
     title = next((title for title, output in results.outputs.items() if output.fingerprint == fingerprint), "")
     found = results.read(title, Evaluated)
     if found is None or found.predictions is None or ":" in task:
@@ -174,7 +174,7 @@ def _scored(results: RunResults, fingerprint: str | None, task: str) -> Rows | N
 
 
 def _of_classes(measured: Measured) -> Iterator[Table]:
-    """The tables of decided classes."""
+    """Yields the tables of decided classes."""
     if measured.tables.get(CONFUSION.name):
         yield confusion_table(measured)
     if not (columns := measured.tables.get(PER_CLASS.name)):
@@ -193,7 +193,7 @@ def _shown(value: str | int | float | None) -> str | int | None:
 
 
 def values_of(metrics: Values) -> list[MetricValue]:
-    """Metrics of which no intervals are kept."""
+    """Returns the metrics of which no intervals are kept."""
     return Metrics(metrics=metrics).values
 
 
@@ -206,7 +206,7 @@ def metric_table(
     interval: str = "interval",
     task: str | None = None,
 ) -> Table:
-    """A row per metric: its value, its interval, what other models have on the same rows, and on pages what it is.
+    """Returns a row per metric: its value, its interval, other models' on the same rows, on pages its meaning.
 
     Args:
         others: metrics by model.
@@ -224,14 +224,14 @@ def metric_table(
 
 
 def threshold_table(found: Threshold) -> Table:
-    """The metrics at the threshold."""
+    """Returns the metrics at the threshold."""
     chosen = found.chosen_on if found.value is None else f"{number(found.value)}, chosen on {found.chosen_on}"
     rule = found.rule if found.rule == AS_CONFIGURED else f"for {found.rule}"
     return metric_table(found.values, title=f"Threshold {rule}: {chosen}")
 
 
 def importance_table(found: Importance, where: str = "") -> Table:
-    """How much each column matters, the most important first.
+    """Returns how much each column matters, the most important first.
 
     Args:
         where: whose rows these are, after their number.
@@ -254,7 +254,7 @@ Columns = Mapping[str, list[Any]]
 
 
 def confusion_table(measured: Measured) -> Table:
-    """The candidate's confusion matrix; of many classes, the pairs that are confused most."""
+    """Returns the candidate's confusion matrix; of many classes, the pairs that are confused most."""
     columns = measured.tables["confusion"]
     found = {label for side in ("label", "predicted") for label in columns[side]}
     labels = sorted(found, key=lambda label: (isinstance(label, str), label))
@@ -300,7 +300,7 @@ _MOST = 60
 
 
 def slices(measured: Measured, verdict: Verdict | None) -> Iterator[Table]:
-    """The tables on slices; none where no slice was measured."""
+    """Yields the tables on slices; none where no slice was measured."""
     # by the metric that decides, else by the loss
     names = [verdict.primary if verdict is not None else None, "loss", *measured.metrics]
     metric = next((str(name) for name in names if measured.metrics.get(str(name)) is not None), None)
@@ -395,7 +395,7 @@ def _said(value: float | str | Sequence[float], classes: Mapping[str, str], *, p
 
 
 def _value(value: float | str | None) -> str:
-    """Return a value, of a float32 with no more digits than it has."""
+    """Returns a value, of a float32 with no more digits than it has."""
     return "" if value is None else f"{value:.7g}" if isinstance(value, float) else one_line(value, 60)
 
 
@@ -433,7 +433,7 @@ def _image(files: Sequence[Row], name: object) -> Markup | None:
 
 
 def importance(results: RunResults) -> Iterator[Table]:
-    """The table of columns, the most important first; none where it is not known."""
+    """Yields the table of columns, the most important first; none where it is not known."""
     found = results.importance
     if found is not None and found.columns:
         yield importance_table(found, " of eval")

@@ -20,7 +20,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """The templates; everything is escaped, a name that is missing is an error."""
+    """Returns the templates; everything is escaped, a name that is missing is an error."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -45,7 +45,7 @@ def document(
     facts: Sequence[tuple[str, str]] = (),
     links: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The HTML of a page that stands alone, without secrets.
+    """Returns the HTML of a page that stands alone, without secrets.
 
     Args:
         about: such as "run 20261123-000714-4081".

@@ -11,7 +11,7 @@ from flows.report.model import Section, Table, cell
 
 
 def markdown(part: Section) -> str:
-    """A part without its figures."""
+    """Returns a part without its figures."""
     return "\n".join(_blocks(part))
 
 
@@ -37,5 +37,5 @@ def _table(table: Table) -> str:
 
 
 def _in_a_row(value: object) -> str:
-    """A cell's text as Markdown keeps it in its column and on its line."""
+    """Returns a cell's text as Markdown keeps it in its column and on its line."""
     return " ".join(cell(value).replace("|", "\\|").splitlines())

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[<>]?[-+±]?[\d.,]+(e[-+]?\d+)?( ?%| s| min| h| bytes| bi
 
 
 def cell(value: object) -> str:
-    """The text of a cell, in every renderer."""
+    """Returns the text of a cell, in every renderer."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
@@ -36,12 +36,12 @@ def cell(value: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell stands to the right, among others of its column that do."""
+    """Returns whether a cell stands to the right, among others of its column that do."""
     return not isinstance(value, Markup) and _NUMBER.fullmatch(cell(value)) is not None
 
 
 def filled(rows: Sequence[Row]) -> list[str]:
-    """The columns that have a cell with something in it, in the order in which they first occur."""
+    """Returns the columns that have a cell with something in it, in the order in which they first occur."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if any(row.get(name) not in (None, "") for row in rows)]
 

@@ -33,17 +33,17 @@ from tfcore.evaluation.results import Evaluated
 
 
 def path_of(store: Store, run: str) -> Path:
-    """The report of a run in the store, beside the run's record."""
+    """Returns the report of a run in the store, beside the run's record."""
     return store.runs_folder / f"{run}.html"
 
 
 def place_of(store: Store, path: Path) -> str:
-    """A page of the store for a person: a path, or a bucket's URL."""
+    """Returns a page of the store for a person: a path, or a bucket's URL."""
     return f"{store.name}/{path.relative_to(store.root).as_posix()}"
 
 
 def on_this_disk(store: Store, path: Path) -> Path:
-    """Where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
+    """Returns where a page of the store can be opened: its own file, or a copy of one in a bucket, as it is there now.
 
     Raises:
         FileNotFoundError: there is no such page.
@@ -69,7 +69,7 @@ def write(store: Store, record: RunRecord, files: Mapping[str, Any] | None = Non
 
 
 def page(results: RunResults) -> str:
-    """The report of a run, without secrets."""
+    """Returns the report of a run, without secrets."""
     record, ending = results.record, ending_of(results.record)
     parts = [
         evaluation(results),
@@ -91,7 +91,7 @@ def page(results: RunResults) -> str:
 
 
 def _facts(results: RunResults) -> list[tuple[str, str]]:
-    """The figures below the verdict."""
+    """Returns the figures below the verdict."""
     record = results.record
     spans = list(record.spans or results.ingested())
     facts = [(f"{split} rows", f"{count:,}") for split, count in results.statistics.rows.items()]
@@ -106,7 +106,7 @@ _MOST_FILES = 400
 
 
 def _origin(results: RunResults) -> Section:
-    """The lineage: raw files, code, tools, the config."""
+    """Returns the lineage: raw files, code, tools, the config."""
     record = results.record
     files = list(_files(results))
     sentences = list(_code(record.code))
@@ -128,7 +128,8 @@ def _origin(results: RunResults) -> Section:
 
 
 def _files(results: RunResults) -> Iterator[Row]:
-    """The raw files, by span, as the version of this run keeps them; without their paths where nothing keeps those."""
+    """Yields the raw files, by span, as the version of this run keeps them; without their paths where nothing keeps
+    those."""
     for span, output in results.ingested().items():
         for file in results.raw_files.get(span) or results.key(output.title).get("files") or []:
             yield {"span": span, "file": file.get("path", ""), "bytes": file["bytes"], "crc32c": file["crc32c"]}
@@ -148,7 +149,7 @@ def _code(code: Code | None) -> Iterator[str]:
 
 
 def step_section(output: Output) -> Section | None:
-    """What a finished step came to; None of a stage without more to say than its line."""
+    """Returns what a finished step came to; None of a stage without more to say than its line."""
     match output.stage:
         case "statistics":
             return _statistics(output.read(WindowStatistics))
@@ -162,7 +163,7 @@ def step_section(output: Output) -> Section | None:
 
 
 def key_of(output: Output) -> str:
-    """The name under which what later runs say of the step follows: evaluation, evaluation-champion, ..."""
+    """Returns the name under which what later runs say of the step follows: evaluation, evaluation-champion, ..."""
     words = [word for word in output.title.split() if not word.isdigit()]
     names = {"evaluate": "evaluation", "measure": "evaluation", "validate": "validation"}
     return "-".join([names.get(output.stage, output.stage), *words[1:]])
@@ -179,7 +180,7 @@ def _statistics(found: WindowStatistics) -> Section:
 
 
 def _validation(found: Validated) -> Section | None:
-    """What validation found, and the proof of the splits; None where it has nothing to say."""
+    """Returns what validation found, and the proof of the splits; None where it has nothing to say."""
     if not found.anomalies and not found.splits:
         return None
     said = f"{counted(found.errors, 'error')}, {counted(found.warnings, 'warning')}"

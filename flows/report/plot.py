@@ -58,7 +58,7 @@ class _Axis:
         return (first, last) if first < last else (first - room, first + room)  # an axis of one value
 
     def told(self, low: float, high: float) -> list[tuple[float, str]]:
-        """The ticks within the limits, with their labels."""
+        """Returns the ticks within the limits, with their labels."""
         if self.ticks:
             return [(at, text) for at, text in self.ticks if low <= at <= high]
         power = 10.0 ** math.floor(math.log10((high - low) / self._most))
@@ -140,7 +140,7 @@ class Plot:
         self._shapes.append((x, y, style))
 
     def svg(self, label: str) -> Markup:
-        """The figure as an <svg> element.
+        """Returns the figure as an <svg> element.
 
         Args:
             label: what it shows, for who cannot see it.
@@ -185,7 +185,7 @@ class Plot:
 
 
 def _path(x: Floats, y: Floats) -> str:
-    """A line through points, begun anew after one that is not a number."""
+    """Returns a line through points, begun anew after one that is not a number."""
     drawn, joined = list[str](), False
     for across, up in zip(x.tolist(), y.tolist(), strict=True):
         known = not (math.isnan(across) or math.isnan(up))
@@ -210,7 +210,7 @@ def _text(text: str, x: float, y: float, anchor: str, more: str = "") -> str:
 
 
 def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -> Markup:
-    """A figure with one pair of axes, as an <svg> element.
+    """Returns a figure with one pair of axes, as an <svg> element.
 
     Args:
         draw: draws on the axes.
@@ -223,20 +223,20 @@ def figure(draw: Callable[[Plot], object], *, label: str, small: bool = False) -
 
 
 def thinned(points: Sequence[Any], most: int = 400) -> list[Any]:
-    """Return at most so many of the points, evenly spread, the first and the last among them."""
+    """Returns at most so many of the points, evenly spread, the first and the last among them."""
     if len(points) <= most:
         return list(points)
     return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, most).astype(np.int64))]
 
 
 def one_line(text: object, most: int = 28) -> str:
-    """A value's text for a label: of one line, cut, without characters that cannot be seen."""
+    """Returns a value's text for a label: of one line, cut, without characters that cannot be seen."""
     line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def apart(texts: Iterable[object], most: int = 28) -> dict[Any, str]:
-    """The `one_line` text of each; those that would be the same keep their ends too, or have a number."""
+    """Returns the `one_line` text of each; those that would be the same keep their ends too, or have a number."""
     texts = list(dict.fromkeys(texts))
     cut = {text: one_line(text, most) for text in texts}
     alike = Counter(cut.values())

@@ -55,7 +55,7 @@ class RunResults:
         }
 
     def read(self, title: str, answers: type[Answer]) -> Answer | None:
-        """What a step answered; None where it did not run, or its output is gone or damaged."""
+        """Returns what a step answered; None where it did not run, or its output is gone or damaged."""
         try:
             return None if (output := self.outputs.get(title)) is None else output.read(answers)
         except ValidationError:
@@ -96,7 +96,7 @@ class RunResults:
         return dict(manifest.key) if manifest is not None else {}
 
     def file(self, title: str, name: str) -> Path | None:
-        """A file or a folder of an output, on this machine's disk; None where there is none."""
+        """Returns a file or a folder of an output, on this machine's disk; None where there is none."""
         output, manifest = self.outputs.get(title), self.manifests.get(title)
         if output is None or manifest is None:
             return None
@@ -105,7 +105,7 @@ class RunResults:
         return self.localized(output.path / name)
 
     def localized(self, path: Path) -> Path | None:
-        """The same for a path of any output."""
+        """Returns the same for a path of any output."""
         try:
             self.store.localize([path])
         except HeadwayError:
@@ -113,7 +113,7 @@ class RunResults:
         return path
 
     def ingested(self) -> dict[str, Output]:
-        """The outputs of ingest, by span."""
+        """Returns the outputs of ingest, by span."""
         return {s.span: self.outputs[s.title] for s in self.record.stages if s.span and s.title in self.outputs}
 
     @functools.cached_property

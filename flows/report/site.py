@@ -53,12 +53,12 @@ class _Lines(Result):
 
 
 def site_path(store: Store) -> Path:
-    """The first page of the site."""
+    """Returns the first page of the site."""
     return store.root / "site" / "index.html"
 
 
 def site_of_report(place: str) -> str:
-    """The place of the site, from that of a report in the same store."""
+    """Returns the place of the site, from that of a report in the same store."""
     return f"{place.rpartition('/runs/')[0]}/site/index.html"
 
 
@@ -90,7 +90,7 @@ def renew_site(store: Store, model: str, note: Callable[[str], object]) -> None:
 
 
 def _run_lines(store: Store) -> list[RunLine]:
-    """The latest runs, the newest first; a run that ended is read once."""
+    """Returns the latest runs, the newest first; a run that ended is read once."""
     cache = site_path(store).parent / "runs.json"
     try:
         kept = {line.run: line for line in _Lines.model_validate_json(store.read(cache)).lines}
@@ -214,7 +214,7 @@ def _model_page(store: Store, name: str, runs: Sequence[RunLine]) -> str:
 
 
 def _champion(registry: Registry) -> Event | None:
-    """The change that made the champion; None where there is none, or its file is damaged."""
+    """Returns the change that made the champion; None where there is none, or its file is damaged."""
     try:
         return next(reversed(registry.history()), None)
     except HeadwayError:
@@ -301,7 +301,7 @@ def _alarms(store: Store, registry: Registry) -> list[str]:
 
 
 def _primary(versions: Iterable[Version]) -> str | None:
-    """The metric that decides, by the task of the newest version that has one."""
+    """Returns the metric that decides, by the task of the newest version that has one."""
     newest = max(versions, key=lambda version: version.number, default=None)
     if newest is None:
         return None
@@ -316,7 +316,7 @@ def _value(version: Version | None, metric: str | None) -> str | None:
 
 
 def _metric_of(registry: Registry, number: int | None) -> str | None:
-    """The deciding metric of a version, with its name."""
+    """Returns the deciding metric of a version, with its name."""
     try:
         version = None if number is None else registry.version(number)
     except HeadwayError:

@@ -62,7 +62,7 @@ def text_table(rows: Sequence[Row], *, whole: Collection[str] = (), width: int |
 
 
 def _row(cells: Sequence[str], below: Sequence[str]) -> str:
-    """A row's cells beside each other, with further lines of the first one below, beside those of the last."""
+    """Returns a row's cells beside each other, with further lines of the first one below, beside those of the last."""
     first, *more = "  ".join(cells).rstrip().split("\n")
     beside = itertools.zip_longest(below, more, fillvalue="")
     return "\n".join(
@@ -71,7 +71,7 @@ def _row(cells: Sequence[str], below: Sequence[str]) -> str:
 
 
 def _column(name: str, rows: Sequence[Row], most: int | None) -> list[str]:
-    """A column's name and cells, all of one width."""
+    """Returns a column's name and cells, all of one width."""
     cells = [name.translate(_ESCAPED), *(_cell(row.get(name), most) for row in rows)]
     width = max(map(len, cells))
     right = all(is_number(row.get(name)) for row in rows)
@@ -84,7 +84,7 @@ def _cell(value: object, most: int | None) -> str:
 
 
 def table_text(table: Table) -> str:
-    """A table below its title, without its pictures."""
+    """Returns a table below its title, without its pictures."""
     rows = [{name: each for name, each in row.items() if not isinstance(each, Markup)} for row in table.rows]
     return "\n".join(
         filter(None, [table.title, text_table(rows, whole=table.whole, fit=True) or "no rows", table.note])
@@ -92,7 +92,7 @@ def table_text(table: Table) -> str:
 
 
 def fitted(head: str, text: object) -> str:
-    """A line, on a terminal wrapped where people read it; a path or a word that is longer stays whole, to be copied."""
+    """Returns a line, wrapped for a terminal; a longer path or word stays whole, to be copied."""
     if not sys.stdout.isatty():
         return f"{head}{text}"
     width, below = max(shutil.get_terminal_size().columns, 40), " " * len(head)
@@ -101,7 +101,7 @@ def fitted(head: str, text: object) -> str:
 
 
 def text(part: Section) -> str:
-    """A part without its figures; sentences before its tables, each table below its title."""
+    """Returns a part without its figures; sentences before its tables, each table below its title."""
     return "\n\n".join(filter(None, ["\n".join(fitted("", each) for each in part.sentences), *_blocks(part)]))
 
 
@@ -119,7 +119,7 @@ _INDENT = 12
 
 
 def summary(record: RunRecord, places: Sequence[tuple[str, object]] = (), *, verbose: bool = True) -> str:
-    """A finished run, a fact per line; on a terminal no line is longer than that.
+    """Returns a finished run, a fact per line; on a terminal no line is longer than that.
 
     Args:
         places: (name, path) of what the run made.
@@ -171,5 +171,5 @@ def summary_json(record: RunRecord, store: Store) -> dict[str, object]:
 
 
 def window(spans: Sequence[str]) -> str:
-    """The first and the last of some spans, and how many they are; empty of none."""
+    """Returns the first and the last of some spans, and how many they are; empty of none."""
     return window_text(spans) + (f", {len(spans)} spans" if len(spans) > 1 else "")

@@ -32,7 +32,7 @@ _FACTS = {
 
 
 def training(results: RunResults) -> Section | None:
-    """The section; None of a run that did not come to a training."""
+    """Returns the section; None of a run that did not come to a training."""
     if _STEP not in results.outputs:
         return None
     trained, chosen = results.read(_STEP, Trained) or Trained(), results.record.training
@@ -48,7 +48,7 @@ def training(results: RunResults) -> Section | None:
 
 
 def recorded(path: Path) -> list[dict[str, float | None]]:
-    """The points of a training's file; none where it is not on this machine."""
+    """Returns the points of a training's file; none where it is not on this machine."""
     try:
         return list(json.loads(path.read_text(encoding="utf-8"))["history"])
     except (OSError, ValueError, KeyError):
@@ -67,7 +67,7 @@ def _charts(points: Sequence[Point], best: int | None) -> Iterator[Chart]:
 
 
 def _line(points: Sequence[Point], name: str) -> Line:
-    """(step, value) of each point that has one."""
+    """Returns (step, value) of each point that has one."""
     return [(int(p["step"] or 0), value) for p in points if isinstance(value := p.get(name), int | float)]
 
 

@@ -80,7 +80,7 @@ _ENDS: dict[str, tuple[str, Tone, str]] = {
 
 
 def word_of(state: str) -> str:
-    """The word for a run's state, as people read it."""
+    """Returns the word for a run's state, as people read it."""
     return _ENDS[state][0] if state in _ENDS else state
 
 
@@ -121,7 +121,7 @@ class RunSummary(Frozen):
         return self.label if self.tone == "plain" else f"{self.label} ({self.tone})"
 
     def tables(self, *, brief: bool = False, narrow: bool = False) -> list[Table]:
-        """The first checks, and a folded table of the others; empty of none.
+        """Returns the first checks, and a folded table of the others; empty of none.
 
         Args:
             brief: only the first ones that the headline does not tell, without intervals, and how many others there are.
@@ -149,7 +149,7 @@ class RunSummary(Frozen):
 
 
 def ending_of(record: RunRecord) -> RunSummary:
-    """How a run ended."""
+    """Returns how a run ended."""
     state, verdict = record.state, record.verdict
     word, tone, begins = _ENDS.get(state, (str(state), "amber", "The candidate is not promoted"))
     at = f" in {listed(record.broken_off)}" if record.broken_off else ""
@@ -236,7 +236,7 @@ def _since(champion: ChampionSummary) -> str:
 
 
 def ending_section(ending: RunSummary) -> Section:
-    """How a run ended, as a part that stands alone."""
+    """Returns how a run ended, as a part that stands alone."""
     return Section(
         f"Verdict: {ending.coloured}",
         [ending.headline],
@@ -311,7 +311,7 @@ def outcome_text(check: Check) -> str:
 
 
 def allowed(check: Check) -> str:
-    """The limit of a check; empty: it has none. That of a change has the sign of a change for the worse."""
+    """Returns the limit of a check; empty: it has none. That of a change has the sign of a change for the worse."""
     if check.allowed is None:
         return ""
     if check.limit in ("at least", "at most"):
@@ -397,7 +397,7 @@ class Explanation:
 
 
 def explain(verdict: Verdict) -> Explanation:
-    """A verdict in words."""
+    """Returns a verdict in words."""
     decisive = [check for check in verdict.checks if check.status]
     decisive.sort(key=lambda check: GRAVEST_FIRST.index(check.status) if check.status in GRAVEST_FIRST else 0)
     forced = verdict.basis == "forced"
@@ -414,7 +414,7 @@ def explain(verdict: Verdict) -> Explanation:
 
 
 def _supports(verdict: Verdict) -> list[Remark]:
-    """Why a candidate is promoted."""
+    """Returns why a candidate is promoted."""
     if verdict.basis == "first model":
         none_set = "" if any(check.name == THRESHOLD for check in verdict.checks) else " and no threshold is set"
         return [Remark(Text(f"there is no champion yet{none_set}; {level(verdict)}"))]
@@ -433,7 +433,7 @@ def _supports(verdict: Verdict) -> list[Remark]:
 
 
 def level(verdict: Verdict) -> str:
-    """The primary metric of the candidate beside that of the baselines."""
+    """Returns the primary metric of the candidate beside that of the baselines."""
     name = verdict.primary or ""
     # of a metric of the user's own nobody else can know
     which = f" ({'more' if verdict.better == 'higher' else 'less'} is better)" if ":" in name else ""
@@ -443,8 +443,8 @@ def level(verdict: Verdict) -> str:
 
 
 def _worth_a_note(checks: Sequence[Check], *, missed: bool) -> list[Check]:
-    """Of slices only what is beyond a limit is told; and of thresholds, if none is missed, on a slice's values the nearest to
-    the limit."""
+    """Returns the checks that are told: of slices only what is beyond a limit is told; and of thresholds, if none is
+    missed, on a slice's values the nearest to the limit."""
     thresholds = [check for check in checks if check.name == THRESHOLD]
     met = [] if missed else nearest_to_limits([check for check in thresholds if check.value is not None])
     others = [c for c in checks if c.name != THRESHOLD and c.slice is None and c.outcome != "not compared"]
@@ -510,7 +510,7 @@ def _threshold(check: Check, verdict: Verdict) -> Text:
 
 
 def _unchecked(check: Check) -> Text:
-    """A threshold on a slice that could not be looked at, or on some of its values."""
+    """Returns a threshold on a slice that could not be looked at, or on some of its values."""
     least, count = f"{number(check.allowed)} rows (gate.slice_min_rows)", check.count or 0
     key = check.slice if check.slice_value is None else f"{check.slice}={check.slice_value}"
     if check.passed:
@@ -526,7 +526,7 @@ def _unchecked(check: Check) -> Text:
 
 
 def _compared(check: Check, verdict: Verdict) -> Text:
-    """A metric beside another version's on the same rows."""
+    """Returns a metric beside another version's on the same rows."""
     at = f"{named(check.slice, check.slice_value)} ({counted(check.rows or 0, 'row')}): " if check.slice else ""
     verb, side = ("fell", "drop") if (check.change or 0) < 0 else ("rose", "rise")
     metric, limit = f"{at}{check.metric}", f"the limit of {number(check.allowed)}"
@@ -609,7 +609,7 @@ def _newer(check: Check, verdict: Verdict) -> Text:
 
 
 def _baseline(check: Check, verdict: Verdict) -> Text:
-    """A metric beside a baseline's."""
+    """Returns a metric beside a baseline's."""
     known = check.metric is not None
     values = f"{check.metric} is {number(check.value)}, {check.against} {number(check.before)}" if known else ""
     numbers = _gain(check)
@@ -636,7 +636,7 @@ def _baseline(check: Check, verdict: Verdict) -> Text:
 
 
 def _gain(check: Check) -> str:
-    """The gain over a baseline with its interval; empty where there are too few rows for one."""
+    """Returns the gain over a baseline with its interval; empty where there are too few rows for one."""
     if check.upward is None or check.change is None:
         return ""
     low, high = check.upward
@@ -645,7 +645,7 @@ def _gain(check: Check) -> str:
 
 
 def _alarms(decays: Sequence[Check], verdict: Verdict) -> tuple[Remark, ...]:
-    """How a champion became worse, and what to do."""
+    """Returns how a champion became worse, and what to do."""
     if not decays:
         return ()
     first = decays[0]

@@ -23,7 +23,7 @@ Outcome = Literal["better", "worse", "no clear difference", ""]
 
 
 def outcome_of(check: Check) -> Outcome:
-    """Whether the second of two models is better: the interval of the change lies wholly on one side of 0."""
+    """Returns whether the second of two models is better: the interval of the change lies wholly on one side of 0."""
     if check.interval is None:
         return ""
     low, high = check.interval
@@ -33,14 +33,14 @@ def outcome_of(check: Check) -> Outcome:
 
 
 def change_text(check: Check) -> str:
-    """A change with its sign and its interval; empty where there is none."""
+    """Returns a change with its sign and its interval; empty where there is none."""
     if check.change is None:
         return ""
     return signed(check.change) + (f" ({ends(check.interval, signed)})" if check.interval else "")
 
 
 def paired_table(title: str, checks: Sequence[Check], first: str, second: str, note: str = "") -> Table:
-    """A row per check: the values of both models, which are of the same rows, and their difference."""
+    """Returns a row per check: the values of both models, which are of the same rows, and their difference."""
     rows = [
         {
             "metric": check.metric,
@@ -59,8 +59,8 @@ def paired_table(title: str, checks: Sequence[Check], first: str, second: str, n
 
 
 def change_since(version: Version) -> str:
-    """A version against the champion of its time, on the eval rows of the run that made it, which scored both: "auc +0.002
-    (+0.001 to +0.003) against v3 on 2013-12"; empty where its gate did not compare the two."""
+    """Returns a version against the champion of its time, on the eval rows of the run that made it, which scored both:
+    "auc +0.002 (+0.001 to +0.003) against v3 on 2013-12"; empty where its gate did not compare the two."""
     compared = version.facts.get("compared")
     if not isinstance(compared, dict):
         return ""
@@ -69,13 +69,13 @@ def change_since(version: Version) -> str:
 
 
 def own_levels(version: Version) -> str:
-    """The most important metrics of a version, with the spans of its rows."""
+    """Returns the most important metrics of a version, with the spans of its rows."""
     line = metrics_line(metrics_of(version))
     return line + _on(eval_spans(version)) if line else ""
 
 
 def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
-    """The spans whose rows a run judged its candidate on."""
+    """Returns the spans whose rows a run judged its candidate on."""
     if record.verdict is not None and record.verdict.spans:
         return record.verdict.spans
     step = record.step("splits")
@@ -84,12 +84,12 @@ def judged_spans(store: Store, record: RunRecord) -> tuple[str, ...]:
 
 
 def rows_in_words(spans: Sequence[str]) -> str:
-    """The eval rows of spans, in words."""
+    """Returns the eval rows of spans, in words."""
     return f"the eval rows{of_window(spans)}" if spans else "the eval rows of its run"
 
 
 def rows_of(rows: int, spans: Sequence[str], split: str = "eval") -> str:
-    """Which rows metrics are of, as far as it is known."""
+    """Returns which rows metrics are of, as far as it is known."""
     return f"{counted(rows, f'{split} row')}{of_window(spans)}"
 
 
@@ -108,18 +108,18 @@ def names_of_versions(registry: Registry) -> defaultdict[int, list[str]]:
 
 
 def eval_spans(version: Version) -> tuple[str, ...]:
-    """The spans whose rows a version was judged on."""
+    """Returns the spans whose rows a version was judged on."""
     return spans_in(version.facts.get("eval_parts"))
 
 
 def spans_in(parts: object) -> tuple[str, ...]:
-    """The spans of the parts, (span, split), that a version keeps."""
+    """Returns the spans of the parts, (span, split), that a version keeps."""
     found = [part[0] for part in parts if isinstance(part, list) and part] if isinstance(parts, list) else []
     return tuple(dict.fromkeys(map(str, found)))
 
 
 def metrics_of(version: Version) -> dict[str, float]:
-    """Return the metrics of a version on the eval rows of its run."""
+    """Returns the metrics of a version on the eval rows of its run."""
     metrics = version.facts.get("metrics")
     found = metrics if isinstance(metrics, dict) else {}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}

@@ -31,7 +31,7 @@ ENOUGH_ROWS = 1000
 
 
 def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric]) -> dict[str, float | None] | None:
-    """Every metric of the constant on these rows; None when the train labels are not known."""
+    """Returns every metric of the constant on these rows; None when the train labels are not known."""
     if task.constant(facts, len(rows)) is None:
         return None
     values: dict[str, float | None] = {}
@@ -44,7 +44,8 @@ def constant(task: Task, facts: LabelFacts, rows: Rows, metrics: Sequence[Metric
 def constant_predictions(
     task: Task, facts: LabelFacts, metric: Metric, rows: int, best_by: str | None = None
 ) -> Floats | None:
-    """The predictions of the best constant by `metric`, or by the one named; None if the labels' facts do not give one."""
+    """Returns the predictions of the best constant by `metric`, or by the one named; None if the labels' facts do not
+    give one."""
     return _order(metric.name, rows) if metric.unit == "groups" else task.constant(facts, rows, best_by or metric.name)
 
 
@@ -73,7 +74,7 @@ def compare_with_baseline(
     check: Callable[[], None] = lambda: None,
     first: bool = False,
 ) -> Check | None:
-    """One metric of the candidate beside a baseline's on the same rows; None where it has no value.
+    """Returns one metric of the candidate beside a baseline's on the same rows; None where it has no value.
 
     Args:
         others: the predictions of the baseline.
@@ -102,7 +103,7 @@ def first_model(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> BaselineTest | None:
-    """Whether a model that replaces none is better than the constant; None where no metric has a value.
+    """Returns whether a model that replaces none is better than the constant; None where no metric has a value.
 
     It is when its primary metric is better beyond chance, or is not worse and another metric is better. It is worse when it is
     so beyond chance by a metric that it was trained for. Else the rows cannot tell, and below the least numbers of `uncompared`
@@ -152,7 +153,8 @@ def beats(
     others: Floats | None = None,
     name: str = CONSTANT,
 ) -> BaselineTest | None:
-    """Whether a candidate with a champion beats a baseline; None where no metric has a value. (`first_model`: without one.)
+    """Returns whether a candidate with a champion beats a baseline; None where no metric has a value. (`first_model`:
+    without one.)
 
     It does when its primary metric, the first of `metrics`, is better than the constant's: by its value alone on few rows,
     which reject no good model by chance, and beyond chance (the interval of the gain is wholly above 0) from 1,000 rows on,

@@ -41,7 +41,7 @@ class Difference:
     """Why the rows are too few to compare by; there is no standard error then."""
 
     def check(self, name: str, metric: Metric, confidence: float, **facts: Any) -> Check:
-        """A check of it, with further facts."""
+        """Returns a check of it, with further facts."""
         return Check(
             name=name,
             metric=self.metric,
@@ -57,14 +57,15 @@ class Difference:
         )
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
-        """The two-sided interval around the difference, by Student's t."""
+        """Returns the two-sided interval around the difference, by Student's t."""
         if self.difference is None or self.error is None:
             return None
         reach = quantile(0.5 + confidence / 2, self.freedom) * self.error
         return self.difference - reach, self.difference + reach
 
     def detectable(self, confidence: float, tolerance: float = 0.0, power: float = 0.8) -> float | None:
-        """The smallest true loss that a comparison with this spread would call beyond the tolerance in `power` of all cases.
+        """Returns the smallest true loss that a comparison with this spread would call beyond the tolerance in `power`
+        of all cases.
 
         It is tolerance + (t(0.5 + confidence / 2) + t(power)) * standard error, t being the quantile of Student's distribution:
         of many rows, at 95% and 80%, tolerance + 2.80 standard errors. The standard error is that which the true one is below
@@ -76,13 +77,13 @@ class Difference:
         return tolerance + reach * self.error * _at_most(self.freedom)
 
     def probability_below(self, bound: float) -> float | None:
-        """The one-sided p value of "the true difference is at least `bound`": small when it is clearly below."""
+        """Returns the one-sided p value of "the true difference is at least `bound`": small when clearly below."""
         if self.difference is None or self.error is None:
             return None
         return tail(self.difference - bound, self.error, self.freedom)
 
     def probability_above(self, bound: float) -> float | None:
-        """The one-sided p value of "the true difference is at most `bound`": small when it is clearly above."""
+        """Returns the one-sided p value of "the true difference is at most `bound`": small when clearly above."""
         if self.difference is None or self.error is None:
             return None
         return tail(bound - self.difference, self.error, self.freedom)
@@ -97,7 +98,7 @@ def compare(
     seed: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Difference]:
-    """The difference of each metric, by name.
+    """Returns the difference of each metric, by name.
 
     Args:
         rows: with the predictions of a model; rows of one unit are drawn together.

@@ -146,7 +146,7 @@ class Threshold(Bounds):
 
 
 def slice_and_value(key: str) -> tuple[str, str | None]:
-    """The slice, and the one value of it that is meant; None: each value."""
+    """Returns the slice, and the one value of it that is meant; None: each value."""
     name, equals, value = key.partition("=")
     return name.strip(), value.strip() if equals else None
 
@@ -267,7 +267,7 @@ class GateConfig(Frozen):
                 raise ConfigError(problem, where=f"{where}.{key}", fix=fix)
 
     def tolerances(self, task: Task | str, *, ranked: bool = False) -> dict[str, float | str]:
-        """The metrics of the label to compare by and how much worse is accepted."""
+        """Returns the metrics of the label to compare by and how much worse is accepted."""
         if self.tolerance:
             return self.tolerance
         default = dict(task_of(task).tolerances) | (RANKED_TOLERANCE if ranked else {})
@@ -275,7 +275,7 @@ class GateConfig(Frozen):
         return default if self.primary is None else default | {self.primary: default.get(self.primary, 0.0)}
 
     def primary_metric(self, task: Task | str, *, ranked: bool = False) -> str:
-        """The metric that a better model is better on; always one that is compared."""
+        """Returns the metric that a better model is better on; always one that is compared."""
         if self.primary is not None:
             return self.primary
         usual, compared = "ndcg" if ranked else task_of(task).primary, self.tolerances(task, ranked=ranked)
@@ -283,7 +283,7 @@ class GateConfig(Frozen):
 
 
 def parse_tolerance(tolerance: float | str) -> tuple[float, str]:
-    """(number, unit): the unit is "", "%" or "% of gain".
+    """Returns (number, unit): the unit is "", "%" or "% of gain".
 
     Raises:
         ValueError: it is none of these.

@@ -82,14 +82,14 @@ NOT_CHECKED = "not checked"
 
 
 def gate(request: GateRequest, out: Path, monitor: Monitor) -> dict[str, Any]:
-    """The stage: decide, and write the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
+    """Decides, and writes the verdict to `out`. Returns a `headway.evaluation.verdict.Decision` as JSON."""
     verdict = decide(request, monitor)
     write_verdict(verdict, out)
     return {"status": verdict.status}
 
 
 def decide(request: GateRequest, monitor: Monitor | None = None) -> Verdict:
-    """The verdict."""
+    """Returns the verdict."""
     request.config.check(
         request.task,
         ranked=request.ranked,
@@ -165,7 +165,7 @@ class _Decision:
         return self.checks[-1]
 
     def _status(self) -> Status | None:
-        """The gravest status that a check speaks for; None: nothing speaks against a promotion."""
+        """Returns the gravest status that a check speaks for; None: nothing speaks against a promotion."""
         found = {check.status for check in self.checks if not check.passed}
         return next((status for status in GRAVEST_FIRST if status in found), None)
 
@@ -232,7 +232,7 @@ class _Decision:
             self._add(check, blocked)
 
     def _champion_decay(self, champion: Champion, compared: Sequence[Check]) -> None:
-        """Whether the champion has become worse since its promotion, and whether the candidate makes up for it."""
+        """Checks whether the champion has become worse since its promotion, and whether the candidate makes up for it."""
         if champion.worth is None:
             return
         judging = self.models.judging
@@ -267,7 +267,7 @@ class _Decision:
         )
 
     def _not_comparable(self, other: Champion) -> Check | None:
-        """Why an earlier version cannot fairly be held against the candidate."""
+        """Returns why an earlier version cannot fairly be held against the candidate."""
         request = self.request
         cause = Check(name="", against=_name(other), outcome="")
         if other.incompatible is not None or other.predictions is None:
@@ -315,7 +315,7 @@ class _Decision:
                 self._told(CONSTANT, predicted, metric)
 
     def _beside_baseline(self, name: str, predicted: Floats, metrics: Sequence[Metric]) -> None:
-        """A baseline that the candidate has to beat, or one that is only told of."""
+        """Compares the candidate with a baseline that it has to beat, or with one that is only told of."""
         primary, rows = self.models.judging[self.primary], self.models.rows(self.models.candidate)
         decided: str | None = None
         if self.config.baseline and name in self.request.to_beat:
@@ -404,7 +404,7 @@ def _model(version: Champion | None) -> Model | None:
 
 
 def threshold_checks(config: GateConfig, models: "ScoredModels", values: dict[str, float | None]) -> Iterator[Check]:
-    """The candidate against every threshold.
+    """Yields the candidate against every threshold.
 
     Args:
         values: its metrics over all rows.
@@ -434,7 +434,7 @@ def _sides(measured: Check, bounds: Bounds) -> Iterator[Check]:
 
 
 def _on_slice(config: GateConfig, models: "ScoredModels", name: str, key: str, bounds: Bounds) -> Iterator[Check]:
-    """A value that is named has to have rows and a value of the metric; of all values, those that have are looked at."""
+    """Yields checks of a slice's values: one that is named has to have rows and a metric; else those that have them."""
     column, only = slice_and_value(key)
     rows, metric = models.rows(models.candidate), models.judging[name]
     few = unknown = 0
@@ -483,7 +483,7 @@ class ScoredModels:
         self._last: tuple[pa.Table, Rows] | None = None
 
     def table(self, predictions: Ref[Any]) -> pa.Table:
-        """The predictions in a file, read once."""
+        """Returns the predictions in a file, read once."""
         path, request = predictions.file, self.request
         if path not in self._read:
             candidate = not self._read  # which is read first
@@ -496,7 +496,7 @@ class ScoredModels:
         return self._read[path]
 
     def of(self, champion: Champion) -> pa.Table:
-        """The predictions of a champion; what was computed of the last rows goes."""
+        """Returns the predictions of a champion; what was computed of the last rows goes."""
         assert champion.predictions is not None
         self._last = None
         return self.table(champion.predictions)
@@ -505,7 +505,7 @@ class ScoredModels:
         check_same_rows(self.candidate, table, whose, str(predictions.path))
 
     def rows(self, table: pa.Table) -> Rows:
-        """The rows of a table; those of the last one are kept, with what metrics computed of them."""
+        """Returns the rows of a table; those of the last one are kept, with what metrics computed of them."""
         if self._last is None or self._last[0] is not table:
             self._last = None
             rows = replace(self._rows, memo={})
@@ -516,18 +516,18 @@ class ScoredModels:
         return self._last[1]
 
     def measured(self, table: pa.Table) -> dict[str, float | None]:
-        """Every metric of a model."""
+        """Returns every metric of a model."""
         return measured(tuple(self.judging.values()), self.rows(table))
 
     def worth(self, table: pa.Table, metrics: Sequence[Metric]) -> Worth:
-        """These metrics of a model, with their standard errors."""
+        """Returns these metrics of a model, with their standard errors."""
         request = self.request
         return worth(
             self.task, self.rows(table), metrics, label=request.label, seed=request.seed, check=self.monitor.check
         )
 
     def baselines(self) -> dict[str, Any]:
-        """The metrics of the constant, and of every other baseline on the same rows."""
+        """Returns the metrics of the constant, and of every other baseline on the same rows."""
         baselines: dict[str, Any] = {}
         if self.request.label is not None:
             metrics = tuple(self.judging.values())

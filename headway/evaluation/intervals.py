@@ -70,7 +70,7 @@ class Spread:
 def intervals(
     rows: Rows, metrics: Sequence[Metric], *, confidence: float = 0.95, seed: int = 0
 ) -> dict[str, Interval | None]:
-    """The two-sided interval of each metric, by name.
+    """Returns the two-sided interval of each metric, by name.
 
     None where a metric has no value or no spread, and on too few rows (`headway.evaluation.units`). Rows of one unit
     are drawn together.
@@ -83,8 +83,8 @@ def intervals(
 
 
 def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
-    """A sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is hardly known from
-    so few of them, and intervals are too narrow."""
+    """Returns a sentence, where a few rows or units carry half of the variance of a metric: how large such rows are is
+    hardly known from so few of them, and intervals are too narrow."""
     sample = Sample(rows, 0)
     found: dict[str, int] = {}
     for metric in metrics:
@@ -105,7 +105,7 @@ def few_rows(rows: Rows, metrics: Sequence[Metric]) -> str | None:
 
 
 def spread_of_influence(rows: Rows, influence: Floats) -> Spread | None:
-    """The spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
+    """Returns the spread of something by its derivative by the weight of each row, [rows]; None where it has none."""
     sample = Sample(rows, 0)
     moved = by_unit(influence, rows, sample.codes, sample.units)
     return spread_of_sum(widened(moved, sample.effective), sample.effective)
@@ -135,9 +135,10 @@ class Sample:
     def moved(
         self, metric: Metric, of: Callable[[Rows, NDArray[np.int64] | None, int], Floats | None]
     ) -> Floats | None:
-        """How much each unit moves something of a metric, `of` some rows; of many units a sample's, which together move it as
-        much as all, if these tell its standard error to `PRECISE`. Not of a quotient without an upper end: where what it is
-        divided by is near 0, it is another number in each sample, and so is how much a row moves it."""
+        """Returns how much each unit moves something of a metric, `of` some rows; of many units a sample's, which
+        together move it as much as all, if these tell its standard error to `PRECISE`. Not of a quotient without an
+        upper end: where what it is divided by is near 0, it is another number in each sample, and so is how much a row
+        moves it."""
         if self.units > 2 * MOST_UNITS and not metric.heavy and not metric.ratio:
             some, _ = self._looked_at
             codes, count = drawn_units(some)
@@ -182,7 +183,8 @@ class Sample:
         return [rows.at(rank[place] < -(-count // 3)) for rank in ranks]
 
     def effective_of(self, metric: Metric) -> float:
-        """As how many units of equal weight the rows count, those of the rarer class where the metric rests on these."""
+        """Returns as how many units of equal weight the rows count, those of the rarer class where the metric rests on
+        these."""
         return self.effective if metric.unit != "classes" else self._effective_of_classes
 
     @cached_property
@@ -197,7 +199,7 @@ class Sample:
 
 
 def widened(moved: Floats, effective: float) -> Floats:
-    """How much each unit moves something, more where they count as few of equal weight."""
+    """Returns how much each unit moves something, more where they count as few of equal weight."""
     if math.isinf(effective):
         return moved
     return moved * (math.sqrt(effective / (effective - 1)) if effective > 1 else math.inf)
@@ -241,8 +243,8 @@ def _clipped(metric: Metric, interval: Interval | None) -> Interval | None:
 
 
 def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
-    """The spread of a metric of the first model, less that of a second on the same rows where there is one; None where it cannot
-    be told."""
+    """Returns the spread of a metric of the first model, less that of a second on the same rows where there is one;
+    None where it cannot be told."""
     first, alone = samples[0], len(samples) == 1
     effective = first.effective_of(metric)
     parts = [found for each in samples if (found := metric.parts(each.rows)) is not None]
@@ -265,7 +267,8 @@ def spread_of(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 def _spread_of_parts(
     metric: Metric, samples: Sequence[Sample], parts: Sequence[Floats], effective: float
 ) -> Spread | None:
-    """Of a sum of |parts|, which has no derivative where a part is 0: the parts are drawn with their covariance."""
+    """Returns the spread of a sum of |parts|, which has no derivative where a part is 0: the parts are drawn with their
+    covariance."""
     found = [metric.moved_parts(each.rows, each.codes, each.units) for each in samples]
     by_model = [each.T for each in found if each is not None]
     if len(by_model) < len(samples):
@@ -298,7 +301,8 @@ def _jackknifed(metric: Metric, samples: Sequence[Sample]) -> Spread | None:
 
 
 def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
-    """The spread of the sum over the units, [units], which count as `effective` of equal weight; None where there is none."""
+    """Returns the spread of the sum over the units, [units], which count as `effective` of equal weight; None where
+    there is none."""
     squares = moved**2
     total = float(squares.sum())
     if not (total > 0 and math.isfinite(total)):
@@ -311,7 +315,7 @@ def spread_of_sum(moved: Floats, effective: float) -> Spread | None:
 
 
 def reaching(moved: Floats) -> Floats:
-    """The same, the largest being as large as the largest of so many is in one of four samples, if that is more.
+    """Returns the same with a largest part that one of four samples of so many reaches, if that is more.
 
     Where a few rows carry the variance, a sample without such a row has too small an error and too little skewness, and a heavy
     tail shows in the rows below the largest. A generalized Pareto distribution is fitted to them (Zhang and Stephens, "A new and
@@ -362,8 +366,9 @@ def wilson(share: float, error: float, reach: float) -> Interval | None:
 
 
 def between_distances(moved: Floats, parts: Floats, effective: float, probability: float, seed: int) -> Interval | None:
-    """The interval of a sum of |parts|, which chance makes greater than it is (Kumar, Liang and Ma, "Verified uncertainty
-    calibration", 2019): the sums that would give the one seen, between the quantiles of `probability` on either side.
+    """Returns the interval of a sum of |parts|, which chance makes greater than it is (Kumar, Liang and Ma, "Verified
+    uncertainty calibration", 2019): the sums that would give the one seen, between the quantiles of `probability` on
+    either side.
 
     Each is |true parts + a normal error|, drawn with the parts' covariance. How the true sum is divided among the parts is not
     known. Chance adds most where few parts have it, and least where all have as many standard errors: the lower end takes the
@@ -389,7 +394,7 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
     drawn *= quantile(probability, freedom) / quantile(probability, math.inf)
 
     def true(share: Floats, at: float) -> float:
-        """The sum, divided by `share`, of which the one seen is the quantile `at`."""
+        """Returns the sum, divided by `share`, of which the one seen is the quantile `at`."""
         share = np.where(parts < 0, -share, share)
 
         def above(factor: float) -> bool:
@@ -417,7 +422,8 @@ def between_distances(moved: Floats, parts: Floats, effective: float, probabilit
 
 
 def _root(covariance: Floats) -> Floats:
-    """The symmetric root: the signs of eigenvectors, and their rotation where values are equal, hang on the last bit of a sum."""
+    """Returns the symmetric root: the signs of eigenvectors, and their rotation where values are equal, hang on the
+    last bit of a sum."""
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return root
@@ -425,7 +431,7 @@ def _root(covariance: Floats) -> Floats:
 
 @lru_cache(8)
 def _normal_scores(parts: int, seed: int) -> Floats:
-    """A normal distribution of each part, in a random order, [draws, parts]."""
+    """Returns a normal distribution of each part, in a random order, [draws, parts]."""
     of, random = NormalDist(), np.random.default_rng(seed)
     scores = np.array([of.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS)])
     return np.stack([random.permutation(scores) for _ in range(parts)], 1)
@@ -443,8 +449,8 @@ def _quantile_of(values: Floats, at: float) -> float:
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """The quantile of Student's t distribution, of the normal one where `freedom` is infinite; from 2 degrees on good to
-    5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
+    """Returns the quantile of Student's t distribution, of the normal one where `freedom` is infinite; from 2 degrees
+    on good to 5% (Wallace, "Bounds on normal approximations to Student's and the chi-square distributions", 1959)."""
     z = NormalDist().inv_cdf(probability)
     if math.isinf(freedom):
         return z
@@ -453,8 +459,7 @@ def quantile(probability: float, freedom: float) -> float:
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """The chance of a value below `distance`, with this standard error, where 0 is expected; from 4 degrees on it is not too
-    small."""
+    """Returns the chance of a value below `distance` where 0 is expected; not too small from 4 degrees on."""
     if error == 0:
         return 0.0 if distance < 0 else 1.0
     z = distance / error
@@ -465,8 +470,8 @@ def tail(distance: float, error: float, freedom: float) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """The p values of several tests, corrected for their number together, so that the chance of a single false finding is that
-    of one test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
+    """Returns the p values of several tests, corrected for their number together, so that the chance of a single false
+    finding is that of one test (Holm, "A simple sequentially rejective multiple test procedure", 1979)."""
     adjusted, highest = [1.0] * len(chances), 0.0
     for rank, place in enumerate(np.argsort(chances, kind="stable")):
         highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))

@@ -71,7 +71,7 @@ def measure(request: MeasureRequest, out: Path, monitor: Monitor) -> dict[str, A
 
 
 def results(table: pa.Table, request: MeasureRequest, monitor: Monitor) -> dict[str, Any]:
-    """The result of `measure` for a predictions table."""
+    """Returns the result of `measure` for a predictions table."""
     task = task_of(request.task)
     metrics = metrics_of(task, request.ndcg_at, request.metrics, request.item, request.retrieval)
     rows = _rows(request, task, table, metrics)
@@ -150,7 +150,7 @@ def _by_slice(
 
 
 def at_once(rows: int) -> int:
-    """The number of threads for work on so many rows each, whose arrays take a hundred bytes of a row."""
+    """Returns the number of threads for work on so many rows each, whose arrays take a hundred bytes of a row."""
     return max(1, min(MOST_THREADS, ROWS_AT_ONCE // max(rows, 1)))
 
 
@@ -174,7 +174,7 @@ def _baselines(
     rows: Rows,
     monitor: Monitor,
 ) -> dict[str, Any]:
-    """The metrics of the constant, and of other models on the same rows."""
+    """Returns the metrics of the constant, and of other models on the same rows."""
     found: dict[str, Any] = {}
     if request.label is not None and (values := constant(task, request.label, rows, metrics)) is not None:
         found["constant"] = values
@@ -206,8 +206,8 @@ def _threshold(request: MeasureRequest, decided: Decided | None) -> dict[str, An
 
 
 def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Decided | None) -> dict[str, list[Any]]:
-    """A table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold that is for use; what
-    judges decisions has those of rows that had no say."""
+    """Returns a table of the rows, with the names of classes. A confusion matrix has decisions by the one threshold
+    that is for use; what judges decisions has those of rows that had no say."""
     if table.decides and decided is not None:
         rows = flagged(rows, decided.threshold) if table.name == CONFUSION.name else decided.rows
     columns = table.on(rows)
@@ -219,7 +219,7 @@ def _with_names(request: MeasureRequest, table: Table, rows: Rows, decided: Deci
 
 
 def row_losses(rows: Rows, loss: Metric | None, losses: Floats | None = None) -> Floats | None:
-    """The loss of each row, [rows]: those given, or by a metric; None where a row has none."""
+    """Returns the loss of each row, [rows]: those given, or by a metric; None where a row has none."""
     if losses is not None:
         return losses if rows.total > 0 and np.isfinite(losses).all() else None
     if not isinstance(loss, MomentMetric) or not rows.total > 0 or not rows.known:
@@ -236,7 +236,8 @@ def worst_rows(
     shown: Mapping[str, Temporal | None],
     classes: Sequence[str | int],
 ) -> list[dict[str, Any]]:
-    """The facts of a `headway.evaluation.measured.WorstRow` of each of the rows with the greatest losses, the greatest first.
+    """Returns the facts of a `headway.evaluation.measured.WorstRow` of each of the rows with the greatest losses, the
+    greatest first.
 
     A row is told by its number in the split, as `headway export-rows` writes it, its label and its prediction.
 

@@ -25,7 +25,7 @@ class Metrics(Result):
     intervals: dict[str, Interval | None] = Field(default={})
 
     def of(self, name: str) -> MetricValue:
-        """A metric by its name; without a value where it was not measured."""
+        """Returns a metric by its name; without a value where it was not measured."""
         return MetricValue(name=name, value=self.metrics.get(name), interval=self.intervals.get(name))
 
     @property

@@ -47,7 +47,7 @@ _SALT = 0x6A75646765  # "judge"
 
 
 def measured(metrics: Sequence[Metric], rows: Rows) -> dict[str, float | None]:
-    """Each metric on these rows, by name."""
+    """Returns each metric on these rows, by name."""
     return {metric.name: metric.on(rows) for metric in metrics}
 
 
@@ -58,8 +58,9 @@ def metrics_of(
     item: str | None = None,
     retrieval: bool = False,
 ) -> tuple[Metric, ...]:
-    """The task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their first so
-    many ranks, and where a column names the item, of the items shown; with `retrieval` those of the whole index.
+    """Returns the task's metrics, then the user's own; with `ndcg_at` also those of the order within groups, by their
+    first so many ranks, and where a column names the item, of the items shown; with `retrieval` those of the whole
+    index.
 
     Raises:
         ConfigError: a metric of the user's own cannot be loaded.
@@ -75,8 +76,8 @@ def metrics_of(
 def rows_of(
     table: pa.Table, task: Task | str, group: str | None = None, *, columns: bool | Sequence[str] = False
 ) -> Rows:
-    """The rows of a predictions table (a weight is one where there is no such column), with the units that the split kept
-    together.
+    """Returns the rows of a predictions table (a weight is one where there is no such column), with the units that the
+    split kept together.
 
     Args:
         group: the column whose equal values are a group.
@@ -106,7 +107,8 @@ def rows_of(
 
 
 def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """What the split kept together, [rows]; None where that is each row by itself, or where it cuts through groups."""
+    """Returns what the split kept together, [rows]; None where that is each row by itself, or where it cuts through
+    groups."""
     if UNIT not in table.column_names:
         return None
     column = table.column(UNIT)
@@ -133,8 +135,8 @@ def _units(table: pa.Table, groups: NDArray[np.int64] | None) -> NDArray[np.int6
 def read_predictions(
     path: Path, columns: Collection[str] | None = None, *, group: str | None = None, unit: bool = True
 ) -> pa.Table:
-    """The predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for every model, whatever
-    it predicts. `unusable` knows those of all rows.
+    """Returns the predictions of an evaluation; of more than `MOST_ROWS` rows a random sample, of the same rows for
+    every model, whatever it predicts. `unusable` knows those of all rows.
 
     Args:
         columns: further columns to read, as far as the file has them; None: all.
@@ -161,7 +163,7 @@ def read_predictions(
 
 
 def sample_of(table: pa.Table) -> int | None:
-    """How many rows there are, where `read_predictions` read a sample of them."""
+    """Returns how many rows there are, where `read_predictions` read a sample of them."""
     rows = int((table.schema.metadata or {}).get(_ALL_ROWS, 0))
     return rows if rows > len(table) else None
 
@@ -184,7 +186,7 @@ def _sample(file: pq.ParquetFile, names: list[str], group: str | None, share: fl
 
 
 def _large(file: pq.ParquetFile, group: str | None) -> NDArray[np.bool_]:
-    """Whether the groups of each hash have too many rows to be drawn as a whole."""
+    """Returns whether the groups of each hash have too many rows to be drawn as a whole."""
     rows = np.zeros(1 << _HASH_BITS, np.int64)
     for batch in file.iter_batches(BATCH, columns=[group]):
         rows += np.bincount(_cell(_hashes(batch.column(0).drop_null())), minlength=len(rows))
@@ -200,7 +202,7 @@ def _cell(hashes: NDArray[U64]) -> NDArray[np.int64]:
 
 
 def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
-    """Whether all numbers of a row are finite, [rows]."""
+    """Returns whether all numbers of a row are finite, [rows]."""
     if not pa.types.is_nested(predictions.type):
         return np.isfinite(predictions.to_numpy(zero_copy_only=False))
     found = np.ones(len(predictions), np.bool_)
@@ -210,7 +212,7 @@ def _finite(predictions: pa.Array) -> NDArray[np.bool_]:
 
 
 def unusable(rows: pa.Table) -> str | None:
-    """How many predictions are not numbers, of all rows where the table is a sample; None: all are."""
+    """Returns how many predictions are not numbers, of all rows where the table is a sample; None: all are."""
     facts = rows.schema.metadata or {}
     if _NOT_FINITE in facts:
         bad, first = map(int, facts[_NOT_FINITE].split())
@@ -227,8 +229,8 @@ def unusable(rows: pa.Table) -> str | None:
 def without_value(
     compared: Collection[str], metrics: Mapping[str, float | None], *, first: bool
 ) -> list[tuple[str, ...]]:
-    """Metrics without a value, for which a candidate is refused: a metric that candidates are compared by has to have one; of a
-    first model, at least one of them."""
+    """Returns the metrics without a value, for which a candidate is refused: a metric that candidates are compared by
+    has to have one; of a first model, at least one of them."""
     missing = tuple(name for name in compared if metrics[name] is None)
     if len(missing) == len(compared):
         return [missing]

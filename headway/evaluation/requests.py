@@ -194,7 +194,7 @@ class GateRequest(OfPredictions[Decision]):
 
 
 def newer(candidate: Candidate, champion: Champion) -> Check:
-    """Whether the candidate's train data are newer than the champion's; passed if they are known to be.
+    """Returns whether the candidate's train data are newer than the champion's; passed if they are known to be.
 
     They are newer when the last span is later, or when the last span is the same and the raw files of a span that both
     were trained on have changed since. The check names the last span of both, or the spans whose files changed.
@@ -213,7 +213,7 @@ def newer(candidate: Candidate, champion: Champion) -> Check:
 
 
 def trained_on(train: Parts, train_split: str, evaluation: Parts, evaluation_split: str) -> list[str]:
-    """The spans whose evaluation rows a model may have been trained on, in order.
+    """Returns the spans whose evaluation rows a model may have been trained on, in order.
 
     Two parts of one span are apart only when both come from the same split of it and have different names; a part that
     is "all" of a span overlaps every other.

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 def parts_of(name: str) -> tuple[Part, ...]:
-    """The columns of a slice as the config names it.
+    """Returns the columns of a slice as the config names it.
 
     Raises:
         ValueError: fewer than two bins, or more than a hundred.
@@ -55,8 +55,8 @@ def parts_of(name: str) -> tuple[Part, ...]:
 
 
 def can_slice(column: str) -> bool:
-    """Whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else, and
-    predictions have a weight of their own."""
+    """Returns whether a slice called like the column is of it: "price: 2", "a x b" and " a" are read as something else,
+    and predictions have a weight of their own."""
     if column in OWN:
         return False
     try:
@@ -66,12 +66,12 @@ def can_slice(column: str) -> bool:
 
 
 def slice_columns(slices: Sequence[str] | None) -> tuple[str, ...]:
-    """Every column that these slices are made of, once."""
+    """Returns every column that these slices are made of, once."""
     return tuple(dict.fromkeys(part.column for name in slices or () for part in parts_of(name)))
 
 
 def named(name: str, value: str | None) -> str:
-    """A slice in words; a bin names its column itself."""
+    """Returns a slice in words; a bin names its column itself."""
     parts, values = parts_of(name), re.split("(?<!<) x ", str(value))  # not the column x between its bounds
     if len(parts) != len(values):
         return f"{name}={value}"
@@ -80,7 +80,8 @@ def named(name: str, value: str | None) -> str:
 
 
 def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """(value, its row indices) for each value of a slice with `min_rows` rows; null is "(null)". By value, bins by size.
+    """Yields (value, its row indices) for each value of a slice with `min_rows` rows; null is "(null)". By value, bins
+    by size.
 
     Raises:
         DataError: the predictions lack a column, or one that is cut into bins holds no numbers.
@@ -103,7 +104,7 @@ def slice_rows(table: pa.Table, name: str, min_rows: int = 1) -> Iterator[tuple[
 
 
 def value_codes(table: pa.Table, part: Part) -> tuple[NDArray[np.int64], list[str]]:
-    """(which value each row has, the values in order)"""
+    """Returns (which value each row has, the values in order)"""
     if part.column not in table.column_names:
         columns = ", ".join(name for name in table.column_names if name not in OWN)
         raise DataError(
@@ -152,7 +153,7 @@ def choose(
     rows: int,
     least: int,
 ) -> tuple[str, ...]:
-    """A handful of slices: the columns of few values and the numbers that alone tell most of the label.
+    """Returns a handful of slices: the columns of few values and the numbers that alone tell most of the label.
 
     Args:
         statistics: of the train rows, a summary for each column.
@@ -172,8 +173,8 @@ def choose(
 def sliceable(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str], *, bins: int
 ) -> list[str]:
-    """A slice of each column that has few values, and of each number in so many bins; those first that alone tell most of the
-    label. The arguments are those of `choose`."""
+    """Returns a slice of each column that has few values, and of each number in so many bins; those first that alone
+    tell most of the label. The arguments are those of `choose`."""
     known = {row["column"]: row for row in statistics if row["column"] in set(eligible) and can_slice(row["column"])}
     names = []
     for name in sorted(known, key=lambda name: (-strengths.get(name, 0.0), name)):

@@ -85,8 +85,9 @@ class ThresholdRule(Frozen):
 
 
 def choose(rule: ThresholdRule, rows: Rows) -> float | None:
-    """The threshold by the rule, rows with a prediction of at least it being positive; None where no threshold follows the
-    rule, or it has no value on these rows. Of several that are equally good it is the highest (for a precision the lowest)."""
+    """Returns the threshold by the rule, rows with a prediction of at least it being positive; None where no threshold
+    follows the rule, or it has no value on these rows. Of several that are equally good it is the highest (for a
+    precision the lowest)."""
     if rule.value is not None:
         return rule.value
     if not (rows.total > 0 and rows.known):
@@ -104,7 +105,7 @@ def choose(rule: ThresholdRule, rows: Rows) -> float | None:
 
 
 def _best(rule: ThresholdRule, right: Floats, wrong: Floats) -> int | None:
-    """How many of the highest scores are flagged."""
+    """Returns how many of the highest scores are flagged."""
     positives = right[-1]
     if rule.cost is not None:
         lost = wrong * rule.cost.false_positive + (positives - right) * rule.cost.false_negative
@@ -135,7 +136,7 @@ class Decided:
     """The same metrics, of rows that choose the threshold where rows choose it."""
 
     def intervals(self, confidence: float, seed: int) -> dict[str, Interval | None]:
-        """The interval of each metric at the threshold for use, on other rows."""
+        """Returns the interval of each metric at the threshold for use, on other rows."""
         chosen = intervals(*self.judged, confidence=confidence, seed=seed)
         if self.judged[0] is self.rows or all(chosen.values()):
             return chosen
@@ -145,7 +146,7 @@ class Decided:
 
 
 def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed: int = 0) -> Decided | None:
-    """The rows decided by the rule; None where it chooses no threshold on them.
+    """Returns the rows decided by the rule; None where it chooses no threshold on them.
 
     Args:
         rows: of a binary task.
@@ -177,7 +178,7 @@ def decide(rule: ThresholdRule, rows: Rows, *, given: float | None = None, seed:
 
 
 def _chosen(rule: ThresholdRule, rows: Rows) -> list[float] | None:
-    """The threshold of each fold, chosen by the others; None where one of them has none."""
+    """Returns the threshold of each fold, chosen by the others; None where one of them has none."""
     assert rows.columns is not None
     found = [choose(rule, rows.at(rows.columns[FOLD] != number)) for number in range(FOLDS)]
     known = [each for each in found if each is not None]
@@ -214,7 +215,7 @@ class _CrossFitted(Metric):
 
 
 def _counted(rows: Rows, threshold: float) -> Rows:
-    """The decisions by one threshold, in a row of each label and decision."""
+    """Returns the decisions by one threshold, in a row of each label and decision."""
     kind = 2 * (rows.prediction >= threshold) + (rows.label > 0.5)
     return Rows(
         np.array([0.0, 1, 0, 1]), np.array([0.0, 0, 1, 1]), np.bincount(kind, rows.weight, 4).astype(np.float64)
@@ -222,7 +223,7 @@ def _counted(rows: Rows, threshold: float) -> Rows:
 
 
 def flagged(rows: Rows, threshold: Floats | float) -> Rows:
-    """The rows with 1 or 0 as predictions: whether they reach the threshold."""
+    """Returns the rows with 1 or 0 as predictions: whether they reach the threshold."""
     return rows.predicted((rows.prediction >= threshold).astype(np.float64))
 
 

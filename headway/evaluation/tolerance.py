@@ -76,11 +76,11 @@ class Comparison:
     left_out: tuple[LeftOut, ...] = ()
 
     def of(self, metric: str) -> Check:
-        """The check of one metric over all rows."""
+        """Returns the check of one metric over all rows."""
         return next(check for check in self.overall if check.metric == metric)
 
     def checks(self, name: str, against: str) -> list[Check]:
-        """All of them with a name and that of the other model, over all rows first."""
+        """Returns all of them with a name and that of the other model, over all rows first."""
         named = {"name": name, "against": against}
         return [check.model_copy(update=named) for check in (*self.overall, *self.slices)]
 
@@ -104,7 +104,7 @@ def within_tolerances(
     seed: int = 0,
     monitor: Monitor,
 ) -> Comparison:
-    """Every tolerance tested on all rows and on each slice that has enough of them.
+    """Returns every tolerance tested on all rows and on each slice that has enough of them.
 
     Args:
         table: of the candidate's predictions, with the columns of the slices.
@@ -150,7 +150,7 @@ def within_tolerances(
 
 
 def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confidence: float, **where: Any) -> Check:
-    """One metric on some rows, with one of the outcomes at the top of this module.
+    """Returns one metric on some rows, with one of the outcomes at the top of this module.
 
     Args:
         where: further fields: which rows these are.
@@ -165,7 +165,7 @@ def tolerance_check(metric: Metric, measured: Difference, margin: Margin, confid
 
 
 def _with_outcome(check: Check, p: float | None) -> Check:
-    """The check with its outcome, by its p value or the corrected one."""
+    """Returns the check with its outcome, by its p value or the corrected one."""
     # the interval is two-sided, and only one side is bad
     failed = p is not None and p < (1 - (check.confidence or 0.0)) / 2
     if failed:
@@ -180,14 +180,14 @@ def _with_outcome(check: Check, p: float | None) -> Check:
 
 
 def corrected(checks: Sequence[Check]) -> list[Check]:
-    """The checks with p values corrected for their number, and with outcomes by those."""
+    """Returns the checks with p values corrected for their number, and with outcomes by those."""
     chances = {i: check.p for i, check in enumerate(checks) if check.p is not None}
     adjusted = dict(zip(chances, holm([*chances.values()]), strict=True))
     return [_with_outcome(check, adjusted.get(i)) for i, check in enumerate(checks)]
 
 
 def allowed(tolerance: float | str, value: float, gain: float | None) -> float:
-    """The margin where only a model's value, and its gain over the constant, are known."""
+    """Returns the margin where only a model's value, and its gain over the constant, are known."""
     share, unit = parse_tolerance(tolerance)
     if not unit:
         return share
@@ -224,7 +224,7 @@ class Margins:
         }
 
     def of(self, metric: Metric, rows: Rows, champion: float | None) -> Margin:
-        """The margin on some of the rows, which have the champion's predictions.
+        """Returns the margin on some of the rows, which have the champion's predictions.
 
         A share is of the gain on these rows, or of that on all rows where that is more: on a slice without anything to
         gain no difference would be small enough.
@@ -242,7 +242,7 @@ class Margins:
         return Margin(value, WITHOUT_GAIN, "champion, no gain" if gains else "champion, the constant not known")
 
     def _gain(self, metric: Metric, rows: Rows) -> float | None:
-        """How much better than the constant the champion is; None where either has no value."""
+        """Returns how much better than the constant the champion is; None where either has no value."""
         if self._facts is None or not rows.total > 0:
             return None
         ours, theirs = metric.value(rows), (constant(self._task, self._facts, rows, (metric,)) or {}).get(metric.name)
@@ -263,7 +263,7 @@ def worth(
     seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> Worth:
-    """What a model is worth on these rows, by each metric that can be compared on them.
+    """Returns what a model is worth on these rows, by each metric that can be compared on them.
 
     Args:
         rows: with its predictions, and the units that they are drawn by.
@@ -294,7 +294,7 @@ def decayed(
     version: int,
     confidence: float,
 ) -> list[Check]:
-    """A check of each metric by which a model has become worse by more than the tolerance, beyond chance.
+    """Returns a check of each metric by which a model has become worse by more than the tolerance, beyond chance.
 
     The confidence is that of all metrics together (Bonferroni). As in other checks, the sign of a change is the metric's.
     """
@@ -328,5 +328,6 @@ def decayed(
 
 
 def made_up_for(decay: Check, gained: float) -> bool:
-    """Whether a candidate that is better by `gained` than a champion that became worse is back within the tolerance."""
+    """Returns whether a candidate that is better by `gained` than a champion that became worse is back within the
+    tolerance."""
     return decay.gained + gained >= -(decay.allowed or 0.0)

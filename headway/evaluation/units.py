@@ -51,7 +51,8 @@ class SplitUnits(Frozen):
 def drawn_together(
     units: SplitUnits, table: pa.Table, rows: Rows, *, group: str | None = None
 ) -> tuple[Rows, str | None]:
-    """(the rows with the units that they are drawn by; a sentence about these, None where rows are drawn one by one)
+    """Returns (the rows with the units that they are drawn by; a sentence about these, None where rows are drawn one by
+    one)
 
     Args:
         table: of the rows' predictions; it has the columns that tell equal rows.
@@ -71,7 +72,7 @@ def drawn_together(
 
 
 def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """The number of each row among the distinct ones, [rows]."""
+    """Returns the number of each row among the distinct ones, [rows]."""
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         _, values = np.unique(codes_of(table.column(name)), return_inverse=True)
@@ -80,12 +81,13 @@ def _equal_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
 
 
 def drawn_units(rows: Rows) -> tuple[NDArray[np.int64] | None, int]:
-    """(which unit each row is drawn with, None where each is one by itself; how many there are), found once for these rows."""
+    """Returns (which unit each row is drawn with, None where each is one by itself; how many there are), found once for
+    these rows."""
     return rows.once_for_all("drawn", lambda: (None, len(rows)) if rows.drawn is None else unit_numbers(rows.drawn))
 
 
 def unit_numbers(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-    """(which unit each row is drawn with; how many there are). A row without a group
+    """Returns (which unit each row is drawn with; how many there are). A row without a group
     (`headway.metrics.ranking.NO_GROUP`) is one by itself."""
     codes, units = value_numbers(group)
     alone = np.flatnonzero(group == NO_GROUP)
@@ -96,7 +98,7 @@ def unit_numbers(group: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 
 
 def effective_units(rows: Rows) -> float:
-    """As how many units of equal weight the units count; infinite where rows are drawn one by one."""
+    """Returns as how many units of equal weight the units count; infinite where rows are drawn one by one."""
     codes, units = drawn_units(rows)
     if codes is None or not rows.total > 0:
         return math.inf
@@ -104,7 +106,7 @@ def effective_units(rows: Rows) -> float:
 
 
 def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str | None:
-    """Why two models cannot be compared by this metric on these rows; rows of weight 0 do not count."""
+    """Returns why two models cannot be compared by this metric on these rows; rows of weight 0 do not count."""
     weighty, count = _weighty(rows)
     if count < LEAST_ROWS:
         return f"under {LEAST_ROWS} rows" + (" of weight above 0" if count < len(rows) else "")
@@ -122,7 +124,7 @@ def uncompared(metric: Metric, rows: Rows, class_rows: int = CLASS_ROWS) -> str 
 
 
 def units(metric: Metric, rows: Rows) -> int:
-    """How many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
+    """Returns how many rows, or groups, the metric's spread rests on; of auc twice the rows of the rarer class."""
     weighty, _ = _weighty(rows)
     _, count = _weighty_units(rows, weighty)
     if metric.unit == "classes":
@@ -133,7 +135,7 @@ def units(metric: Metric, rows: Rows) -> int:
 
 
 def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
-    """(whether each row has weight, how many have)"""
+    """Returns (whether each row has weight, how many have)"""
 
     def found() -> tuple[NDArray[np.bool_], int]:
         weighty = rows.weight > 0
@@ -143,7 +145,8 @@ def _weighty(rows: Rows) -> tuple[NDArray[np.bool_], int]:
 
 
 def _weighty_units(rows: Rows, weighty: NDArray[np.bool_]) -> tuple[NDArray[np.int64] | None, int]:
-    """(the unit of each row of weight above 0, None where each is one by itself; how many units have such rows)"""
+    """Returns (the unit of each row of weight above 0, None where each is one by itself; how many units have such
+    rows)"""
     codes, units = drawn_units(rows)
     if codes is None:
         return None, int(weighty.sum())
@@ -166,7 +169,8 @@ def _rarer(rows: Rows, weighty: NDArray[np.bool_]) -> int:
 
 
 def _different(rows: Rows, weighty: NDArray[np.bool_], codes: NDArray[np.int64]) -> int:
-    """Rows that differ in their unit, their label or their prediction: copies tell no more than one of them."""
+    """Returns the number of rows that differ in their unit, their label or their prediction: copies tell no more than
+    one of them."""
     predictions = rows.prediction[weighty].reshape(len(codes), -1).astype(np.float32)
     return len(np.unique(np.column_stack([codes, rows.label[weighty], predictions]), axis=0))
 

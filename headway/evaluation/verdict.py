@@ -230,11 +230,11 @@ class Verdict(Result):
         return self.status == PROMOTED
 
     def of(self, name: str, metric: str | None) -> Check | None:
-        """A check over all rows; None: it was not made."""
+        """Returns a check over all rows; None: it was not made."""
         return next((c for c in self.checks if (c.name, c.metric, c.slice) == (name, metric, None)), None)
 
     def compared(self, name: str = CHAMPION, *, slices: bool = False) -> list[Check]:
-        """The checks against one model: over all rows, or on slices."""
+        """Returns the checks against one model: over all rows, or on slices."""
         return [c for c in self.checks if c.name == name and (c.slice is not None) == slices]
 
     @property
@@ -286,8 +286,9 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def is_better(compared: Sequence[Check], primary: str) -> bool:
-    """Whether a candidate is better than the champion, whatever its data: the primary metric is better beyond chance, or surely
-    within its limit while another one is better; and none is worse beyond chance that is not surely within its limit.
+    """Returns whether a candidate is better than the champion, whatever its data: the primary metric is better beyond
+    chance, or surely within its limit while another one is better; and none is worse beyond chance that is not surely
+    within its limit.
 
     Args:
         compared: each metric over all rows.
@@ -299,7 +300,7 @@ def is_better(compared: Sequence[Check], primary: str) -> bool:
 
 
 def nearest_to_limits(thresholds: Sequence[Check]) -> list[Check]:
-    """Of thresholds on the values of slices, those nearest to their limits: one of each limit."""
+    """Returns, of thresholds on the values of slices, those nearest to their limits: one of each limit."""
     nearest: dict[tuple[object, ...], Check] = {}
     for check in thresholds:
         key = check.metric, check.slice, check.limit, check.allowed

@@ -92,7 +92,7 @@ class Slice:
 def searched(
     statistics: Sequence[Mapping[str, Any]], strengths: Mapping[str, float], eligible: Sequence[str]
 ) -> tuple[str, ...]:
-    """The slices to look at, as `headway.evaluation.slices` writes them."""
+    """Returns the slices to look at, as `headway.evaluation.slices` writes them."""
     return tuple(sliceable(statistics, strengths, eligible, bins=BINS)[:MOST_COLUMNS])
 
 
@@ -108,7 +108,8 @@ def worst(
     threads: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any] | None:
-    """The slices on which the loss is worst, the greatest difference first; None where there is nothing to look at.
+    """Returns the slices on which the loss is worst, the greatest difference first; None where there is nothing to look
+    at.
 
     Args:
         table: of the rows' predictions, with the columns of `names`.
@@ -126,7 +127,7 @@ def worst(
     ends = {(each.cut.name, each.value): each for of in single for each in of}
 
     def is_tested(each: Slice) -> bool:
-        """Of a pair, whose rows are not those of a slice that it is in."""
+        """Returns whether a slice is a pair whose rows are not those of a slice that it is in."""
         whole = min((ends[part].rows for part in each.parts), default=len(rows))
         return bool(min_rows <= each.rows < whole and np.isfinite(each.score))
 
@@ -192,7 +193,7 @@ class LossBySlice:
         self._total = float(weights.sum())
 
     def __call__(self, cut: Cut) -> list[Slice]:
-        """Every slice of a cut that has rows."""
+        """Returns every slice of a cut that has rows."""
         codes, width, unit = cut.codes, len(cut.values), self._unit
         of_row = codes.astype(np.intp)  # once, where each count would
         rows = np.bincount(of_row, minlength=width)

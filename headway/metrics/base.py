@@ -73,15 +73,15 @@ class Rows:
         return self.once_for_all("alike", lambda: bool((self.weight == 1.0).all()))
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:
-        """What `make` returns, computed once for these rows."""
+        """Returns what `make` returns, computed once for these rows."""
         return _once(self.memo, key, make)
 
     def once_for_all(self, key: object, make: Callable[[], Made]) -> Made:
-        """What `make` returns, computed once for these rows, whoever predicts them."""
+        """Returns what `make` returns, computed once for these rows, whoever predicts them."""
         return _once(self.shared, key, make)
 
     def at(self, rows: Any) -> Rows:
-        """Return some of the rows: indices, a slice or a mask."""
+        """Returns some of the rows: indices, a slice or a mask."""
         columns = None if self.columns is None else {name: values[rows] for name, values in self.columns.items()}
         groups = None if self.groups is None else self.groups[rows]
         units = None if self.units is None else self.units[rows]
@@ -90,12 +90,12 @@ class Rows:
         return Rows(label, self.prediction[rows], weight, groups, columns, units, shared=shared)
 
     def predicted(self, prediction: Floats) -> Rows:
-        """The same rows with the predictions of another model, without the columns that this one's brought."""
+        """Returns the same rows with the predictions of another model, without the columns that this one's brought."""
         columns = self.columns and {name: values for name, values in self.columns.items() if name not in OF_THE_MODEL}
         return replace(self, prediction=prediction, columns=columns, memo={})
 
     def keeping(self, *keys: object) -> Rows:
-        """The same rows without what was computed of their predictions, but what has these keys."""
+        """Returns the same rows without what was computed of their predictions, but what has these keys."""
         return replace(self, memo={key: self.memo[key] for key in keys if key in self.memo})
 
 
@@ -122,7 +122,8 @@ class OfOnePart:
 
 
 def by_unit(derivative: Floats | OfOnePart, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
-    """How much each unit moves something, [units] or [units, parts], by the derivative by the weight of each row.
+    """Returns how much each unit moves something, [units] or [units, parts], by the derivative by the weight of each
+    row.
 
     Args:
         codes: the unit of each row, [rows]; None: each row is one.
@@ -147,7 +148,7 @@ def by_unit(derivative: Floats | OfOnePart, rows: Rows, codes: NDArray[np.int64]
 
 
 def unit_weights(rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats:
-    """The summed weight of each unit, [units]; `codes` as in `by_unit`."""
+    """Returns the summed weight of each unit, [units]; `codes` as in `by_unit`."""
     kept = rows.memo.get("unit weights")
     if kept is None or kept[0] is not codes:
         weight = None if rows.alike else rows.weight
@@ -185,14 +186,15 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, rows: Rows) -> float | None:
-        """The metric on these rows; None where it is undefined. Rows have a positive total weight."""
+        """Returns the metric on these rows; None where it is undefined. Rows have a positive total weight."""
 
     def on(self, rows: Rows) -> float | None:
-        """Return `value`, computed once for these rows; None for rows without any weight."""
+        """Returns `value`, computed once for these rows; None for rows without any weight."""
         return rows.once(self, lambda: self.value(rows) if rows.total > 0 else None)
 
     def influence(self, rows: Rows) -> Floats | None:
-        """The derivative of the metric by the weight of each row, [rows]; None where it has no value, or no derivative.
+        """Returns the derivative of the metric by the weight of each row, [rows]; None where it has no value, or no
+        derivative.
 
         The sum over the rows of (weight * influence)^2 is the variance of the metric (the infinitesimal jackknife: Efron,
         "The jackknife, the bootstrap and other resampling plans", 1982; of an AUC it is that of DeLong et al., 1988).
@@ -200,7 +202,7 @@ class Metric(ABC):
         return None
 
     def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """How much each unit moves the metric, [units]: `influence` times weight, summed over the unit's rows.
+        """Returns how much each unit moves the metric, [units]: `influence` times weight, summed over the unit's rows.
 
         Args:
             codes: the unit of each row, [rows]; None: each row is one.
@@ -209,11 +211,12 @@ class Metric(ABC):
         return None if influence is None else by_unit(influence, rows, codes, units)
 
     def parts(self, rows: Rows) -> Floats | None:
-        """The parts of a metric that is the sum of |parts|, [parts]; None of others, and where it has no value."""
+        """Returns the parts of a metric that is the sum of |parts|, [parts]; None of others, and where it has no
+        value."""
         return None
 
     def moved_parts(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """How much each unit moves each of `parts`, [units, parts]; None where that is not finite."""
+        """Returns how much each unit moves each of `parts`, [units, parts]; None where that is not finite."""
         return None
 
     def __repr__(self) -> str:
@@ -251,7 +254,8 @@ class MomentMetric(Metric):
         self.moments, self._combine, self._parts = moments, combine, parts
 
     def _kept(self, rows: Rows, name: str, compute: Callable[[], Any], of: Any = None) -> Any:
-        """What is computed of these rows' moments, and of `of`, kept until those of other moments are asked for."""
+        """Returns what is computed of these rows' moments, and of `of`, kept until those of other moments are asked
+        for."""
         kept = rows.memo.get(name)
         if kept is None or kept[0] is not self.moments or kept[1] is not of:
             kept = rows.memo[name] = self.moments, of, compute()
@@ -267,7 +271,7 @@ class MomentMetric(Metric):
             return finite(float(self._combine(means)))
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Return the influence by the chain rule."""
+        """Returns the influence by the chain rule."""
         means, slope = self._slope(rows, self._of_means)
         found: Floats = self._moments_of(rows) @ slope
         found -= means @ slope
@@ -275,7 +279,7 @@ class MomentMetric(Metric):
         return found[:, 0] if np.isfinite(found[:1]).all() else None
 
     def moved(self, rows: Rows, codes: NDArray[np.int64] | None, units: int) -> Floats | None:
-        """Return the same by unit: its moments are summed first."""
+        """Returns the same by unit: its moments are summed first."""
         found = self._moved(rows, codes, units, *self._slope(rows, self._of_means))
         return None if found is None else found[:, 0]
 
@@ -283,7 +287,7 @@ class MomentMetric(Metric):
         return self._combine(means)[..., None]
 
     def _slope(self, rows: Rows, of: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-        """(the means of the moments, the numeric derivative of each `of` them by each, [moments, width])"""
+        """Returns (the means of the moments, the numeric derivative of each `of` them by each, [moments, width])"""
 
         def spread() -> tuple[Floats, Floats]:
             moments, share = self._moments_of(rows), rows.weight / rows.total
@@ -298,7 +302,7 @@ class MomentMetric(Metric):
     def _moved(
         self, rows: Rows, codes: NDArray[np.int64] | None, units: int, means: Floats, slope: Floats
     ) -> Floats | None:
-        """How much each unit moves what has this slope, [units, width]; None where that is not finite."""
+        """Returns how much each unit moves what has this slope, [units, width]; None where that is not finite."""
         if not (np.isfinite(means).all() and np.isfinite(slope).all()):
             return None
         sums, weights = self._kept(
@@ -322,7 +326,7 @@ class MomentMetric(Metric):
 
 
 def per_row(of_row: Callable[[Floats, Floats], Floats]) -> Callable[[Rows], Floats]:
-    """Return the moments of a metric that is the mean of one number per row, computed from (label, prediction)."""
+    """Returns the moments of a metric that is the mean of one number per row, computed from (label, prediction)."""
     return lambda rows: of_row(rows.label, rows.prediction)[:, None]
 
 

@@ -20,7 +20,7 @@ ORDER = "order"
 
 
 def log_loss(label: Floats, prediction: Floats) -> Floats:
-    """The natural log loss of each row. [rows]"""
+    """Returns the natural log loss of each row. [rows]"""
     if prediction.ndim == 2:
         likelihood = prediction[np.arange(len(label)), label.astype(np.int64)]
     else:
@@ -37,14 +37,14 @@ def correct(label: Floats, prediction: Floats) -> Floats:
 
 
 def decided(prediction: Floats) -> NDArray[Any]:
-    """The more likely class of each row; of two at 0.5 the positive one, as a threshold of 0.5 has it everywhere (the signature
-    classify, a chosen threshold, scikit-learn's curves), of more the first. [rows]"""
+    """Returns the more likely class of each row; of two at 0.5 the positive one, as a threshold of 0.5 has it
+    everywhere (the signature classify, a chosen threshold, scikit-learn's curves), of more the first. [rows]"""
     return prediction.argmax(1) if prediction.ndim == 2 else prediction >= 0.5
 
 
 def squared_distance(label: Floats, prediction: Floats) -> Floats:
-    """The Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability", 1950): of two
-    classes in the form of one of them, (p - y)^2; of more the sum over all classes. [rows]"""
+    """Returns the Brier score of each row (Brier, "Verification of forecasts expressed in terms of probability", 1950):
+    of two classes in the form of one of them, (p - y)^2; of more the sum over all classes. [rows]"""
     if prediction.ndim == 1:
         return (prediction - label) ** 2
     one_hot = np.eye(prediction.shape[1])[label.astype(np.int64)]
@@ -77,8 +77,8 @@ class Auc(Metric):
 
 
 def by_score(rows: Rows) -> tuple[Floats, Floats]:
-    """Return (the weight of the positive rows at each distinct score, the lowest first; that of the negative ones). There is at
-    least one row, and every prediction is a number."""
+    """Returns (the weight of the positive rows at each distinct score, the lowest first; that of the negative ones).
+    There is at least one row, and every prediction is a number."""
 
     def made() -> tuple[Floats, Floats]:
         ranked = _ranked(rows)
@@ -92,14 +92,14 @@ def by_score(rows: Rows) -> tuple[Floats, Floats]:
 
 
 def _run_of_row(rows: Rows) -> NDArray[np.int64]:
-    """Which distinct score each row has, the lowest first."""
+    """Returns which distinct score each row has, the lowest first."""
     ranked, run = _ranked(rows), np.empty(len(rows), np.int64)
     run[ranked.order] = ranked.run
     return run
 
 
 def scores(rows: Rows) -> Floats:
-    """The distinct predictions, the lowest first; as of `by_score`."""
+    """Returns the distinct predictions, the lowest first; as of `by_score`."""
     ranked = _ranked(rows)
     return ranked.prediction[ranked.starts]
 
@@ -118,7 +118,7 @@ class _Ranked(NamedTuple):
 
 
 def _ranked(rows: Rows) -> _Ranked:
-    """Return the rows by prediction; every prediction is a number."""
+    """Returns the rows by prediction; every prediction is a number."""
 
     def made() -> _Ranked:
         order = rows.once(ORDER, lambda: order_of(rows.prediction))
@@ -131,7 +131,8 @@ def _ranked(rows: Rows) -> _Ranked:
 
 
 def orders_of_parts(rows: Rows, parts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]] | None:
-    """The order of each part by prediction, which follows from that of all rows; None where nobody has asked for that.
+    """Returns the order of each part by prediction, which follows from that of all rows; None where nobody has asked
+    for that.
 
     Args:
         parts: which rows each has, ascending; no row is in two.
@@ -200,7 +201,7 @@ class CalibrationError(Metric):
         return found
 
     def parts(self, rows: Rows) -> Floats | None:
-        """Return by how much the predictions of each bin are too high, times the share of its rows."""
+        """Returns by how much the predictions of each bin are too high, times the share of its rows."""
         if self.on(rows) is None:
             return None
         ranked, which = _bins(rows)
@@ -220,7 +221,7 @@ class CalibrationError(Metric):
 
 
 def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
-    """Return (the rows of positive weight and known prediction, by that; the bin of each)."""
+    """Returns (the rows of positive weight and known prediction, by that; the bin of each)."""
 
     def made() -> tuple[_Ranked, NDArray[np.uint8]]:
         kept = None if rows.alike and rows.known else (rows.weight > 0) & ~np.isnan(rows.prediction)
@@ -238,8 +239,8 @@ def _bins(rows: Rows) -> tuple[_Ranked, NDArray[np.uint8]]:
 
 
 def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
-    """Rows cut by predicted probability into ten bins of equal weight (equal predictions are never torn apart, so there
-    may be fewer): each with low, high, rows, weight, prediction_mean and label_mean."""
+    """Returns the rows cut by predicted probability into ten bins of equal weight (equal predictions are never torn
+    apart, so there may be fewer): each with low, high, rows, weight, prediction_mean and label_mean."""
     ranked, which = _bins(rows)
     mass = ranked.weight
     if not len(mass):
@@ -263,7 +264,7 @@ def calibration_bins(rows: Rows) -> list[dict[str, float | int]]:
 
 
 def _outcomes(rows: Rows) -> Floats:
-    """Whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
+    """Returns whether each row is a true positive, a false positive, a false negative at 0.5. [rows, 3]"""
     flagged, positive = decided(rows.prediction), rows.label > 0.5
     counts = np.empty((len(rows), 3))
     counts[:, 0], counts[:, 1], counts[:, 2] = flagged & positive, flagged & ~positive, ~flagged & positive
@@ -294,7 +295,7 @@ def _f1(means: Floats) -> Floats:
 
 
 def _macro_f1(means: Floats) -> Floats:
-    """The mean over the classes that occur, as labels or as predictions."""
+    """Returns the mean over the classes that occur, as labels or as predictions."""
     right, wrong, missed = np.split(means, 3, axis=-1)
     there = right + wrong + missed > 0
     scores = np.where(there, f1_of(right, wrong, missed), 0.0).sum(-1) / there.sum(-1)
@@ -302,7 +303,7 @@ def _macro_f1(means: Floats) -> Floats:
 
 
 def _shares(rows: Rows) -> Floats:
-    """The predicted and the true share of each class. [rows, 2 * classes]"""
+    """Returns the predicted and the true share of each class. [rows, 2 * classes]"""
     width = rows.prediction.shape[1]
     return np.concatenate([rows.prediction, np.eye(width)[rows.label.astype(np.int64)]], axis=1)
 

@@ -44,7 +44,7 @@ _MEANINGS = {
 
 
 def meaning(metric: str, task: str | None = None) -> str:
-    """What a metric is; empty of one of the user's own.
+    """Returns what a metric is; empty of one of the user's own.
 
     Args:
         task: that it is of; None: not known.

@@ -44,7 +44,7 @@ class Ranked:
     """One of its rows."""
 
     def mean(self) -> dict[str, float | None]:
-        """Each metric over the groups, by weight; None where there is no group or a value is no number."""
+        """Returns each metric over the groups, by weight; None where there is no group or a value is no number."""
         total = float(self.weight.sum())
         means = {
             name: float(values @ self.weight / total) if total > 0 else np.nan for name, values in self.values.items()
@@ -70,7 +70,7 @@ class GroupMetric(Metric):
         return self._ranked(rows).mean()[self.name]
 
     def influence(self, rows: Rows) -> Floats | None:
-        """Return the influence of each group, at one of its rows."""
+        """Returns the influence of each group, at one of its rows."""
         if (value := self.on(rows)) is None:
             return None
         groups, found = self._ranked(rows), np.zeros(len(rows))
@@ -97,7 +97,7 @@ class ItemCoverage(Metric):
         self.item, self.k = item, k
 
     def _shown(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return (the rows within the first ranks, the items of those, how many items there are)."""
+        """Returns (the rows within the first ranks, the items of those, how many items there are)."""
         if rows.groups is None or rows.columns is None:
             raise ValueError(f"{self.name} needs groups and the column {self.item!r}")
         at = np.flatnonzero((rows.groups != NO_GROUP) & (rows.weight > 0) & np.isfinite(rows.prediction))
@@ -115,7 +115,7 @@ class ItemCoverage(Metric):
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """A number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
+    """Returns a number from 0 up for each value of a column, NO_GROUP for null; [rows]."""
     array = whole(column) if isinstance(column, pa.ChunkedArray) else column
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return encoded.indices.cast(pa.int64()).fill_null(NO_GROUP).to_numpy(zero_copy_only=False)
@@ -160,7 +160,7 @@ def ranked(label: Floats, score: Floats, weight: Floats, codes: NDArray[Any], *,
 
 
 def _ordered(group: NDArray[np.int64], by: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (rows by group, then by falling `by`; each one's place in its group, from 0)."""
+    """Returns (rows by group, then by falling `by`; each one's place in its group, from 0)."""
     order = np.lexsort((-by, group))
     first = np.flatnonzero(run_starts(group[order]))
     return order, np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))

@@ -19,7 +19,7 @@ def absolute_error(label: Floats, prediction: Floats) -> Floats:
 
 
 def poisson_loss(label: Floats, prediction: Floats) -> Floats:
-    """Return the Poisson negative log likelihood without its constant term: p - y log p. [rows]"""
+    """Returns the Poisson negative log likelihood without its constant term: p - y log p. [rows]"""
     rate = np.maximum(prediction, LEAST_COUNT)
     return rate - label * np.log(rate)
 
@@ -87,7 +87,8 @@ OFFSET = MomentMetric("bias", _offset, of_the_mean=True, within=POSITIVE, parts=
 
 
 def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
-    """The quantile loss of each row, the mean over the levels (Koenker and Bassett, "Regression quantiles", 1978). [rows]"""
+    """Returns the quantile loss of each row, the mean over the levels (Koenker and Bassett, "Regression quantiles",
+    1978). [rows]"""
     at = np.asarray(levels, np.float64)
 
     def loss(label: Floats, prediction: Floats) -> Floats:
@@ -98,9 +99,9 @@ def pinball(levels: Sequence[float]) -> Callable[[Floats, Floats], Floats]:
 
 
 def quantile_metrics(levels: Sequence[float]) -> tuple[MomentMetric, ...]:
-    """The loss, the absolute error of the level nearest the median, how far the share of labels below each level's prediction
-    is from the level, on average (`miscoverage`), and of the outermost levels the share of labels between them (`coverage`;
-    the levels promise their distance) and how far they are apart (`width`)."""
+    """Returns the loss, the absolute error of the level nearest the median, how far the share of labels below each
+    level's prediction is from the level, on average (`miscoverage`), and of the outermost levels the share of labels
+    between them (`coverage`; the levels promise their distance) and how far they are apart (`width`)."""
     at = np.asarray(levels, np.float64)
     middle = int(np.abs(np.asarray(levels) - 0.5).argmin())
 

@@ -21,7 +21,7 @@ RETRIEVAL: tuple[str, ...] = ("retrieval_recall", "retrieval_ndcg", "retrieval_m
 
 
 def retrieval_metrics(k: int) -> tuple[Metric, ...]:
-    """The metrics, by the first `k` ranks; the MRR looks at all."""
+    """Returns the metrics, by the first `k` ranks; the MRR looks at all."""
 
     def first(of_rank: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
         return lambda rank: np.where((rank > 0) & (rank <= k), of_rank(rank), 0.0)

@@ -42,7 +42,7 @@ class Table:
     decides: bool = False
 
     def on(self, rows: Rows) -> dict[str, list[Any]]:
-        """The table of these rows, a list per column; {} where there is none."""
+        """Returns the table of these rows, a list per column; {} where there is none."""
         if not (rows.total > 0 and rows.known):
             return {}
         weighty = rows if (rows.weight > 0).all() else rows.at(rows.weight > 0)
@@ -113,14 +113,14 @@ def _along(x: Floats, y: Floats) -> NDArray[np.int64]:
 
 
 def _steps(values: Floats) -> Floats:
-    """How far each value is from the one before it."""
+    """Returns how far each value is from the one before it."""
     found = np.zeros(len(values))
     np.subtract(values[1:], values[:-1], out=found[1:])
     return np.abs(found, out=found)
 
 
 def _classes(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """(label, decided class, how many classes there are)"""
+    """Returns (label, decided class, how many classes there are)"""
     chosen = decided(rows.prediction).astype(np.int64)
     width = 2 if rows.prediction.ndim == 1 else rows.prediction.shape[1]
     return rows.label.astype(np.int64), chosen, width
@@ -157,7 +157,7 @@ def _sums(codes: NDArray[np.int64], values: Floats, width: int) -> Floats:
 
 
 def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) -> Callable[[Rows], Columns]:
-    """Return the residuals, label - prediction, by tenths of the rows in the order of their predictions.
+    """Returns the residuals, label - prediction, by tenths of the rows in the order of their predictions.
 
     Args:
         of: one number of each row's prediction.
@@ -179,7 +179,7 @@ def residuals(of: Callable[[Floats], Floats] = lambda prediction: prediction) ->
 
 
 def level_tables(levels: Sequence[float], middle: int) -> tuple[Table, ...]:
-    """Return the tables of predicted quantiles."""
+    """Returns the tables of predicted quantiles."""
 
     def columns(rows: Rows) -> Columns:
         below = (rows.weight / rows.total) @ (rows.label[:, None] <= rows.prediction)

@@ -63,5 +63,5 @@ class MetricSpec(Frozen):
 
 
 def as_key(specs: Sequence[MetricSpec]) -> dict[str, list[str]]:
-    """What a stage that computes the metrics depends on."""
+    """Returns what a stage that computes the metrics depends on."""
     return {spec.name: [spec.better, digest(spec.file)] for spec in specs}

@@ -392,7 +392,8 @@ def intraclass(values: Floats, codes: Codes) -> tuple[float, float] | None:
 
 
 def _likeliest(batch: pa.RecordBatch, names: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    """Of a wide table the columns of most values that come again, by some of its rows; those of the others come last."""
+    """Returns, of a wide table, the columns of most values that come again, by some of its rows; those of the others
+    come last."""
     kinds = {name: value_type(batch.column(places[name]).type) for name in names}
     names = [name for name in names if is_number(kinds[name]) or is_text(kinds[name])]
     if len(names) <= MOST_COLUMNS:

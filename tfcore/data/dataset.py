@@ -70,10 +70,10 @@ class Augmentation(Protocol):
     chunk: int
 
     def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """The columns that it needs of the rows `window[order][skipped:]`."""
+        """Returns the columns that it needs of the rows `window[order][skipped:]`."""
 
     def __call__(self, rows: Batch) -> Batch:
-        """The rows varied, without those columns."""
+        """Returns the rows varied, without those columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class RowPlan:
         window: int = WINDOW_ROWS,
         cycle: int = CYCLE,
     ) -> Self:
-        """The plan of rows that belong to no groups."""
+        """Returns the plan of rows that belong to no groups."""
         counts: Any = kept_rows(shards, holdout)
         if resample is not None:
 
@@ -110,15 +110,15 @@ class RowPlan:
         return cls(shards, Plan(counts, seed, window=window, cycle=cycle), holdout, resample)
 
     def start(self, step: int, batch: int) -> Start:
-        """Where reading begins so that the batch of a step comes first."""
+        """Returns where reading begins so that the batch of a step comes first."""
         return self.order.start(step * batch) if self.groups is None else self.groups.start(step)
 
     def bounds(self, epoch: tf.Tensor) -> tf.Tensor | None:
-        """Where an epoch's windows of whole groups begin, and where the last ends: int64 [windows + 1]; None without groups."""
+        """Returns where an epoch's windows of groups begin, and the last ends: int64 [windows + 1]; None without groups."""
         return None if self.groups is None else numpy_op(self.groups.bounds, _BOUNDS, stateful=False)(epoch)
 
     def permutation(self, epoch: tf.Tensor, window: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(the order of a window's rows, int32; how many rows of its epoch come before it, int64)."""
+        """Returns (the order of a window's rows, int32; how many rows of its epoch come before it, int64)."""
         if self.groups is not None:
             order, before = numpy_op(self.groups.window, _WINDOW, stateful=False)(epoch, window)
             return order, before
@@ -126,7 +126,7 @@ class RowPlan:
         return tf.random.experimental.stateless_shuffle(tf.range(rows), seed=key), window * self.order.window
 
     def taken(self, rows: Batch, order: tf.Tensor) -> Batch:
-        """A window's rows in their order."""
+        """Returns a window's rows in their order."""
         if self.groups is None:
             return taken(rows, order)
         if ROW not in rows:
@@ -234,13 +234,13 @@ def training_dataset(
 
 
 def prepare(pieces: tf.data.Dataset, inputs: Inputs, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
-    """The rows of some pieces as they are shuffled, whether they are read in every epoch or kept in memory."""
+    """Returns the rows of some pieces as they are shuffled, whether they are read in every epoch or kept in memory."""
     rows = decode(pieces, inputs)
     return select(rows, selection, epoch)
 
 
 def decode(pieces: tf.data.Dataset, inputs: Inputs) -> tf.data.Dataset:
-    """(rows, shard, number) of each piece: its rows as the model takes them, and where they are stored."""
+    """Returns (rows, shard, number) of each piece: its rows as the model takes them, and where they are stored."""
     return pieces.map(inputs.rows, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -259,7 +259,7 @@ def selection_of(plan: RowPlan) -> Selection | None:
 
 
 def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.Tensor) -> tf.data.Dataset:
-    """The rows of each record that take part in an epoch; without a selection all."""
+    """Returns the rows of each record that take part in an epoch; without a selection all."""
     if selection is None:
         return placed_rows.map(lambda rows, *_: rows)
     return placed_rows.map(
@@ -272,7 +272,8 @@ def select(placed_rows: tf.data.Dataset, selection: Selection | None, epoch: tf.
 def cut_windows(
     rows: tf.data.Dataset, plan: RowPlan, epoch: tf.Tensor, at: EpochStart, *, drops: bool
 ) -> tf.data.Dataset:
-    """The windows of an epoch from `at` on, which are shuffled as a whole; where there are groups they end where one does.
+    """Returns the windows of an epoch from `at` on, which are shuffled as a whole; where there are groups they end
+    where one does.
 
     Args:
         drops: the first record begins before the first window. The graph is one for every epoch, so it drops by number.
@@ -293,7 +294,8 @@ def cut_windows(
 def shuffle(
     windows: tf.data.Dataset, plan: RowPlan, epoch: tf.Tensor, at: EpochStart, augment: Augmentation | None = None
 ) -> tf.data.Dataset:
-    """The rows of each window in the order of (seed, epoch, window), without those that earlier steps have seen.
+    """Returns the rows of each window in the order of (seed, epoch, window), without those that earlier steps have
+    seen.
 
     Args:
         augment: what rows it will need is put beside them, since here their places in the epoch are known.
@@ -309,7 +311,7 @@ def shuffle(
 
 
 def vary(rows: tf.data.Dataset, augment: Augmentation) -> tf.data.Dataset:
-    """The rows augmented, as many at a time as stay in a core's cache."""
+    """Returns the rows augmented, as many at a time as stay in a core's cache."""
     return rows.rebatch(augment.chunk).map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
@@ -381,7 +383,7 @@ class RowCache:
     def windows(
         self, epoch: tf.Tensor, first: tf.Tensor, bounds: tf.Tensor | None = None, *, places: bool = True
     ) -> tf.data.Dataset:
-        """The windows of an epoch, from window `first` (int64) on.
+        """Returns the windows of an epoch, from window `first` (int64) on.
 
         Args:
             bounds: where they begin, and their end; int64 [windows + 1]. None: they are the order's.
@@ -402,7 +404,7 @@ class RowCache:
     def picked(
         self, pick: Callable[[Batch, tf.Tensor], Batch], places: int, *, jit: bool
     ) -> Callable[[tf.Tensor], Batch]:
-        """The function from places, int32 [places], to `pick` of all rows.
+        """Returns the function from places, int32 [places], to `pick` of all rows.
 
         Args:
             jit: by XLA, unless there is text, which it does not know. It takes a fourth of the time: TensorFlow's own gather
@@ -424,7 +426,7 @@ def taken(rows: Batch, places: tf.Tensor) -> Batch:
 
 
 def row_bytes(spec: Mapping[str, tf.TensorSpec]) -> int:
-    """The bytes of a row in memory; for text only those of its address."""
+    """Returns the bytes of a row in memory; for text only those of its address."""
     return sum(math.prod(d or 1 for d in tensor.shape[1:]) * tensor.dtype.size for tensor in spec.values())
 
 
@@ -440,7 +442,7 @@ def labelled(rows: Batch, columns: Mapping[str, RawColumn], labeler: Labeler) ->
 
 
 def training_rows(shards: Shards, holdout: Holdout | None = None) -> int:
-    """The number of rows that take part in an epoch."""
+    """Returns the number of rows that take part in an epoch."""
     return sum(int(rows.sum()) for rows in kept_rows(shards, holdout))
 
 
@@ -454,7 +456,7 @@ def evaluation_dataset(
     holdout: Holdout | None = None,
     raw: PackedColumns | None = None,
 ) -> tf.data.Dataset:
-    """Every row once, in the manifests' order; rows of weight 0 fill the last batch.
+    """Returns every row once, in the manifests' order; rows of weight 0 fill the last batch.
 
     Yields numeric [B, n] and categorical [B, m] (with a transform), label [B], weight [B], valid bool [B], and the columns
     of `raw`, which `raw.unpack(batch)` gives as raw/<name> (its values; strings for bytes) and raw/<name>/present; of a list
@@ -488,7 +490,7 @@ def evaluation_dataset(
 
 
 def _longest(shards: Shards, column: Column) -> int:
-    """The length of a column's longest list; at least 1."""
+    """Returns the length of a column's longest list; at least 1."""
     name = column.name
     lengths = look_through(shards, [name], lambda columns: tf.reduce_max(tf.concat([columns[name].lengths, [1]], 0)))
     return max(map(int, lengths), default=1)

@@ -82,13 +82,13 @@ class GroupOrder:
         self._counted: dict[int, int] = {}
 
     def batches(self, epoch: int) -> int:
-        """The number of batches in an epoch."""
+        """Returns the number of batches in an epoch."""
         if epoch not in self._counted:
             self._counted[epoch] = int(self._epoch(epoch).outs[-1]) // self._batch
         return self._counted[epoch]
 
     def epochs(self, step: int) -> float:
-        """The number of epochs that `step` steps make."""
+        """Returns the number of epochs that `step` steps make."""
         epoch, batch = self._epoch_of(step)
         return epoch + batch / self.batches(epoch)
 
@@ -100,12 +100,13 @@ class GroupOrder:
         return Start(epoch, skip, drop, window, first - int(layout.outs[window]))
 
     def bounds(self, epoch: int) -> NDArray[np.int64]:
-        """Where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows + 1]."""
+        """Returns where an epoch's windows begin among the rows that it reads, and where the last ends; int64 [windows
+        + 1]."""
         return self._epoch(int(epoch)).bounds
 
     def window(self, epoch: int, window: int) -> tuple[NDArray[np.int32], np.int64]:
-        """(the place in the window of each row, in training order; the number of rows of the epoch before this window).
-        An empty place has -1 - the place of the row before it, whose values fill the gap."""
+        """Returns (the place in the window of each row, in training order; the number of rows of the epoch before this
+        window). An empty place has -1 - the place of the row before it, whose values fill the gap."""
         layout = self._epoch(int(epoch))
         first, end = layout.groups[window : window + 2]
         begin, stop = np.searchsorted(layout.ends, [first, end - 1], side="right")
@@ -125,11 +126,12 @@ class GroupOrder:
         return np.where(last < np.arange(len(places)), -1 - places[last], places), out
 
     def most(self) -> NDArray[Any]:
-        """The most rows that any epoch has of each run, through all shards; integers [runs]."""
+        """Returns the most rows that any epoch has of each run, through all shards; integers [runs]."""
         return self._sizes(None)
 
     def _sizes(self, epoch: int | None) -> NDArray[Any]:
-        """Rows that each run contributes to an epoch, of the least type; None: the most that any epoch has."""
+        """Returns the rows that each run contributes to an epoch, of the least type; None: the most that any epoch
+        has."""
         by_shard: list[NDArray[Any]] = [np.zeros(0, np.uint8)]
         for shard, runs in enumerate(self._shards.runs or ()):
             firsts, rows = np.cumsum(runs) - runs, int(runs.sum())
@@ -169,7 +171,7 @@ class GroupOrder:
         )
 
     def _of_units(self, units: NDArray[np.int64], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(the rows of each group of some units that has any, how many such groups each has)"""
+        """Returns (the rows of each group of some units that has any, how many such groups each has)"""
         found = sizes[ranges(self._first[units], self._runs[units])].astype(np.int64)
         unit = np.repeat(np.arange(len(units)), self._runs[units])[found > 0]
         return found[found > 0], np.bincount(unit, minlength=len(units))
@@ -204,7 +206,7 @@ NO_GROUP = -1
 
 @tf.autograph.experimental.do_not_convert
 def group_ids(column: RawColumn) -> tf.Tensor:
-    """The group id of each row, int64 [rows], at least 0: the same for equal values of a scalar column."""
+    """Returns the group id of each row, int64 [rows], at least 0: the same for equal values of a scalar column."""
     values = column.plain()
     if values.dtype == tf.string:
         ids = tf.strings.to_hash_bucket_fast(values, tf.int64.max)
@@ -237,7 +239,7 @@ def _positive(bits: tf.Tensor) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def group_splits(ids: Any) -> tf.Tensor:
-    """The row_splits of groups that are runs of one id, int64 [rows + 1].
+    """Returns the row_splits of groups that are runs of one id, int64 [rows + 1].
 
     There are as many groups as rows, the last ones empty, so that the shape follows from the shape of `ids` also under
     XLA. Rows of one id that do not lie together are several groups.
@@ -257,5 +259,5 @@ def group_splits(ids: Any) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def row_groups(row_splits: tf.Tensor, rows: tf.Tensor | int) -> tf.Tensor:
-    """The group of each row, int64 [rows], from valid row_splits."""
+    """Returns the group of each row, int64 [rows], from valid row_splits."""
     return tf.searchsorted(row_splits[1:], tf.range(rows, dtype=row_splits.dtype), side="right", out_type=tf.int64)

@@ -65,12 +65,13 @@ class Plan:
         """Rows of the first epoch."""
 
     def shard_order(self, epoch: int) -> NDArray[np.int64]:
-        """The shards' order in an epoch; int64 [shards]."""
+        """Returns the shards' order in an epoch; int64 [shards]."""
         return shard_order(len(self._rows), self.seed, int(epoch))
 
     @lru_cache(maxsize=2)  # noqa: B019 - a plan lives as long as its training
     def record_rows(self, epoch: int) -> NDArray[Any]:
-        """Rows of each record, in the order in which an epoch reads the records; integers of the least type, [records]."""
+        """Returns the rows of each record, in the order in which an epoch reads the records; integers of the least
+        type, [records]."""
         runs = self._runs(epoch)
         rows = self._rows if self._rows_of is None or not epoch else [np.asarray(r) for r in self._rows_of(epoch)]
         parts = [rows[shard][first : first + count] for shard, first, count in runs.tolist()]
@@ -78,7 +79,7 @@ class Plan:
         return np.concatenate([np.zeros(0, kind), *parts], dtype=kind, casting="unsafe")
 
     def _runs(self, epoch: int) -> NDArray[np.int64]:
-        """(shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
+        """Returns (shard, first record, count) of each run of records, in an epoch's reading order; int64 [n, 3]."""
         order = self.shard_order(epoch)
         places = interleave([len(self._rows[i]) for i in order], self.cycle)
         runs = np.asarray(places, np.int64).reshape(-1, 3)
@@ -86,26 +87,26 @@ class Plan:
         return runs
 
     def places(self, epoch: int) -> NDArray[np.int32]:
-        """The place of each row of an epoch in the manifests' order, before windows are permuted; int32 [rows]. Only
-        for a plan that has the same rows in every epoch."""
+        """Returns the place of each row of an epoch in the manifests' order, before windows are permuted; int32 [rows].
+        Only for a plan that has the same rows in every epoch."""
         lengths = np.concatenate(self._rows).astype(np.int64)
         begins = np.cumsum(lengths) - lengths
         read = self.sequence(epoch)
         return ranges(begins[read], lengths[read], np.int32)
 
     def sequence(self, epoch: int) -> NDArray[np.int64]:
-        """The number of each record, counted through all shards, in the order in which an epoch reads them."""
+        """Returns the number of each record, counted through all shards, in the order in which an epoch reads them."""
         records, runs = np.cumsum([0, *map(len, self._rows)]), self._runs(epoch)
         return ranges(records[runs[:, 0]] + runs[:, 1], runs[:, 2])
 
     def start(self, first_row: int) -> Start:
-        """Where reading begins so that `first_row` of the endless sequence comes first."""
+        """Returns where reading begins so that `first_row` of the endless sequence comes first."""
         epoch, row = divmod(first_row, self.rows) if self._rows_of is None else self._epoch_of(first_row)
         window, drop_in_window = divmod(row, self.window)
         return Start(epoch, *self.skip(epoch, window * self.window), window, drop_in_window)
 
     def skip(self, epoch: int, row: int) -> tuple[int, int]:
-        """(records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
+        """Returns (records to skip, rows of the next record to drop) so that an epoch's row `row` comes first."""
         ends = np.cumsum(self.record_rows(epoch) if row else (), dtype=np.int64)
         passed = int(np.searchsorted(ends, row, side="right"))
         return passed, row - (int(ends[passed - 1]) if passed else 0)
@@ -125,12 +126,12 @@ def ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64], dtype: DTypeLik
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order in which an epoch opens its shards; int64 [shards]."""
+    """Returns the order in which an epoch opens its shards; int64 [shards]."""
     return permutation(shards, _SHARDS, seed, epoch)
 
 
 def interleave(lengths: Sequence[int], cycle: int) -> list[tuple[int, int, int]]:
-    """The order in which tf.data.Dataset.interleave(cycle_length=cycle) reads datasets.
+    """Returns the order in which tf.data.Dataset.interleave(cycle_length=cycle) reads datasets.
 
     Returns:
         (dataset, first element, count) in order. A dataset that ends gives up its turn, and the next one takes its place

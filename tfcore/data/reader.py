@@ -135,7 +135,7 @@ class Holdout:
         return replace(self, inside=not self.inside)
 
     def keeps(self, shard: int, rows: int) -> NDArray[np.bool_]:
-        """Which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph."""
+        """Returns which rows of a shard stay; bool [rows]. `HoldoutRows` does the same in the graph."""
         return np.unpackbits(self.bits[shard], count=rows, bitorder="little").view(np.bool_) == self.inside
 
 
@@ -153,13 +153,13 @@ class HoldoutRows:
             self._bytes = tf.constant(np.cumsum([0] + [len(bits) for bits in holdout.bits])[:-1], tf.int64)
 
     def __call__(self, rows: Batch, shard: tf.Tensor, number: tf.Tensor) -> Batch:
-        """The rows of record `number` of a shard that stay."""
+        """Returns the rows of record `number` of a shard that stay."""
         _, keep = self.keeps(tf.shape(rows["label"], tf.int64)[0], shard, number)
         places = tf.where(keep)[:, 0]  # looked up once, where boolean_mask would for each tensor
         return {name: tf.gather(value, places) for name, value in rows.items()}
 
     def keeps(self, count: tf.Tensor, shard: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """(place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
+        """Returns (place in its shard, whether it stays) of each of `count` rows: int64 and bool [count]."""
         first = tf.gather(self._first, tf.gather(self._begin, shard) + number)
         places = tf.range(first, first + count)
         if self._inside is None:
@@ -170,14 +170,15 @@ class HoldoutRows:
 
 
 def kept_rows(shards: Shards, holdout: Holdout | None) -> list[NDArray[Any]]:
-    """The rows of each record that take part in training, by shard; integers."""
+    """Returns the rows of each record that take part in training, by shard; integers."""
     if holdout is None:
         return [np.asarray(rows) for rows in shards.rows]
     return [by_record(rows, holdout.keeps(shard, shards.counts[shard])) for shard, rows in enumerate(shards.rows)]
 
 
 def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> NDArray[Any]:
-    """The sum of an integer, or a truth, of each row over each record of so many `rows`; of the least type that holds it."""
+    """Returns the sum of an integer, or a truth, of each row over each record of so many `rows`; of the least type that
+    holds it."""
     found = of_row
     if len(rows) < len(of_row) or not np.all(np.asarray(rows) == 1):
         found = np.diff(np.append(0, np.cumsum(of_row))[np.cumsum(rows)], prepend=0)
@@ -185,7 +186,7 @@ def by_record(rows: Sequence[int] | NDArray[np.int64], of_row: NDArray[Any]) -> 
 
 
 def shards_of(examples: Sequence[Examples], stager: Stager | None = None) -> Shards:
-    """The shards of all examples, in their order.
+    """Returns the shards of all examples, in their order.
 
     Raises:
         ConfigError: there are none.
@@ -212,14 +213,14 @@ class Resample:
         self._rates = np.asarray(rates, np.float64)
 
     def copies(self, shard: int, epoch: int) -> NDArray[np.int64]:
-        """How often each row of a shard occurs in an epoch; int64 [rows]. `Resampling` is its twin in the graph."""
+        """Returns how often an epoch has each row of a shard; int64 [rows]. `Resampling` is its twin in the graph."""
         classes = self._classes[shard]
         place = mix64(np.arange(len(classes), dtype=U64), shard + 1)
         drawn = mix64(place ^ U64(epoch), self.seed) >> U64(64 - _BITS)
         return self.whole[classes] + (drawn.astype(np.int64) < self.part[classes])
 
     def rows_of_records(self, shards: Shards, holdout: Holdout | None, epoch: int) -> list[NDArray[Any]]:
-        """Rows that each record contributes to an epoch, by shard."""
+        """Returns the rows that each record contributes to an epoch, by shard."""
         by_shard = []
         for shard, rows in enumerate(shards.rows):
             copies = self.copies(shard, epoch)
@@ -229,11 +230,11 @@ class Resample:
         return by_shard
 
     def most(self, shard: int) -> NDArray[np.int64]:
-        """How often each row of a shard occurs in an epoch at most; int64 [rows]."""
+        """Returns how often each row of a shard occurs in an epoch at most; int64 [rows]."""
         return (self.whole + (self.part > 0))[self._classes[shard]]
 
     def expected(self, shards: Shards, holdout: Holdout | None) -> int:
-        """The mean number of rows in an epoch."""
+        """Returns the mean number of rows in an epoch."""
         total = 0.0
         for shard, classes in enumerate(self._classes):
             rates = self._rates[classes]
@@ -310,11 +311,11 @@ class Reader:
         self._memory = HeldRecords(shards) if isinstance(shards, InMemoryShards) else None
 
     def in_order(self) -> tf.data.Dataset:
-        """The dataset of pieces that cover every row, shard after shard."""
+        """Returns the dataset of pieces that cover every row, shard after shard."""
         return tf.data.Dataset.range(len(self._shards.paths)).flat_map(self._records)
 
     def in_epoch(self, plan: Plan, epoch: tf.Tensor, skip: tf.Tensor) -> tf.data.Dataset:
-        """The dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
+        """Returns the dataset of pieces that cover an epoch's rows, from record `skip` (int64) of its sequence on."""
 
         def shard_order(epoch: int) -> NDArray[np.int64]:
             if self._staged:
@@ -337,7 +338,7 @@ class Reader:
         return self._shards.stager is not None
 
     def _records(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """The dataset of (shard, number, record) of one shard."""
+        """Returns the dataset of (shard, number, record) of one shard."""
         if self._memory is not None:
             return self._memory(shard)
         path = tf.gather(self._paths, shard)
@@ -368,7 +369,7 @@ class Decoder:
         return {column.name: self._group(column, parsed, present.get(column.name)) for column in self.columns}
 
     def _parsed(self, record: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.
+        """Returns each feature's values, as `tf.io.parse_single_example` gives them for FixedLenSequenceFeatures.
 
         That makes a constant for each feature, and TensorFlow's graph optimizer compares all of them with each other: minutes
         at thousands of columns. Here those of a dtype share one.
@@ -410,7 +411,7 @@ class _Values:
             self._table = tf.lookup.StaticHashTable(init, default_value=-1)
 
     def __call__(self, column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-        """(value, whether it is a known class or a finite number); what is not is 0."""
+        """Returns (value, whether it is a known class or a finite number); what is not is 0."""
         raw = column.plain()
         if self._table is not None:
             keys = raw if self._type != "float32" else tf.cast(tf.round(raw), tf.int64)
@@ -436,7 +437,7 @@ class Labeler:
         return [LABEL] + ([self._weight.name] if self._weight else [])
 
     def __call__(self, columns: Mapping[str, RawColumn]) -> tuple[tf.Tensor, tf.Tensor]:
-        """(label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
+        """Returns (label, weight): float32 [rows] each for binary and regression; an int32 class index for multiclass.
 
         A row whose label is not a known class or not finite, or whose weight is null or not finite, has weight 0.
         """
@@ -454,7 +455,7 @@ class Labeler:
 
 
 def labeler(shards: Shards, parameters: TransformParameters, class_weights: Sequence[float] | None = None) -> Labeler:
-    """Return the labeler of the stored rows: the weight column is the one with the role weight."""
+    """Returns the labeler of the stored rows: the weight column is the one with the role weight."""
     weight = next((column for column in shards.columns if column.role == "weight"), None)
     return Labeler(parameters.label, weight=weight, class_weights=class_weights)
 
@@ -482,7 +483,7 @@ def by_shard(shards: Shards, column: str, of: Callable[[RawColumn], tf.Tensor]) 
 
 
 def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
-    """The class of each row, by shard; only labels are parsed."""
+    """Returns the class of each row, by shard; only labels are parsed."""
     labels = look_through(shards, labeler.needs, lambda columns: tf.cast(labeler(columns)[0], tf.uint16))
     classes = [label.numpy() for label in labels]
     classes = [each.astype(np.min_scalar_type(int(each.max(initial=0)))) for each in classes]
@@ -490,7 +491,7 @@ def classes_of(shards: Shards, labeler: Labeler) -> list[NDArray[Any]]:
 
 
 def least_label(shards: Shards, labeler: Labeler) -> float:
-    """The smallest label among rows of positive weight; only labels are parsed."""
+    """Returns the smallest label among rows of positive weight; only labels are parsed."""
 
     def least(columns: dict[str, RawColumn]) -> tf.Tensor:
         label, weight = labeler(columns)
@@ -528,7 +529,8 @@ def safe(dataset: Any, shards: Shards) -> Iterator[Any]:
 
 
 def _named(error: tf.errors.OpError | None, shards: Shards) -> DataError:
-    """The DataError that names the damaged file. TensorFlow does not, so the files are read again and checked."""
+    """Returns the DataError that names the damaged file. TensorFlow does not, so the files are read again and
+    checked."""
     for path, rows in () if isinstance(shards, InMemoryShards) else zip(shards.paths, shards.rows, strict=True):
         try:
             count = sum(1 for _ in read_records(Path(shards.stager.ensure(path) if shards.stager else path)))
@@ -568,6 +570,6 @@ class HeldRecords:
         self._begin = tf.constant(np.concatenate([[0], np.cumsum(counts)]), tf.int64)
 
     def __call__(self, shard: tf.Tensor) -> tf.data.Dataset:
-        """The dataset of (shard, number, record) of one shard."""
+        """Returns the dataset of (shard, number, record) of one shard."""
         first, count = self._begin[shard], self._begin[shard + 1] - self._begin[shard]
         return tf.data.Dataset.range(count).map(lambda number: (shard, number, self._records[first + number]))

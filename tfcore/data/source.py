@@ -31,7 +31,8 @@ from tfcore.transform.raw_column import DTYPES
 def rows_in_memory(
     rows: Any, columns: Sequence[Column], *, rows_per_record: int = ROWS_PER_RECORD, shards: int = 1
 ) -> InMemoryShards:
-    """The shards of a table, of arrays by column, or of a Dataset whose elements are of `element_spec`, which is read once.
+    """Returns the shards of a table, of arrays by column, or of a Dataset whose elements are of `element_spec`, which
+    is read once.
 
     A table of stored columns, with `UNIT_COLUMN` or without it, is cut into `shards` of equal length and records of
     `rows_per_record` rows, fewer of large ones, as ingest cuts them. With a group column neither cuts a group.
@@ -57,7 +58,7 @@ def rows_in_memory(
 
 
 def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
-    """The type of an element of raw rows: tensors with any number of rows."""
+    """Returns the type of an element of raw rows: tensors with any number of rows."""
     spec: dict[str, tf.TypeSpec] = {}
     for column in columns:
         spec[column.name] = tf.TensorSpec([None, *column.shape], DTYPES[column.type])
@@ -70,7 +71,7 @@ def element_spec(columns: Sequence[Column]) -> dict[str, tf.TypeSpec]:
 
 @tf.autograph.experimental.do_not_convert  # as in `tfcore.data.dataset`
 def raw_rows(shards: Shards) -> tf.data.Dataset:
-    """The raw rows of shards, each once, in their order: an `element_spec` element per record."""
+    """Returns the raw rows of shards, each once, in their order: an `element_spec` element per record."""
     spec = element_spec(shards.columns)
     reader = Reader(shards, [column.name for column in shards.columns])
 
@@ -88,7 +89,7 @@ def raw_rows(shards: Shards) -> tf.data.Dataset:
 
 
 def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
-    """The stored columns, in their order."""
+    """Returns the stored columns, in their order."""
     if isinstance(rows, pa.Table | pa.RecordBatch):
         rows = dict(zip(rows.schema.names, rows.columns, strict=True))
     if not isinstance(rows, Mapping):
@@ -105,7 +106,7 @@ def _table(rows: Any, columns: Sequence[Column]) -> pa.Table:
 
 
 def _array(values: Any, present: Any, column: Column) -> pa.Array:
-    """A column as Arrow; nothing is converted that would become another value."""
+    """Returns a column as Arrow; nothing is converted that would become another value."""
     expected = f"column {column.name!r}: expected {column.arrow} [rows, {', '.join(map(str, column.shape))}]"
     expected = expected.replace(", ]", "]").replace("[rows, None]", "[rows]")
     if values is None:
@@ -140,7 +141,7 @@ def _array(values: Any, present: Any, column: Column) -> pa.Array:
 
 
 def _nesting(kind: pa.DataType) -> tuple[int | None, pa.DataType]:
-    """(the length of its lists, -1 of any, None of a scalar; the type of a value)."""
+    """Returns (the length of its lists, -1 of any, None of a scalar; the type of a value)."""
     if pa.types.is_fixed_size_list(kind):
         return kind.list_size, value_type(kind.value_type)
     return (-1, value_type(kind.value_type)) if pa.types.is_list(kind) else (None, value_type(kind))

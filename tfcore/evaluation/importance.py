@@ -50,7 +50,8 @@ class ImportanceStudy:
 
     @classmethod
     def of(cls, parameters: TransformParameters, task: Task, *, rows: int) -> Self | None:
-        """A study of a thousand of the rows; None where it would not be quick, and for a task of the user's own."""
+        """Returns a study of a thousand of the rows; None where it would not be quick, and for a task of the user's
+        own."""
         if any(fitted.pixels is not None for fitted in parameters.fitted) or ":" in task.name:
             return None
         width = sum(shape[0] for shape, _ in parameters.inputs().values())
@@ -95,7 +96,7 @@ class ImportanceStudy:
         return {"importance": {"rows": len(plain), "metric": metric.name, "value": metric.on(plain), "columns": order}}
 
     def _places(self) -> dict[str, Places]:
-        """Return, by column, which inputs are made of it: raw columns, and those of a user's preprocess."""
+        """Returns, by column, which inputs are made of it: raw columns, and those of a user's preprocess."""
         sources = {part.name: part.source.name for part in self._parameters.parts}
         ends = dict.fromkeys(self._parameters.inputs(), 0)
         found: dict[str, Places] = {}
@@ -109,13 +110,13 @@ class ImportanceStudy:
 
 
 def spread(rows: int, most: int) -> NDArray[np.int64]:
-    """The numbers of at most `most` of the rows, evenly spread, in their order."""
+    """Returns the numbers of at most `most` of the rows, evenly spread, in their order."""
     count = min(rows, most)
     return np.arange(count) * rows // max(count, 1)
 
 
 def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Inputs:
-    """The inputs with those of one column taken from other rows."""
+    """Returns the inputs with those of one column taken from other rows."""
     found = dict(inputs)
     for name, at in places.items():
         found[name] = inputs[name].copy()
@@ -124,7 +125,7 @@ def _permuted(inputs: Inputs, places: Places, order: NDArray[np.int64]) -> Input
 
 
 def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> Floats:
-    """The predictions of all rows, [rows] or [rows, width], in batches of one size."""
+    """Returns the predictions of all rows, [rows] or [rows, width], in batches of one size."""
     inputs = {name: np.concatenate([each[name] for each in changed]) for name in changed[0]}
     rows = len(inputs["numeric"])
     parts = []
@@ -136,8 +137,8 @@ def _predicted(scorer: TrainedScorer, changed: Sequence[Inputs], size: int) -> F
 
 
 def _worsening(metric: Metric, plain: Rows, permuted: Sequence[Rows]) -> dict[str, Any]:
-    """How much worse the metric is of permuted rows: the mean, and the interval of it for other rows of the same kind that
-    are permuted as these were."""
+    """Returns how much worse the metric is of permuted rows: the mean, and the interval of it for other rows of the
+    same kind that are permuted as these were."""
     before, after = metric.on(plain), [metric.on(rows) for rows in permuted]
     known = [each for each in after if each is not None]
     if before is None or len(known) < len(after):

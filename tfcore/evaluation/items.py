@@ -39,13 +39,13 @@ def kept_column(values: NDArray[Any], present: NDArray[np.bool_]) -> pa.Array:
 
 
 def _raw(column: RawColumn) -> tuple[tf.Tensor, tf.Tensor]:
-    """(the value of each row, whether it has one)."""
+    """Returns (the value of each row, whether it has one)."""
     values = column.plain()
     return values, values == values if column.present is None else column.present
 
 
 def numbered(values: pa.Array, known: Callable[[Any], int]) -> NDArray[np.int64]:
-    """The number of each value, asked for once for each distinct one."""
+    """Returns the number of each value, asked for once for each distinct one."""
     encoded = values.dictionary_encode(null_encoding="encode")
     numbers = np.asarray([known(value) for value in encoded.dictionary.to_pylist()], np.int64)
     return numbers[encoded.indices.to_numpy()]
@@ -81,7 +81,7 @@ class ItemCounts(NamedTuple):
         return ItemCounts(items, np.bincount(at, minlength=len(items)).astype(np.float64), labels_by_item)
 
     def predictions(self, texts: pa.Array) -> dict[str, NDArray[np.float64]]:
-        """Each baseline's prediction of rows with these items."""
+        """Returns each baseline's prediction of rows with these items."""
         place = numbered(texts, lambda name: self.items.get(name, -1))
         mean = self.labels.sum() / max(self.rows.sum(), 1.0)
         rows = np.where(place >= 0, np.append(self.rows, 0.0)[place], 0.0)
@@ -125,7 +125,7 @@ class KnownItems:
         return KnownItems(owned_by, of_place, names)
 
     def __call__(self, groups: pa.Array) -> tuple[Ints, Ints]:
-        """(row, place) of what each row's group knows."""
+        """Returns (row, place) of what each row's group knows."""
         number = numbered(groups, lambda name: -1 if name is None else self._names.get(name, -1))
         begin = self._starts[np.maximum(number, 0)]
         count = np.where(number >= 0, self._starts[number + 1] - begin, 0)
@@ -148,7 +148,7 @@ class WholeIndex:
         self.k = min(k, len(vectors))
 
     def columns(self, users: NDArray[Any], items: pa.Array, groups: pa.Array) -> dict[str, pa.Array]:
-        """The columns for rows with these users' vectors, float [rows, n], items and groups."""
+        """Returns the columns for rows with these users' vectors, float [rows, n], items and groups."""
         own, (row, place) = self._places(items), self._known(groups)
         kept = place != own[row]
         ranks, best = ranked(users, self._vectors, own, row[kept], place[kept], self.k)
@@ -160,7 +160,8 @@ class WholeIndex:
 def ranked(
     users: NDArray[Any], vectors: NDArray[np.float64], own: Ints, row: Ints, place: Ints, k: int
 ) -> tuple[NDArray[np.float64], Ints]:
-    """(The rank of item own[i] among all for users[i], from 1; 0 where own is -1; the places of the best k, -1 past the end).
+    """Returns (the rank of item own[i] among all for users[i], from 1; 0 where own is -1; the places of the best k, -1
+    past the end).
 
     Args:
         row, place: what is left out, pair by pair.

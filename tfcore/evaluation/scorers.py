@@ -82,11 +82,11 @@ class TrainedScorer:
         return Scores(self._head, found["predictions"], found["outputs"], found.get("losses"))
 
     def items(self) -> ItemIndex | None:
-        """The index of the items that the training left; None where it left none."""
+        """Returns the index of the items that the training left; None where it left none."""
         return ItemIndex.load(self._trained.path.file, self._model, self._trained.config, self._parameters)
 
     def users(self, batch: Batch) -> NDArray[np.float32]:
-        """The users' vectors of two towers, float32 [rows, n]."""
+        """Returns the users' vectors of two towers, float32 [rows, n]."""
         if self._users is None:
             self._users = tf.function(lambda inputs: as_vectors(self._model, "user", inputs), autograph=False)
         found: NDArray[np.float32] = self._users({name: batch[name] for name in self._inputs}).numpy()

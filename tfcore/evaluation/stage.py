@@ -145,7 +145,7 @@ def _scorer(request: EvaluateRequest, shards: Shards) -> TrainedScorer | SavedMo
 
 
 def _linear(request: EvaluateRequest) -> LinearModel | None:
-    """The linear baseline that a training left beside its model."""
+    """Returns the linear baseline that a training left beside its model."""
     if not isinstance(request.model, TrainedModel) or not (request.model.path.file / FILE).exists():
         return None
     return LinearModel.load(request.model.path.file / FILE)
@@ -156,7 +156,7 @@ def _file(baseline: str) -> str:
 
 
 def _items(request: EvaluateRequest, stager: Stager | None) -> ItemCounts | None:
-    """The items of the train rows, for baselines beside a training's model."""
+    """Returns the items of the train rows, for baselines beside a training's model."""
     if request.item is None or not request.train or not isinstance(request.model, TrainedModel):
         return None
     shards = shards_of(request.train, stager)
@@ -193,7 +193,7 @@ class _Files(contextlib.ExitStack):
 def _index(
     request: EvaluateRequest, scorer: TrainedScorer | SavedModelScorer, stager: Stager | None
 ) -> Callable[[dict[str, tf.Tensor], pa.Table], dict[str, pa.Array]] | None:
-    """What ranks the items of a batch's rows among all items; None where there is no index."""
+    """Returns what ranks the items of a batch's rows among all items; None where there is no index."""
     item, group = request.item, request.group
     if request.ranks is None or item is None or group is None or not isinstance(scorer, TrainedScorer):
         return None
@@ -289,7 +289,7 @@ def _table(
     start: int,
     count: int,
 ) -> pa.Table:
-    """The first `count` rows of a batch as they are written; `start` is the number of the first."""
+    """Returns the first `count` rows of a batch as they are written; `start` is the number of the first."""
     label, task = batch["label"].numpy()[:count], label_task(parameters)
     columns: dict[str, Any] = {
         "row": pa.array(np.arange(start, start + count)),

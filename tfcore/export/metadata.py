@@ -35,7 +35,7 @@ def write_description(saved_model: Path, described: ModelMetadata) -> None:
 
 
 def describe_model(saved_model: Path) -> ModelMetadata:
-    """Return the metadata of the model in a folder: its columns, task and classes.
+    """Returns the metadata of the model in a folder: its columns, task and classes.
 
     Raises:
         StoreError: it is not a SavedModel, or does not say which columns it takes.

@@ -56,7 +56,7 @@ def model_card(
     signatures: Mapping[str, Signature],
     facts: CardFacts,
 ) -> str:
-    """The card's text."""
+    """Returns the card's text."""
     parts = [
         f"# {facts.model}",
         _predicts(described, facts, signatures),

@@ -43,7 +43,7 @@ _LOCK = threading.Lock()
 
 
 def load(path: str, digest: str) -> Predictor:
-    """The model in a folder; `digest` tells it from another one that lay there before."""
+    """Returns the model in a folder; `digest` tells it from another one that lay there before."""
     with _LOCK:
         if (path, digest) not in _LOADED:
             _LOADED.clear()  # one model at a time stays in memory
@@ -135,7 +135,7 @@ class _Input:
         self._values = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
 
     def tensors(self, start: int, rows: int) -> Iterator[tuple[str, tf.Tensor]]:
-        """(name, tensor) of BATCH rows, of which the first `rows` are those from `start` on."""
+        """Yields (name, tensor) of BATCH rows, of which the first `rows` are those from `start` on."""
         if self._values is not None:
             yield self._name, self._scalars(self._values[start : start + rows])
         else:
@@ -173,7 +173,7 @@ def _vectors(array: pa.Array, column: Column) -> NDArray[Any]:
 
 
 def _lists(array: pa.Array, column: Column) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """([rows, longest], [rows]) of a list."""
+    """Returns ([rows, longest], [rows]) of a list."""
     flat = flatten(array)
     lengths = flat.lengths
     longest = max(1, int(lengths.max(initial=0)))

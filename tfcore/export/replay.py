@@ -114,7 +114,7 @@ class ReplayProcess:
 
 
 def script() -> str:
-    """Return the path of the replay script, found without importing TensorFlow."""
+    """Returns the path of the replay script, found without importing TensorFlow."""
     spec = importlib.util.find_spec("tfcore.export.replay_main")
     if spec is None or spec.origin is None:
         raise HeadwayError("tfcore/export/replay_main.py is not installed", fix="install headway again")
@@ -124,7 +124,7 @@ def script() -> str:
 def replay(
     request: ReplayRequest, out: Path, monitor: Monitor, *, process: ReplayProcess | None = None
 ) -> dict[str, Any]:
-    """The stage: replay rows through a copy of the SavedModel; writes out/replay.json and returns what it holds.
+    """Replays rows through a copy of the SavedModel; writes out/replay.json and returns what it holds.
 
     Raises:
         HeadwayError: a prediction is further than the bound from the training process's, the model does not load, or it
@@ -185,7 +185,7 @@ def sample(examples: Sequence[Examples], rows: int) -> tuple[list[dict[str, Any]
 
 
 def _even_shares(sizes: Sequence[int], rows: int) -> list[int]:
-    """How many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
+    """Returns how many rows each shard gives, as evenly as their sizes allow; `rows` together, or all there are."""
     shares, remaining = [0] * len(sizes), min(rows, sum(sizes))
     smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     for done, shard in enumerate(smallest_first):
@@ -203,7 +203,7 @@ def _shard_rows(examples: Sequence[Examples]) -> list[int]:
 
 
 def _expected(predictions: Path, picked: np.ndarray, rows: int) -> np.ndarray:
-    """The training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
+    """Returns the training process's predictions for the picked rows. float64 [rows] or [rows, classes]"""
     with pq.ParquetFile(predictions) as file:
         if (there := file.metadata.num_rows) != rows:
             raise DataError(
@@ -277,7 +277,7 @@ _ROUNDINGS = 16
 
 
 def beyond(answer: dict[str, Any], request: ReplayRequest) -> HeadwayError:
-    """The error of a replay that is not `ok`."""
+    """Returns the error of a replay that is not `ok`."""
     worst = answer["worst"]
     values = ", ".join(f"{name}={value!r}" for name, value in list(worst["columns"].items())[:12])
     expected, exported = (", ".join(number(v) for v in worst[key][:5]) for key in ("expected", "found"))
@@ -305,7 +305,7 @@ def _finite(value: Any) -> Any:
 
 
 def over(result: dict[str, Any], limits: ServingLimits) -> list[str]:
-    """The limits that a model does not keep, with its figures."""
+    """Returns the limits that a model does not keep, with its figures."""
     serving = result["serving"]
     measured = {"size_mb": serving["size_mb"], "p99_ms": serving["latency"]["1"]["p99_ms"]}
     return [

@@ -85,13 +85,13 @@ def begin():
 
 
 def _foreign():
-    """Return the problem if the model made this process import Keras or Headway; None if it did not."""
+    """Returns the problem if the model made this process import Keras or Headway; None if it did not."""
     imported = sorted(name for name in sys.modules if name.split(".")[0] in FOREIGN and sys.modules[name] is not None)
     return f"the exported model made the process import {', '.join(imported)}" if imported else None
 
 
 def replay(request):
-    """The answer to a request; see the module."""
+    """Returns the answer to a request; see the module."""
     started = time.perf_counter()
     model = tf.saved_model.load(request["saved_model"])
     seconds = time.perf_counter() - started
@@ -154,7 +154,8 @@ def replay(request):
 
 
 def timed(signature, arrays, rows, limit):
-    """Return {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, for `limit` seconds; warm-up calls not counted."""
+    """Returns {"p50_ms", "p99_ms", "calls"} of calls with `rows` rows each, for `limit` seconds; warm-up calls not
+    counted."""
     count = len(next(iter(arrays.values())))
     picked = np.arange(rows) % count
     cut = {key: value[picked] for key, value in arrays.items()}
@@ -206,7 +207,7 @@ def behaviour(signature, sample, request):
 
 
 def uneven(rows):
-    """(start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ..."""
+    """Yields (start, stop) of batches that hold all rows: 1, 2, 1, 6, 1, 18, ..."""
     start, size = 0, 2
     while start < rows:
         for stop in (start + 1, min(start + 1 + size, rows)):
@@ -249,7 +250,7 @@ def read_rows(request):
 
 
 def read_groups(request, path, rows):
-    """The first rows of a shard whose records are row groups."""
+    """Returns the first rows of a shard whose records are row groups."""
     columns: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         column["name"]: ([], []) for column in request["columns"]
     }
@@ -279,7 +280,7 @@ def read_groups(request, path, rows):
 
 
 def _values(feature, dtype):
-    """The values of a tf.train.Feature."""
+    """Returns the values of a tf.train.Feature."""
     return np.array(getattr(feature, LISTS[dtype]).value, _numpy_type("bytes" if dtype == "string" else dtype))
 
 
@@ -297,7 +298,7 @@ def _numpy_type(dtype):
 
 
 def named_inputs(rows, columns):
-    """Return the named inputs of `serving_nullable` as arrays: text as objects."""
+    """Returns the named inputs of `serving_nullable` as arrays: text as objects."""
     inputs = {}
     for column in columns:
         values, present = rows[column["name"]]
@@ -318,7 +319,7 @@ def named_inputs(rows, columns):
 
 
 def without_companions(inputs, columns):
-    """(the inputs of `serving_default`, the numbers of their rows): those that need no companions to be told.
+    """Returns (the inputs of `serving_default`, the numbers of their rows): those that need no companions to be told.
 
     There NaN in a nullable float column is null, everything else is present, and all values of a list count.
     """
@@ -343,7 +344,7 @@ def without_companions(inputs, columns):
 
 
 def as_examples(rows, columns):
-    """One serialized tf.Example per row, as a client writes it: a null is left out, an empty list is there."""
+    """Returns one serialized tf.Example per row, as a client writes it: a null is left out, an empty list is there."""
     # the values of a column in Python's own types: a message takes them in half the time
     values_of = [rows[c["name"]][0] if c["shape"] else rows[c["name"]][0].tolist() for c in columns]
     present_of = [rows[column["name"]][1].tolist() for column in columns]
@@ -368,7 +369,7 @@ def as_examples(rows, columns):
 
 
 def _json_value(value, present):
-    """A raw value for the report of the worst row."""
+    """Returns a raw value for the report of the worst row."""
     if not present:
         return None
     if isinstance(value, np.ndarray):

@@ -17,7 +17,7 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Tensor]) -> dict[str, RawColumn]:
-    """The tensors of a request, by the names of `inputs`, as raw columns of one length.
+    """Returns the tensors of a request, by the names of `inputs`, as raw columns of one length.
 
     Without companions NaN in a nullable float column is null; with them, those of one value are spread over the rows.
     """
@@ -51,13 +51,13 @@ def of_tensors(tensors: Tensors, columns: Sequence[Column], inputs: Sequence[Ten
 
 
 def rows_of(columns: Mapping[str, RawColumn]) -> tf.Tensor:
-    """How many rows the columns have; int32 scalar."""
+    """Returns how many rows the columns have; int32 scalar."""
     one = next(iter(columns.values()))
     return tf.shape(one.values if one.lengths is None else one.lengths)[0]
 
 
 def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A list that is no column: (its values [rows, longest], bool of the same shape, which of them count).
+    """Returns a list that is no column: (its values [rows, longest], bool of the same shape, which of them count).
 
     Raises:
         tf.errors.InvalidArgumentError: (while running) it has neither one row nor as many as there are.
@@ -73,7 +73,8 @@ def list_of(name: str, tensors: Tensors, rows: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> dict[str, RawColumn]:
-    """The given columns and all others of `columns`: null, or where they cannot be null 0 or an empty text or list."""
+    """Returns the given columns and all others of `columns`: null, or where they cannot be null 0 or an empty text or
+    list."""
     rows = rows_of(given)
 
     def blank(column: Column) -> RawColumn:
@@ -86,7 +87,7 @@ def with_blanks(given: Mapping[str, RawColumn], columns: Sequence[Column]) -> di
 
 
 def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
-    """Return the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart.
+    """Returns the number of rows; ops that use it run only if all tensors agree on it, a companion of one value apart.
 
     Args:
         values: a tensor of each column.
@@ -109,7 +110,7 @@ def _rows(values: Tensors, companions: Tensors) -> tf.Tensor:
 
 
 def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tensor | None]) -> tf.Tensor | None:
-    """Return bool [columns, rows], what is present; None where no column can be null.
+    """Returns bool [columns, rows], what is present; None where no column can be null.
 
     Args:
         flags: the companion of each column, None where it has none.
@@ -129,7 +130,7 @@ def _known(values: tf.Tensor, columns: Sequence[Column], flags: Sequence[tf.Tens
 def _shaped(
     column: Column, values: tf.Tensor, present: tf.Tensor | None, lengths: tf.Tensor | None, rows: tf.Tensor
 ) -> RawColumn:
-    """Return the column as a vector, [rows, n], or a list, [rows, longest]."""
+    """Returns the column as a vector, [rows, n], or a list, [rows, longest]."""
     if column.is_list:
         longest = tf.shape(values, tf.int64)[1]
         lengths = tf.fill([rows], longest) if lengths is None else lengths  # -1 means all

@@ -83,7 +83,8 @@ class Served(tf.Module):
         self._index = index
 
     def functions(self, signatures: Mapping[str, Signature]) -> dict[str, Any]:
-        """A tf.function for each signature but `transform`. All of them call one trace of the transform and the model."""
+        """Returns a tf.function for each signature but `transform`. All of them call one trace of the transform and the
+        model."""
         answers: dict[str, Callable[[Tensors, dict[str, RawColumn]], Tensors]] = {
             "classify": lambda tensors, columns: self._classified(tensors, self.predict(columns)),
         }
@@ -104,7 +105,7 @@ class Served(tf.Module):
         return {name: function(name) for name in signatures if name != "transform"}
 
     def transform_function(self) -> Any:
-        """The tf.function of the signature `transform`."""
+        """Returns the tf.function of the signature `transform`."""
         inputs = nullable_inputs(self._columns)
 
         def transformed(tensors: Tensors) -> Tensors:
@@ -125,7 +126,7 @@ class Served(tf.Module):
 
 
 def _named_function(body: Callable[[Tensors], Tensors], inputs: Sequence[Tensor]) -> Any:
-    """A tf.function that a signature's named tensors are given to."""
+    """Returns a tf.function that a signature's named tensors are given to."""
     specs = {t.name: tf.TensorSpec(t.shape, tf.as_dtype(t.dtype), name=t.name) for t in inputs}
     return tf.function(lambda tensors: body(tensors), input_signature=[specs], autograph=False)
 
@@ -255,7 +256,8 @@ def predictor(model: Any, head: Head | str) -> Predict:
 
 
 def _in_order(functions: Iterable[Any], first: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """The variables that functions read, each once: TensorFlow gives them in the order of their addresses in memory.
+    """Returns the variables that functions read, each once: TensorFlow gives them in the order of their addresses in
+    memory.
 
     Args:
         first: those that come first.

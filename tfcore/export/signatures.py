@@ -63,7 +63,7 @@ class Signature(Frozen):
 
 
 def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
-    """The inputs of `serving_default`, in the order of the columns."""
+    """Returns the inputs of `serving_default`, in the order of the columns."""
     names = tensor_names(columns)
     return tuple(
         Tensor(name=names[c.name], dtype=DTYPES[c.type], shape=(None, *c.shape), column=c.name) for c in columns
@@ -71,7 +71,7 @@ def raw_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
 
 
 def nullable_inputs(columns: Sequence[Column]) -> tuple[Tensor, ...]:
-    """The inputs of `serving_nullable`: those of `serving_default`, then the companions."""
+    """Returns the inputs of `serving_nullable`: those of `serving_default`, then the companions."""
     names = tensor_names(columns)
     lengths = [
         Tensor(name=names[c.name] + LENGTH, dtype="int64", column=c.name, default=-1) for c in columns if c.is_list
@@ -117,7 +117,7 @@ def describe(
     *,
     served: Sequence[Output] | None = None,
 ) -> dict[str, Signature]:
-    """All signatures of a model over these raw columns.
+    """Returns all signatures of a model over these raw columns.
 
     Args:
         transformed: the transform's named outputs.
@@ -141,7 +141,7 @@ def describe(
 
 
 def describe_towers(columns: Sequence[Column], item: Sequence[str], width: int, texts: bool) -> dict[str, Signature]:
-    """The signatures `embed` and `top_k` of a model of two towers.
+    """Returns the signatures `embed` and `top_k` of a model of two towers.
 
     Args:
         item: the columns of the item.

@@ -117,7 +117,7 @@ class GraphFunction:
         return result
 
     def trace(self) -> tf.types.experimental.ConcreteFunction:
-        """The traced function, un-jitted, to look at its graph or to save it. Traces it if need be."""
+        """Returns the traced function, un-jitted, to look at its graph or to save it. Traces it if need be."""
         with self._first:
             if self._graph is None:
                 # a body that says tf.while_loop and tf.cond itself is traced faster: looking for Python's own takes longest
@@ -200,7 +200,7 @@ def graph_function(
 
 
 def refusal(error: BaseException) -> str:
-    """The informative part of XLA's message, on one line."""
+    """Returns the informative part of XLA's message, on one line."""
     text = " ".join(str(error).split())
     start = text.find(" on XLA_")
     cut = text.find("{{", start)

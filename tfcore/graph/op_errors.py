@@ -34,14 +34,14 @@ _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
 
 def op_of(error: tf.errors.OpError) -> str | None:
-    """The name of the op that failed, where TensorFlow says it."""
+    """Returns the name of the op that failed, where TensorFlow says it."""
     text = str(error.message)
     match = MADE_AT.search(text) or _NODE.search(text) or _OP.search(text)
     return match[1] if match else None
 
 
 def why(error: tf.errors.OpError) -> str:
-    """The reason, without the op."""
+    """Returns the reason, without the op."""
     text = str(error.message)
     if raised := python_text(error):
         return raised

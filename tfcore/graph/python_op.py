@@ -150,7 +150,8 @@ class PythonOp:
         flat: Sequence[tf.Tensor],
         specs: Sequence[tf.TensorSpec],
     ) -> list[tf.Tensor]:
-        """The results of `call` on the leaves of the arguments; `named` is the user's function that it calls."""
+        """Returns the results of `call` on the leaves of the arguments; `named` is the user's function that it
+        calls."""
 
         def guarded(*leaves: Any) -> list[Any]:
             if self._arrays:
@@ -190,7 +191,7 @@ class PythonOp:
     def _differentiable(
         self, arguments: Any, flat: list[tf.Tensor], results: list[tf.Tensor], floating: list[int]
     ) -> list[tf.Tensor]:
-        """The `results` with this op's gradient instead of the one that TensorFlow would find."""
+        """Returns the `results` with this op's gradient instead of the one that TensorFlow would find."""
 
         @tf.custom_gradient
         def attached(*flat: tf.Tensor) -> Any:
@@ -233,7 +234,7 @@ class PythonOp:
             )
 
     def _traced(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """The gradient, by a second call of the function under a tape."""
+        """Returns the gradient, by a second call of the function under a tape."""
         inputs = [leaves[i] for i in floating]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -256,7 +257,7 @@ class PythonOp:
         return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _users(self, arguments: Any, leaves: Sequence[Any], upstream: Sequence[Any], floating: list[int]) -> list[Any]:
-        """The user's gradient, one array or tensor per floating argument, of its dtype and shape."""
+        """Returns the user's gradient, one array or tensor per floating argument, of its dtype and shape."""
         assert callable(self.gradient)
         packed = tf.nest.pack_sequence_as(arguments, list(leaves))
         returned = self.gradient(pack(self.output_signature, iter(upstream)), *packed)
@@ -283,7 +284,7 @@ numpy_op = functools.partial(PythonOp, arrays=True)
 
 
 def _checked(where: str, spec: Spec, value: Any, what: str = "output") -> list[Any]:
-    """The leaves of a result of the function `where`; PythonOpError where it is not as declared."""
+    """Returns the leaves of a result of the function `where`; PythonOpError where it is not as declared."""
     if value is None and isinstance(spec, list | tuple) and not spec:
         return []  # what a function for its effects returns
     found = list(fitted(what, spec, value))
@@ -339,7 +340,7 @@ class Failures:
         raise RuntimeError(f"[python failure {number}] {error}") from None
 
     def receive(self, error: BaseException) -> HeadwayError | None:
-        """The kept exception that a TensorFlow error refers to, once; None if it refers to none."""
+        """Returns the kept exception that a TensorFlow error refers to, once; None if it refers to none."""
         match = _NUMBER.search(str(error))
         with self._lock:
             return self._failures.pop(int(match[1]), None) if match else None
@@ -367,7 +368,8 @@ def reraise(error: tf.errors.OpError) -> None:
 
 
 def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> HeadwayError:
-    """The error that a user sees for `error` of `function`: with the function's frames, without those of `skip`."""
+    """Returns the error that a user sees for `error` of `function`: with the function's frames, without those of
+    `skip`."""
     if isinstance(error, HeadwayError):
         return error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != skip]
@@ -379,7 +381,7 @@ def failed(function: Callable[..., Any], error: Exception, *, skip: str) -> Head
 
 
 def python_text(error: tf.errors.OpError) -> str | None:
-    """The text "ValueError: ..." of an exception in a plain tf.py_function or tf.numpy_function; else None."""
+    """Returns the text "ValueError: ..." of an exception in a plain tf.py_function or tf.numpy_function; else None."""
     before, trace, after = str(error.message).partition("Traceback (most recent call last)")
     if not trace:
         return None
@@ -390,7 +392,7 @@ def python_text(error: tf.errors.OpError) -> str | None:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
+    """Returns the name "module:qualname (file.py:12)" of a function, a method, a partial or a callable object."""
     inner: Any = function
     while isinstance(inner, functools.partial) or hasattr(inner, "__wrapped__"):
         inner = inner.func if isinstance(inner, functools.partial) else inner.__wrapped__
@@ -405,17 +407,17 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def python_functions(graph: Any) -> list[str]:
-    """The names (see `name_of`) of the Python functions that a GraphDef and its library's functions call."""
+    """Returns the names (see `name_of`) of the Python functions that a GraphDef and its library's functions call."""
     return sorted({_name_of_node(node) for node in all_nodes(graph) if node.op in PYTHON_NODES})
 
 
 def all_nodes(graph: Any) -> list[Any]:
-    """The NodeDefs of a GraphDef and of its library's functions, each function once."""
+    """Returns the NodeDefs of a GraphDef and of its library's functions, each function once."""
     return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def _name_of_node(node: Any) -> str:
-    """The name of the Python function of a node, as far as TensorFlow's registry still has it."""
+    """Returns the name of the Python function of a node, as far as TensorFlow's registry still has it."""
     token = node.attr["token"].s.decode()
     try:
         return name_of(python_function_of(token))

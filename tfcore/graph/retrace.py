@@ -112,7 +112,7 @@ class RetraceGuard:
 
 
 def traces(function: Any) -> int:
-    """The number of traces of a tf.function, or of an object that counts its own `traces`."""
+    """Returns the number of traces of a tf.function, or of an object that counts its own `traces`."""
     own = getattr(function, "traces", None)
     return own if isinstance(own, int) else int(function.experimental_get_tracing_count())
 
@@ -152,7 +152,7 @@ def _name(function: Any) -> str:
 
 
 def _arguments(concrete: Any) -> dict[str, Any]:
-    """The arguments of a trace by name: TensorSpecs in their structure, and Python values."""
+    """Returns the arguments of a trace by name: TensorSpecs in their structure, and Python values."""
     positional, named = concrete.structured_input_signature
     names = [name for name in concrete.function_type.parameters if name not in named]
     names += [str(i) for i in range(len(names), len(positional))]
@@ -160,7 +160,7 @@ def _arguments(concrete: Any) -> dict[str, Any]:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """(path, what TensorFlow compares of it) of everything in the arguments of a trace."""
+    """Yields (path, what TensorFlow compares of it) of everything in the arguments of a trace."""
     inside: Any = ()
     if isinstance(value, Mapping):
         inside = value.items()

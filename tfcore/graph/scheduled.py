@@ -41,13 +41,14 @@ def making_a_model() -> Iterator[None]:
 
 
 def now() -> Mapping[str, tf.Tensor]:
-    """All numbers of the step that is running; none outside of one."""
+    """Returns all numbers of the step that is running; none outside of one."""
     step = _STEP.get()
     return {} if step is None else step[0]
 
 
 def step_value(name: str) -> tf.Tensor | None:
-    """The number of this name in the step that runs; None outside of one, and where the training does not schedule it."""
+    """Returns the number of this name in the step that runs; None outside of one, and where the training does not
+    schedule it."""
     step = _STEP.get()
     if step is None or name not in step[0]:
         return None
@@ -56,7 +57,8 @@ def step_value(name: str) -> tf.Tensor | None:
 
 
 def scheduled(name: str, default: float) -> tf.Tensor:
-    """The number of `training.schedules` in the step that runs: a float32 scalar. Read it in a layer's call or in a loss.
+    """Returns the number of `training.schedules` in the step that runs: a float32 scalar. Read it in a layer's call or
+    in a loss.
 
     Args:
         default: its value outside of a step, as where the model predicts, and where the training does not schedule it.

@@ -62,7 +62,7 @@ class SharedState(tf.Module):
         return self._things[name]
 
     def groups(self) -> dict[str, list[tf.Variable]]:
-        """The variables of each held object, in its own order; of Keras objects those that Keras lists."""
+        """Returns the variables of each held object, in its own order; of Keras objects those that Keras lists."""
         groups = {}
         for name, thing in self._things.items():
             listed = thing.variables if isinstance(thing, KERAS) else self.parts(name).values()
@@ -71,8 +71,8 @@ class SharedState(tf.Module):
         return groups
 
     def parts(self, name: str) -> dict[str, Any]:
-        """Every variable, mutable lookup table and iterator of a held object by its path, such as "hidden_0/kernel"; a path
-        that repeats gets a number, and the object itself is ""."""
+        """Returns every variable, mutable lookup table and iterator of a held object by its path, such as
+        "hidden_0/kernel"; a path that repeats gets a number, and the object itself is ""."""
         parts: dict[str, Any] = {}
         for path, part in filter(lambda pair: _is_part(pair[1]), _walk(self[name])):
             parts[path if path not in parts else f"{path}_{len(parts)}"] = part
@@ -117,7 +117,8 @@ def _is_table(item: Any) -> bool:
 
 
 def _walk(thing: Any, *, into_keras: bool = True) -> Iterator[tuple[str, Any]]:
-    """(path, object) of all that Keras, tf.Module or TensorFlow's own checkpoints would find, those nearest first."""
+    """Yields (path, object) of all that Keras, tf.Module or TensorFlow's own checkpoints would find, those nearest
+    first."""
     waiting, seen = [("", thing)], set[int]()
     for path, item in waiting:  # which grows
         if isinstance(item, keras.random.SeedGenerator):
@@ -146,7 +147,7 @@ def _children(item: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _instead(thing: Any) -> str | None:
-    """The fix for an object that cannot be shared; None for one that can."""
+    """Returns the fix for an object that cannot be shared; None for one that can."""
     if isinstance(thing, tf.Tensor | np.ndarray | np.generic | bool | int | float | str | bytes):
         return "each graph would keep its own copy: hold a tf.Variable, and assign to it"
     if isinstance(thing, tf.data.Dataset) or _is_part(thing):
@@ -163,7 +164,7 @@ def _instead(thing: Any) -> str | None:
 
 
 def _build_first(thing: Any) -> str | None:
-    """How to make variables that do not exist yet; None where they do."""
+    """Returns how to make variables that do not exist yet; None where they do."""
     if isinstance(thing, keras.optimizers.Optimizer):
         return None if thing.built else "call optimizer.build(model.trainable_variables)"
     if isinstance(thing, keras.Layer):

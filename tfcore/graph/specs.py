@@ -45,7 +45,7 @@ class Misfit:
 
 
 def bind(name: str, signature: Mapping[str, Spec], arguments: Mapping[str, Any]) -> list[tf.Tensor]:
-    """The leaves of `arguments` in the signature's order.
+    """Returns the leaves of `arguments` in the signature's order.
 
     Raises:
         SignatureError: all that do not fit, expected and given side by side.
@@ -68,13 +68,13 @@ def check_specs(name: str, signature: Mapping[str, Spec]) -> None:
 
 
 def leaves(signature: Mapping[str, Spec]) -> list[tf.TensorSpec]:
-    """The leaves in the signature's order, each with a unique name."""
+    """Returns the leaves in the signature's order, each with a unique name."""
     named = ((re.sub(r"\W+", "_", path).strip("_"), spec) for path, spec in walk(signature))
     return [tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in named]
 
 
 def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, such as "batch['x']"; leaf) of each leaf of a nest."""
+    """Yields (path, such as "batch['x']"; leaf) of each leaf of a nest."""
     if isinstance(spec, Mapping | list | tuple):
         for key, inner in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
             yield from walk(inner, f"{path}[{key!r}]" if path else str(key))
@@ -83,7 +83,8 @@ def walk(spec: Spec, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def fitted(path: str, spec: Spec, value: Any) -> Iterator[Any]:
-    """The leaves of `value` as TensorFlow takes them without a cast; a Misfit for each that is not as `spec` has it."""
+    """Yields the leaves of `value` as TensorFlow takes them without a cast; a Misfit for each that is not as `spec` has
+    it."""
     if not isinstance(spec, Mapping | list | tuple):
         yield _leaf(path, spec, value)
     elif _content(spec) != _content(value):
@@ -104,13 +105,13 @@ def pack(spec: Spec, leaves: Iterator[Any]) -> Any:
 
 
 def dims(shape: Any) -> str:
-    """The text of a shape: "[None, 3]", or "[...]" for any shape."""
+    """Returns the text of a shape: "[None, 3]", or "[...]" for any shape."""
     shape = tf.TensorShape(shape)
     return "[...]" if shape.rank is None else str(shape.as_list())
 
 
 def describe(value: Any) -> str:
-    """The text of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
+    """Returns the text of a spec, tensor or array: "float32 [None, 3]"; the type's name of anything else."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{'masked ' if isinstance(value, np.ma.MaskedArray) else ''}{value.dtype} {list(value.shape)}"
     if isinstance(value, tf.Tensor | tf.Variable | tf.TensorSpec | keras.Variable):
@@ -119,7 +120,7 @@ def describe(value: Any) -> str:
 
 
 def side_by_side(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Lines that show what was expected and what was given for each of several values."""
+    """Returns lines that show what was expected and what was given for each of several values."""
     first, second = (max(len(row[i]) for row in rows) for i in range(2))
     return "\n".join(f"  {name:<{first}}  {expected:<{second}}  {actual}" for name, expected, actual in rows)
 
@@ -157,7 +158,7 @@ def _dtype_of(value: Any) -> tf.DType | None:
 
 
 def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
-    """The fix for a value that is not a tensor."""
+    """Returns the fix for a value that is not a tensor."""
     if isinstance(value, bool | int | float):
         return "pass numbers as tensors or NumPy scalars: a tf.function would trace a new graph for each Python value"
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
@@ -171,7 +172,7 @@ def _instead(value: Any, spec: tf.TensorSpec) -> str | None:
 
 
 def _misfits(where: str, wrong: list[Misfit]) -> SignatureError:
-    """One error that lists all arguments that do not fit."""
+    """Returns one error that lists all arguments that do not fit."""
     fixes = "; ".join(dict.fromkeys(misfit.fix for misfit in wrong if misfit.fix)) or None
     if len(wrong) == 1:
         (misfit,) = wrong
@@ -188,6 +189,7 @@ def _content(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """The text of a value: a tensor or array by dtype and shape, anything else by its type, a plain one with its value."""
+    """Returns the text of a value: a tensor or array by dtype and shape, anything else by its type, a plain one with
+    its value."""
     plain = isinstance(value, bool | int | float | str | bytes) and not isinstance(value, np.generic)
     return f"{describe(value)} {value!r:.40}" if plain else describe(value)

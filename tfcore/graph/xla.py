@@ -28,17 +28,18 @@ def intended(yes: bool = True) -> Iterator[None]:
 
 
 def compiling() -> bool:
-    """Whether a `tf.function(jit_compile=True)` is being traced, or the answer that `intended` set."""
+    """Returns whether a `tf.function(jit_compile=True)` is being traced, or the answer that `intended` set."""
     return _INTENDED.get() is not None or traced_for_xla()
 
 
 def compiling_for_gpu() -> bool:
-    """Whether it is traced for XLA on a GPU."""
+    """Returns whether it is traced for XLA on a GPU."""
     return (_INTENDED.get() or _device()) == "GPU" if compiling() else False
 
 
 def _device() -> str:
-    """The kind of device that an op goes to here: "CPU", "GPU". In a graph nobody knows yet: a GPU if there is one."""
+    """Returns the kind of device that an op goes to here: "CPU", "GPU". In a graph nobody knows yet: a GPU if there is
+    one."""
     device = tf.identity(tf.zeros([])).device if tf.executing_eagerly() else ""
     if device:
         return str(tf.DeviceSpec.from_string(device).device_type)

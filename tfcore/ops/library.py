@@ -23,12 +23,12 @@ OPTIONS = ["-O3", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
 
 
 def sources() -> list[Path]:
-    """The C++ files that are compiled, in order."""
+    """Returns the C++ files that are compiled, in order."""
     return sorted(FOLDER.glob("*.cc"))
 
 
 def tensorflow_version() -> str:
-    """The version of the installed TensorFlow, found without importing it; "none" when there is none."""
+    """Returns the version of the installed TensorFlow, found without importing it; "none" when there is none."""
     for name in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
         try:
             return metadata.version(name)
@@ -39,7 +39,7 @@ def tensorflow_version() -> str:
 
 @lru_cache(maxsize=1)
 def expected() -> Path:
-    """The path of the library for these sources and this TensorFlow, built or not."""
+    """Returns the path of the library for these sources and this TensorFlow, built or not."""
     digest = hashlib.sha256(" ".join(OPTIONS).encode())
     for path in sorted([*sources(), *FOLDER.glob("*.h")]):
         data = path.read_bytes()
@@ -48,12 +48,12 @@ def expected() -> Path:
 
 
 def enabled() -> bool:
-    """Whether HEADWAY_OPS lets a built library be used."""
+    """Returns whether HEADWAY_OPS lets a built library be used."""
     return os.environ.get(SWITCH, "").lower() not in ("off", "0", "no", "false")
 
 
 def library() -> Any | None:
-    """The module with the ops; None when they are not built, switched off, or do not load (warned of once)."""
+    """Returns the module with the ops; None when they are not built, switched off, or do not load (warned of once)."""
     return _load(expected()) if enabled() and expected().exists() else None
 
 

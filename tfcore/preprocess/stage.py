@@ -39,7 +39,7 @@ _RANDOM = re.compile(r"Random|Multinomial|TruncatedNormal|ParameterizedTruncated
 
 
 def readable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The stored columns that a preprocess function may read."""
+    """Returns the stored columns that a preprocess function may read."""
     return tuple(column for column in columns if column.role not in _HIDDEN)
 
 
@@ -110,12 +110,12 @@ def _analyse(request: AnalyseRequest, out: Path, monitor: Monitor, stager: Stage
 
 
 def _python() -> list[str]:
-    """The Python functions that the current graph calls so far."""
+    """Returns the Python functions that the current graph calls so far."""
     return python_functions(tf.compat.v1.get_default_graph().as_graph_def())
 
 
 def _random_ops() -> list[str]:
-    """The ops of the current graph that draw other numbers each time."""
+    """Returns the ops of the current graph that draw other numbers each time."""
     nodes = all_nodes(tf.compat.v1.get_default_graph().as_graph_def())
     return sorted({node.op for node in nodes if _RANDOM.match(node.op)})
 

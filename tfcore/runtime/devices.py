@@ -70,7 +70,8 @@ def relaxed(*, tf32: bool, deterministic: bool) -> Iterator[None]:
 
 
 def numerics() -> tuple[bool, bool]:
-    """Whether float32 products may be rounded to TensorFloat-32, and whether ops give the same bits each time."""
+    """Returns whether float32 products may be rounded to TensorFloat-32, and whether ops give the same bits each
+    time."""
     return tf.config.experimental.tensor_float_32_execution_enabled(), op_determinism()
 
 

@@ -17,7 +17,7 @@ from headway.storage.prefetch import RemoteFiles, Stager
 
 @contextlib.contextmanager
 def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | None]:
-    """The stager of a stage; logs at the end what it fetched and how long the stage waited for it."""
+    """Yields the stager of a stage; logs at the end what it fetched and how long the stage waited for it."""
     if remote is None:
         yield None
         return
@@ -31,6 +31,6 @@ def staged(remote: RemoteFiles | None, monitor: Monitor) -> Iterator[Stager | No
 
 
 def here(path: tf.Tensor, stager: Stager) -> tf.Tensor:
-    """The path, a string, once its file is on this disk. `stager.error` keeps what `ensure` raises."""
+    """Returns the path, a string, once its file is on this disk. `stager.error` keeps what `ensure` raises."""
     local = tf.numpy_function(lambda name: stager.ensure(name.decode()).encode(), [path], tf.string)
     return tf.ensure_shape(local, [])

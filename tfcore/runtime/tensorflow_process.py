@@ -184,7 +184,7 @@ class Child:
 
     @contextlib.contextmanager
     def _own_process(self, request: object) -> Iterator[None]:
-        """A fresh process for a stage that wants one of its own; it ends with the stage."""
+        """Yields a fresh process for a stage that wants one of its own; it ends with the stage."""
         own = isinstance(request, Stage) and request.own_process
         if own:
             self._end(0.0 if self._importing else 5.0)
@@ -195,7 +195,7 @@ class Child:
                 self._end(5.0)
 
     def _death(self, process: ChildProcess, function: str, *, stopping: bool) -> HeadwayError:
-        """Return the error for a child that ended in the middle of a call: its exit status and last output lines."""
+        """Returns the error for a child that ended in the middle of a call: its exit status and last output lines."""
         how, fix = process.fate(), None
         if stopping and process.exit_code() == -signal.SIGIO:  # the stop itself, as `tfcore.train.strategy` has it
             self._end(0.1)
@@ -208,7 +208,7 @@ class Child:
 
 
 def _dotted(function: str) -> str:
-    """A function for people: consoles show the :train: of module:train: as an emoji."""
+    """Returns a function for people: consoles show the :train: of module:train: as an emoji."""
     return function.replace(":", ".")
 
 
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(error: dict[str, Any], function: str) -> HeadwayError:
-    """The error that a stage raised in the process, from its JSON (`tfcore.runtime.worker.describe`)."""
+    """Returns the error that a stage raised in the process, from its JSON (`tfcore.runtime.worker.describe`)."""
     kind = error["kind"]
     if kind is not None:
         where = _dotted(function) if error["where"] == function else error["where"]

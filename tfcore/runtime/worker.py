@@ -124,7 +124,7 @@ class Requests:
 
 
 def resolve(call: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names; HeadwayError when it does not exist."""
+    """Returns the function that "package.module:function" names; HeadwayError when it does not exist."""
     module, _, name = call.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
@@ -153,8 +153,8 @@ def run(request: dict[str, Any], monitor: Monitor) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON: a HeadwayError keeps its kind, others become one line and a traceback. The failure of an op
-    that a user's line created becomes a HeadwayError that names the line."""
+    """Returns an exception as JSON: a HeadwayError keeps its kind, others become one line and a traceback. The failure
+    of an op that a user's line created becomes a HeadwayError that names the line."""
     reason = None
     error = storage_error(error) or error
     if (tf := sys.modules.get("tensorflow")) is not None and isinstance(error, tf.errors.OpError):
@@ -169,8 +169,8 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def explained(error: Any) -> tuple[str, BaseException]:
-    """The reason of a TensorFlow error, with its op; and the error that names the user's line, or the error itself where no
-    user's line leads to the op, or the cause came from outside, such as a lost worker."""
+    """Returns the reason of a TensorFlow error, with its op; and the error that names the user's line, or the error
+    itself where no user's line leads to the op, or the cause came from outside, such as a lost worker."""
     from tfcore.graph.op_errors import FRAME, MADE_AT, op_of, why
 
     op = op_of(error)
@@ -194,7 +194,7 @@ def explained(error: Any) -> tuple[str, BaseException]:
 
 
 def _users(file: str) -> bool:
-    """Whether a file belongs neither to Headway nor to a library."""
+    """Returns whether a file belongs neither to Headway nor to a library."""
     return Path(file).is_file() and not file.startswith((*OURS, *LIBRARIES)) and "/site-packages/" not in file
 
 

@@ -71,7 +71,8 @@ class Augment:
         """Rows that are varied at a time."""
 
     def placed(self, window: Batch, order: tf.Tensor, skipped: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor) -> Batch:
-        """The columns that augmentation needs of the rows `window[order][skipped:]`: index, epoch, mixed-in row.
+        """Returns the columns that augmentation needs of the rows `window[order][skipped:]`: index, epoch, mixed-in
+        row.
 
         Args:
             order: int32 [rows], the window's permutation.
@@ -145,7 +146,7 @@ def vary(pixels: tf.Tensor, draws: Draws, config: AugmentConfig, number: int = 0
 
 
 def _places(size: int, draws: Draws, flips: bool, pad: int, flip: int, shift: int) -> tf.Tensor:
-    """Return the place on the padded side that each output place takes; int32 [rows or 1, size]."""
+    """Returns the place on the padded side that each output place takes; int32 [rows or 1, size]."""
     places = tf.range(size)[None]
     if flips:
         places = tf.where((draws.below(flip, 2) == 1)[:, None], places[:, ::-1], places)

@@ -96,7 +96,7 @@ def _members_training(training: TrainingConfig, facts: Facts, model: ModelConfig
 
 
 def _rated(training: TrainingConfig) -> bool:
-    """Whether the learning rate is to be chosen: it is left out, or `cosine` without settings."""
+    """Returns whether the learning rate is to be chosen: it is left out, or `cosine` without settings."""
     asked = training.learning_rate
     cosine = isinstance(asked, Schedule) and asked.name == COSINE and not asked.settings
     return ("learning_rate" not in training.model_fields_set or cosine) and training.optimizer.name in _ADAM
@@ -162,13 +162,13 @@ def _rounded(value: float) -> float:
 
 
 def _explicit(config: Config, chosen: dict[str, Any] | None = None) -> Config:
-    """The config with the chosen values and every key set."""
+    """Returns the config with the chosen values and every key set."""
     values = {name: getattr(config, name) for name in type(config).model_fields} | (chosen or {})
     return type(config)(**values)
 
 
 def described(training: TrainingConfig, model: ModelConfig) -> str:
-    """The resolved values in one line, as a plan and a run show them."""
+    """Returns the resolved values in one line, as a plan and a run show them."""
     epochs = training.epochs or 3.0
     length = f"{epochs:g} epoch" + "s" * (epochs != 1)
     if training.steps is not None:

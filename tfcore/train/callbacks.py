@@ -82,7 +82,7 @@ class Recorder(Callback):
         self._show(step)
 
     def loss(self) -> float | None:
-        """The weighted mean training loss since the last call of this; None where no step counted."""
+        """Returns the weighted mean training loss since the last call of this; None where no step counted."""
         loss = self._loss / self._weight if self._weight else None
         self._loss = self._weight = 0.0
         return loss
@@ -275,7 +275,7 @@ class Trial(Callback):
         )
 
     def facts(self) -> dict[str, Any]:
-        """The trial's part of the training's result."""
+        """Returns the trial's part of the training's result."""
         losses = [loss for _, loss in self.losses if math.isfinite(loss)]
         last = losses[-1] if losses and math.isfinite(self.losses[-1][1]) else None
         best = min(losses, default=None)

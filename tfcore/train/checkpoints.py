@@ -80,7 +80,8 @@ class Checkpoints:
         sync_path(self.folder)
 
     def newest(self) -> Found | None:
-        """Return the newest valid checkpoint; warns of newer invalid ones. Sweeps what a killed process left behind."""
+        """Returns the newest valid checkpoint; warns of newer invalid ones. Sweeps what a killed process left
+        behind."""
         if self.folder.is_dir():
             for leftover in [*self.folder.glob(".staged-*"), *self.folder.glob(".old-*")]:
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -111,7 +112,7 @@ class Checkpoints:
             return None
 
     def _steps(self) -> list[int]:
-        """Return the steps that have folders, newest first."""
+        """Returns the steps that have folders, newest first."""
         if not self.folder.is_dir():
             return []
         return sorted((int(p.name) for p in self.folder.iterdir() if re.fullmatch(r"\d+", p.name)), reverse=True)

@@ -66,7 +66,7 @@ LEAST_STEPS, LEAST_STEPS_OF_MEMBERS, LEAST_STEPS_ON_GPU, LEAST_ROWS = 2_500, 800
 
 
 def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool = False) -> bool:
-    """Whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in.
+    """Returns whether a training of `steps` batches of `batch` rows ends sooner with its compilation counted in.
 
     Args:
         members: of an ensemble, whose plain steps are many small products.
@@ -76,7 +76,7 @@ def repays_compiling(steps: int, batch: int, *, gpu: bool = False, members: bool
 
 
 def logit_offsets(rates: Sequence[float], task: Task | str) -> list[float]:
-    """Return the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
+    """Returns the sample's shift of the log odds of a binary label [1], or of the logits of the classes [classes]."""
     if task_of(task).per_class:
         return [math.log(rate) for rate in rates]
     return [math.log(rates[1] / rates[0])]
@@ -448,7 +448,8 @@ class TrainingConfig(Frozen):
         return self
 
     def counted(self, item: Sequence[str]) -> str | None:
-        """The column whose values the transform counts for the correction of `retrieval`: the first of `model.item`."""
+        """Returns the column whose values the transform counts for the correction of `retrieval`: the first of
+        `model.item`."""
         return next(iter(item), None) if self.retrieval is not None and self.retrieval.correction else None
 
     def total_steps(self, rows: int, batches: Callable[[int], int] | None = None) -> int:

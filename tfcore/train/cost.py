@@ -55,7 +55,8 @@ class Work:
 
 
 def work_of(request: TrainRequest, *, rows: int) -> Work | None:
-    """The work of a training on `rows` train rows; None: of a user's model or of images nobody knows it beforehand."""
+    """Returns the work of a training on `rows` train rows; None: of a user's model or of images nobody knows it
+    beforehand."""
     training, model, transform = request.training, request.model, request.transform
     if model.user_defined or any(dtype == "uint8" for _, dtype in transform.inputs().values()):
         return None
@@ -76,7 +77,7 @@ def work_of(request: TrainRequest, *, rows: int) -> Work | None:
 
 
 def choose_device(work: Work | None, *, gpus: int, splits: bool = True) -> tuple[Device, str]:
-    """The device where the training ends first, and the reason in words.
+    """Returns the device where the training ends first, and the reason in words.
 
     Args:
         gpus: at least one.
@@ -123,7 +124,7 @@ def choose_jit(
     gpu: bool,
     log: Callable[[str], None],
 ) -> Jit:
-    """Whether XLA compiles the steps, as `training.jit` says; of `auto` the log says why it does not.
+    """Returns whether XLA compiles the steps, as `training.jit` says; of `auto` the log says why it does not.
 
     Args:
         specs: of a stack.
@@ -152,7 +153,8 @@ def choose_jit(
 
 
 def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """The first such op, by name, that `model` calls in training; None when it calls none, or cannot be traced."""
+    """Returns the first such op, by name, that `model` calls in training; None when it calls none, or cannot be
+    traced."""
     inputs = {name: tf.TensorSpec([None, *spec.shape[2:]], spec.dtype) for name, spec in specs.items()}
     try:
         forward = tf.function(lambda batch: model(batch, training=True), autograph=False)
@@ -163,8 +165,8 @@ def slow_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> st
 
 
 def scatters_under_xla(model: keras.Model, specs: Mapping[str, tf.TensorSpec]) -> str | None:
-    """The first scatter, by name, in `model`, its own losses and their gradients as they are compiled for a GPU; None when
-    there is none, or they cannot be traced."""
+    """Returns the first scatter, by name, in `model`, its own losses and their gradients as they are compiled for a
+    GPU; None when there is none, or they cannot be traced."""
     inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype) for name, spec in specs.items()}
 
     def gradients(batch: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:

@@ -65,7 +65,7 @@ def checked_numerics(step: tf.Variable) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the traceback that is no library's."""
+    """Returns the innermost line of the traceback that is no library's."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = Path(trace.tb_frame.f_code.co_filename)

@@ -163,7 +163,7 @@ class Learner:
         return Outcome(**{"retryable": np.zeros_like(found["applied"]), **found})
 
     def evaluate(self, batches: Iterable[Mapping[str, tf.Tensor]]) -> float:
-        """Return the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
+        """Returns the mean loss over `batches` ("numeric" [B, n], "label" [B], ...), weighted as in training, no
         dropout.
 
         All batches have one shape; rows that only pad the last have weight zero. NaN when there is no weight at all.
@@ -231,7 +231,7 @@ class Learner:
         return part.loss, weight, self.train_step.finish(part, kept)
 
     def _part(self, batch: Stack, **share: Any) -> Part:
-        """Return the loss and gradients of rows, whole or in micro-batches; see `TrainStep.part`."""
+        """Returns the loss and gradients of rows, whole or in micro-batches; see `TrainStep.part`."""
         if self.config.micro_batches == 1:
             return self.train_step.part(batch, **share)
         return accumulated(self.train_step, batch, **share)

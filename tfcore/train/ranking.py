@@ -50,7 +50,7 @@ def pairwise_loss(
     reduction: Reduction = "none",
     native: bool | None = None,
 ) -> tf.Tensor:
-    """The loss of each group [groups], in the dtype of `scores`; it has a gradient by `scores` alone.
+    """Returns the loss of each group [groups], in the dtype of `scores`; it has a gradient by `scores` alone.
 
     A group without a pair (empty, one row, equal labels) has loss 0 and gradient 0. One with a score, label or weight that
     is not finite has loss NaN and gradient NaN; the other groups keep theirs. A row of weight 0 is not there, whatever it
@@ -105,7 +105,7 @@ def _check_settings(kind: str, k: int | None, reduction: str) -> None:
 
 
 def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any, Any, Any, tf.Tensor]:
-    """Return scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
+    """Returns scores, labels, weights (or None) as vectors of one float dtype, and row_splits as int64."""
     scores = tf.convert_to_tensor(scores)
     if not scores.dtype.is_floating:
         raise ValueError(f"scores are float32 or float64, not {scores.dtype.name}")
@@ -126,7 +126,7 @@ def _flat(scores: Any, labels: Any, weights: Any, row_splits: Any) -> tuple[Any,
 
 
 def _ops(scores: tf.Tensor, native: bool | None) -> Any | None:
-    """Return the module with the op, or None where it should not be used."""
+    """Returns the module with the op, or None where it should not be used."""
     if native is False:
         return None
     ops = library()
@@ -152,14 +152,14 @@ def _on_accelerator(scores: tf.Tensor) -> bool:
 
 @tf.RegisterGradient("HeadwayPairwiseLoss")
 def _gradient(op: Any, loss: tf.Tensor, *_: Any) -> list[Any]:
-    """Return the gradient by scores, which the op has computed already."""
+    """Returns the gradient by scores, which the op has computed already."""
     scores, splits = op.inputs[0], op.inputs[3]
     return [tf.gather(loss, row_groups(splits, tf.shape(scores)[0])) * _once(op.outputs[1], scores), None, None, None]
 
 
 @tf.custom_gradient
 def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
-    """Return `gradient` as a function of `scores` without a derivative."""
+    """Returns `gradient` as a function of `scores` without a derivative."""
 
     def none(_: tf.Tensor) -> Any:
         raise SecondDerivativeError("the pairwise loss has no second derivative", fix="differentiate it once")
@@ -170,7 +170,7 @@ def _once(gradient: tf.Tensor, scores: tf.Tensor) -> Any:
 def pairwise_sums(
     scores: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None, row_splits: tf.Tensor, *, kind: str, k: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return (loss, pairs), both [groups]; see `tfcore.train.ranking`. k: 0 for all ranks.
+    """Returns (loss, pairs), both [groups]; see `tfcore.train.ranking`. k: 0 for all ranks.
 
     Raises:
         tf.errors.InvalidArgumentError: as the op does; under XLA row_splits are not checked, and a
@@ -245,7 +245,7 @@ def _ndcg(
     absent = tf.where(used, tf.zeros_like(labels), 1)
 
     def discounts(by: tf.Tensor) -> tf.Tensor:
-        """Return the discount at each row's rank: by falling `by`, then by place; absent rows come last."""
+        """Returns the discount at each row's rank: by falling `by`, then by place; absent rows come last."""
         order = tf.argsort(tf.where(by == 0, tf.zeros_like(by), by), direction="DESCENDING", stable=True)
         order = tf.gather(order, tf.argsort(tf.gather(absent, order), stable=True))
         order = tf.gather(order, tf.argsort(tf.gather(group, order), stable=True))
@@ -266,8 +266,8 @@ def _ndcg(
 def _pair_sums(
     columns: dict[str, tf.Tensor], group: tf.Tensor, groups: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """(loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "label", "weight", for LambdaRank
-    "gain" and "discount". Only "score" is differentiated.
+    """Returns (loss, summed weights of the pairs) of each group, from float64 [rows]: "score", "label", "weight", for
+    LambdaRank "gain" and "discount". Only "score" is differentiated.
 
     Args:
         group: of each row; it never falls.
@@ -292,7 +292,7 @@ def _pair_sums(
 def _over_distances(
     columns: dict[str, tf.Tensor], group: tf.Tensor, largest: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(loss, slope, pairs) of each row. A pair counts at its first row, its slope at both."""
+    """Returns (loss, slope, pairs) of each row. A pair counts at its first row, its slope at both."""
     places = tf.range(tf.shape(group)[0])
 
     def add(distance: tf.Tensor, loss: tf.Tensor, slope: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -138,7 +138,7 @@ class TrainRequest(OfTransform[Trained]):
 
 
 def storage_of(journal: Path) -> Any:
-    """The Optuna storage of a journal file; a line that a killed process left unfinished is cut off."""
+    """Returns the Optuna storage of a journal file; a line that a killed process left unfinished is cut off."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

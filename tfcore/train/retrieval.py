@@ -60,12 +60,12 @@ class RetrievalPart:
         self._model = keras.Model(model.input, [model.output, both[USER].output, both[ITEM].output])
 
     def outputs(self, inputs: Mapping[str, tf.Tensor], *, training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(The model's output, the users' vectors, the items'), float32 [rows, ...]."""
+        """Returns (The model's output, the users' vectors, the items'), float32 [rows, ...]."""
         output, user, item = (tf.cast(one, tf.float32) for one in self._model(inputs, training=training))
         return output, user, item
 
     def loss(self, batch: Mapping[str, tf.Tensor], user: tf.Tensor, item: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """The mean of the rows' losses by weight times label; 0 where no label is above 0.
+        """Returns the mean of the rows' losses by weight times label; 0 where no label is above 0.
 
         Args:
             batch: with "categorical", "label", and where there are groups "group".
@@ -87,7 +87,7 @@ class RetrievalPart:
 
 
 def log_shares(counts: tuple[int, ...], size: int) -> np.ndarray:
-    """The logarithm of each id's share of the train rows, float32 [size].
+    """Returns the logarithm of each id's share of the train rows, float32 [size].
 
     Args:
         counts: rows of each value of the vocabulary, then of all others, which share alike.
@@ -109,7 +109,7 @@ def in_batch_softmax(
     groups: tf.Tensor | None = None,
     liked: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """The cross-entropy of each row's item among those of the batch; float32 [rows].
+    """Returns the cross-entropy of each row's item among those of the batch; float32 [rows].
 
     No negative of a row are rows of its own item, rows that are not there, and what its group likes in other rows.
 

@@ -158,13 +158,13 @@ def plan_rows(request: TrainRequest, shards: Shards, labeler: Labeler) -> Traini
 
 
 def window_rows(row_bytes: int) -> int:
-    """Rows that are shuffled together."""
+    """Returns the number of rows that are shuffled together."""
     few = max(256, min(LEAST_SHUFFLE_ROWS, MOST_SHUFFLE_BYTES // row_bytes))
     return max(few, SHUFFLE_BYTES // row_bytes)
 
 
 def row_bytes(request: TrainRequest) -> int:
-    """The bytes of a row as the model takes it, with its label and weight."""
+    """Returns the bytes of a row as the model takes it, with its label and weight."""
     inputs, head = request.transform.inputs().values(), label_head(request.transform.label)
     augment = request.training.augment
     soft = bool(augment and augment.mixup and head.task.per_class)
@@ -207,7 +207,7 @@ def draw(shards: Shards, share: float, *, group: str | None, latest: TimeSplit |
 
 
 def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
-    """A hash of each row's unit, by shard; a row without one has its own."""
+    """Yields a hash of each row's unit, by shard; a row without one has its own."""
     at = 0  # of 32 bits: units with the same hash go together
     for ids in by_shard(shards, column, group_ids):
         hashes = mix64(ids.view(U64), _HELD_SALT)
@@ -218,14 +218,14 @@ def _units(shards: Shards, column: str) -> Iterator[NDArray[np.uint32]]:
 
 
 def _times(shards: Shards, column: str) -> Iterator[NDArray[Any]]:
-    """The values of a column of times, by shard; a row without one is the earliest."""
+    """Yields the values of a column of times, by shard; a row without one is the earliest."""
     for times in by_shard(shards, column, RawColumn.plain):
         times = times.astype(np.bytes_) if times.dtype == object else times
         yield np.where(np.isnan(times), -np.inf, times) if times.dtype.kind == "f" else times
 
 
 def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32]:
-    """How late each row is, the greater the later; int32 [rows]. A unit is as late as its latest row."""
+    """Returns how late each row is, the greater the later; int32 [rows]. A unit is as late as its latest row."""
     ranks = _ranks(_times(shards, column))
     if unit is None:
         return ranks
@@ -236,7 +236,7 @@ def _lateness(shards: Shards, column: str, unit: str | None) -> NDArray[np.int32
 
 
 def _ranks(pieces: Iterable[NDArray[Any]]) -> NDArray[np.int32]:
-    """The place of each value among all distinct ones, the least first; int32 [rows]."""
+    """Returns the place of each value among all distinct ones, the least first; int32 [rows]."""
     found = [*pieces]
     values = np.unique(np.concatenate(found))
     return np.concatenate([np.searchsorted(values, each).astype(np.int32) for each in found])
@@ -251,7 +251,8 @@ def _of_runs(order: NDArray[Any], shards: Shards) -> NDArray[Any]:
 
 
 def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArray[np.bool_] | None:
-    """The last rows of an order, as near to `share` as whole values allow; None: there are none, or more than half.
+    """Returns the last rows of an order, as near to `share` as whole values allow; None: there are none, or more than
+    half.
 
     Args:
         shuffled: the order means nothing, so a value that more than half of the rows have can be the first.
@@ -269,13 +270,13 @@ def _top(order: NDArray[Any], share: float, *, shuffled: bool = False) -> NDArra
 
 
 def _nearest(held: NDArray[Any], share: float, rows: int) -> int | None:
-    """Which of some numbers of rows to hold out is nearest to `share`; None: each is more than half."""
+    """Returns which of some numbers of rows to hold out is nearest to `share`; None: each is more than half."""
     off = np.where(held * 2 <= rows, np.abs(held - share * rows), np.inf)
     return int(off.argmin()) if np.isfinite(off).any() else None
 
 
 def _last(shards: Shards, share: float) -> NDArray[np.bool_] | None:
-    """The rows that come last in the window: whole spans where these are about `share`."""
+    """Returns the rows that come last in the window: whole spans where these are about `share`."""
     total, runs = shards.total, shards.runs
     starts = np.cumsum(shards.counts) - shards.counts
     begins: NDArray[Any] = starts[np.flatnonzero(np.diff(shards.spans or [0] * len(starts), prepend=-1))]
@@ -359,7 +360,7 @@ def group_runs(shards: Shards, column: str) -> GroupRuns:
 
 
 def _value(shards: Shards, column: str, row: int) -> str:
-    """The group of a row, for a message."""
+    """Returns the group of a row, for a message."""
     at = 0
     for piece in look_through(shards, [column], lambda columns: columns[column].plain()):
         if row < at + len(piece):
@@ -377,7 +378,7 @@ _SAMPLING = "training.sampling"
 def class_rates(
     config: SamplingConfig, classes: Sequence[str], counts: Mapping[str, int] | None, task: Task | str
 ) -> list[float]:
-    """How often a row of each class comes in an epoch, on average.
+    """Returns how often a row of each class comes in an epoch, on average.
 
     Args:
         classes: their names in the order of the model's outputs.
@@ -409,7 +410,7 @@ def class_weights(
     counts: Mapping[str, int] | None,
     task: Task | str = "binary",
 ) -> list[float] | None:
-    """The loss weight of each class, or None for no weights.
+    """Returns the loss weight of each class, or None for no weights.
 
     Args:
         setting: "balanced" (rows / (classes * rows of the class)), or a weight by class (1 where left out).
@@ -430,7 +431,7 @@ def class_weights(
 
 
 def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> list[float]:
-    """The number given for each class, 1 where there is none; ConfigError where a name is not a class."""
+    """Returns the number given for each class, 1 where there is none; ConfigError where a name is not a class."""
     unknown = [name for name in given if name not in classes]
     if unknown:
         fix = f"the classes are: {', '.join(list(classes)[:20])}"
@@ -439,12 +440,12 @@ def by_class(given: Mapping[str, float], classes: Sequence[str], where: str) -> 
 
 
 def class_names(parameters: TransformParameters) -> list[str]:
-    """The label's classes as they are written in a config, in the order of the model's outputs."""
+    """Returns the label's classes as they are written in a config, in the order of the model's outputs."""
     return [str(name) for name in parameters.label.classes or (0, 1)]
 
 
 def class_counts(parameters: TransformParameters) -> dict[str, int] | None:
-    """The train rows of each class, where they were counted."""
+    """Returns the train rows of each class, where they were counted."""
     counts: Any = parameters.label.counts
     return dict(zip(class_names(parameters), counts, strict=True)) if counts else None
 
@@ -465,7 +466,7 @@ def training_data(
     placement: Placement | None = None,
     stager: Stager | None = None,
 ) -> TrainingData:
-    """The data of a training.
+    """Returns the data of a training.
 
     Args:
         shards: the rows in place of the request's examples.
@@ -525,7 +526,7 @@ class TrainingData:
         return self._training.total_steps(self.rows.count, groups.batches if groups else None)
 
     def epochs(self, step: int) -> float:
-        """How many `step` steps are."""
+        """Returns how many `step` steps are."""
         if self._plan.groups is not None:
             return self._plan.groups.epochs(step)
         return step * self._training.batch_size / self.rows.count
@@ -540,7 +541,7 @@ class TrainingData:
         return row_bytes(self._request)
 
     def specs(self, stack: int) -> dict[str, tf.TensorSpec]:
-        """Return the specs of a stack."""
+        """Returns the specs of a stack."""
         shape = [stack, self._training.batch_size // self._placement.workers]  # a worker has its slice of each batch
         specs = {name: tf.TensorSpec([*shape, *row], dtype) for name, (row, dtype) in self._parameters.inputs().items()}
         if self._ids is not None:
@@ -552,7 +553,7 @@ class TrainingData:
         return specs
 
     def stacks(self, stack: int, total: int | None = None) -> Callable[[int], Iterator[Batch]]:
-        """Return a function from a step to the stacks that begin with its batch; endless or to `total`."""
+        """Returns a function from a step to the stacks that begin with its batch; endless or to `total`."""
         inputs = Inputs(self._plan.shards, self._transform, self._labeler, ids=self._ids)
 
         def begin(step: int) -> Iterator[Batch]:
@@ -604,7 +605,7 @@ class TrainingData:
         return dataset
 
     def holdout(self) -> Iterable[Batch]:
-        """The held-out rows in their order, in batches of one shape."""
+        """Returns the held-out rows in their order, in batches of one shape."""
         if self._held_out is not None:
             return self._held_out
         batch, shards = min(HOLDOUT_BATCH, self.rows.held_out_count), self._plan.shards
@@ -621,7 +622,8 @@ class TrainingData:
         return self._held_out
 
     def linear_baseline(self) -> LinearModel | None:
-        """The linear baseline of the train rows' numbers and categories, the holdout's among them; None where it is not cheap."""
+        """Returns the linear baseline of the train rows' numbers and categories, the holdout's among them; None where
+        it is not cheap."""
         layout = self._parameters
         sizes = [entry.size for entry in layout.categorical]
         no_linear = label_task(layout.label).linear is None
@@ -633,7 +635,7 @@ class TrainingData:
         )
 
     def items(self, model: ModelConfig) -> dict[str, NDArray[Any]] | None:
-        """The items of the train rows, of a model of two towers; None where there is no index of them."""
+        """Returns the items of the train rows, of a model of two towers; None where there is no index of them."""
         if model.name != "two_towers":
             return None
         return collect(self._batches([*self._parameters.inputs()]), model, self._parameters)
@@ -649,7 +651,7 @@ class TrainingData:
             yield {name: rows[name].numpy()[rows["valid"].numpy()] for name in names}
 
     def _all_rows(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Return all train rows with the holdout's and without class weights, in the order of the manifests."""
+        """Returns all train rows with the holdout's and without class weights, in the order of the manifests."""
         inside, kept, held_out = self.rows.held_out, self._cache, self._held_out
         if kept is None or self._labeler.weighs_classes or (inside is not None and held_out is None):
             batches = list(self._batches(names))

@@ -132,7 +132,7 @@ def check_settings(name: str, given: Iterable[str], known: Iterable[str]) -> Non
 
 
 def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np.float32]:
-    """The numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
+    """Returns the numbers of steps first .. first + count - 1 (step 0 is the first) of `total`; float32 [count].
 
     After a warm-up that rises from near zero, half a cosine down to 0; both twice with a restart before the end. Computed in
     float64.
@@ -150,7 +150,7 @@ def cosine(schedule: Schedule, first: int, count: int, total: int) -> NDArray[np
 
 
 def fault(name: str, value: float) -> str | None:
-    """Return why a scheduled number cannot have this value; None when it can."""
+    """Returns why a scheduled number cannot have this value; None when it can."""
     if not math.isfinite(value):
         return f"{name} is {value}, which is not a finite number"
     if abs(value) > _LARGEST or (value and abs(value) < _SMALLEST):
@@ -204,7 +204,7 @@ class StepValues:
         self.names = list(self._of)
 
     def __call__(self, first: int, count: int) -> Values:
-        """Each number at steps first .. first + count - 1; float32 [count].
+        """Returns each number at steps first .. first + count - 1; float32 [count].
 
         Raises:
             ConfigError: a schedule of Keras gives what the number cannot be.
@@ -212,7 +212,7 @@ class StepValues:
         return {name: of(first, count) for name, of in self._of.items()}
 
     def at(self, step: int) -> dict[str, float]:
-        """Each number at one step; not the progress, which the step says."""
+        """Returns each number at one step; not the progress, which the step says."""
         return {name: float(values[0]) for name, values in self(step, 1).items() if name != PROGRESS}
 
     def _progress(self, first: int, count: int) -> NDArray[np.float32]:

@@ -77,7 +77,7 @@ def train(
 
 
 def default_callbacks(request: TrainRequest, pruning: Pruning | None = None) -> list[Callback]:
-    """Return the callbacks that the request enables: history, early stopping, summaries, trial, checkpoints."""
+    """Returns the callbacks that the request enables: history, early stopping, summaries, trial, checkpoints."""
     config = request.training
     callbacks: list[Callback] = [Recorder()]
     early = EarlyStopping(config.early_stopping) if config.early_stopping else None
@@ -114,12 +114,12 @@ def write(session: TrainingSession, out: Path) -> dict[str, Any]:
 
 
 def history(session: TrainingSession) -> list[dict[str, Any]]:
-    """The figures that were recorded in the training, by step."""
+    """Returns the figures that were recorded in the training, by step."""
     return _recorder(session).history
 
 
 def facts(session: TrainingSession) -> dict[str, Any]:
-    """What the training came to; logs warnings of what was skipped."""
+    """Returns what the training came to; logs warnings of what was skipped."""
     step, recorder = session.step, _recorder(session)
     early = next((callback for callback in session.callbacks if isinstance(callback, EarlyStopping)), None)
     if lost := recorder.skipped - recorder.retryable:

@@ -102,7 +102,7 @@ class StepConfig:
         rates: Sequence[float] | None,
         values: Sequence[str],
     ) -> Self:
-        """The step of a training.
+        """Returns the step of a training.
 
         Args:
             rates: how often a row of each class comes in an epoch, where that is not once.
@@ -158,11 +158,11 @@ class TrainStep:
         self._moving = [v.value for v in model.non_trainable_variables if v.value.dtype.is_floating]
 
     def keep(self) -> list[tf.Tensor]:
-        """Return copies of the layers' moving averages, for `skip`."""
+        """Returns copies of the layers' moving averages, for `skip`."""
         return [tf.identity(variable) for variable in self._moving]
 
     def row_weights(self, batch: Batch) -> tf.Tensor:
-        """Return the weight of each row in the loss, without calling the model. float32 [rows]"""
+        """Returns the weight of each row in the loss, without calling the model. float32 [rows]"""
         return self._targets(batch)[1]
 
     def part(
@@ -173,7 +173,7 @@ class TrainStep:
         share: tf.Tensor | float | None = None,
         first_row: tf.Tensor | int | None = None,
     ) -> Part:
-        """Return the loss and gradients of `batch`; all three arguments are None where it is the whole batch.
+        """Returns the loss and gradients of `batch`; all three arguments are None where it is the whole batch.
 
         Args:
             total: the summed `row_weights` of the whole batch; float32 scalar.
@@ -220,7 +220,7 @@ class TrainStep:
         return Part(loss, objective, gradients)
 
     def _users(self, batch: Batch) -> Part:
-        """Return the loss and gradients of the task's own train_step."""
+        """Returns the loss and gradients of the task's own train_step."""
         assert self.head.train_step is not None
         trained = self.model.trainable_variables
         loss, gradients = self.head.train_step(self.model, batch)
@@ -241,7 +241,7 @@ class TrainStep:
             )
 
     def finite(self, part: Part) -> tf.Tensor:
-        """Whether the gradients and the objective of a whole batch are finite; bool scalar."""
+        """Returns whether the gradients and the objective of a whole batch are finite; bool scalar."""
         return tf.math.is_finite(tf.linalg.global_norm(part.gradients)) & tf.math.is_finite(part.objective)
 
     def finish(self, part: Part, kept: Sequence[tf.Tensor]) -> StepResult:
@@ -268,7 +268,7 @@ class TrainStep:
         return None if self.scale is None else self.scale.update(applied, tf.math.is_finite(objective))
 
     def clipped(self, gradients: Sequence[tf.Tensor], norm: tf.Tensor) -> list[tf.Tensor]:
-        """The gradients, shortened to `clip_norm` where their global `norm` is above it."""
+        """Returns the gradients, shortened to `clip_norm` where their global `norm` is above it."""
         if (most := self.config.clip_norm) is None:
             return list(gradients)
         scale = most / tf.maximum(norm, most)
@@ -299,11 +299,12 @@ class TrainStep:
             variable.assign(value)
 
     def plain_losses(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows] each"""
+        """Returns (loss, weight) of each row as in prediction: no dropout, and nothing scheduled. float32 [rows]
+        each"""
         return self.head.loss(batch, self._output(batch, training=False)), tf.cast(batch["weight"], tf.float32)
 
     def answers(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return (loss, prediction) of each row, as the holdout and the evaluation ask the head for them."""
+        """Returns (loss, prediction) of each row, as the holdout and the evaluation ask the head for them."""
         output = self._output(batch, training=False)
         return self.head.loss(batch, output), self.head.predictions(output)
 
@@ -325,7 +326,7 @@ class TrainStep:
         return (tf.reduce_mean(losses, axis=1) if self._members is None else self._members.judged(losses)), weights
 
     def _targets(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return (label, weight) of each row in training."""
+        """Returns (label, weight) of each row in training."""
         label, weights = batch["label"], tf.cast(batch["weight"], tf.float32)
         if (positive := step_value("positive_weight")) is not None:
             # a label that mixup made stands for two rows, each with a weight of its own
@@ -359,7 +360,7 @@ def _inputs(batch: Batch) -> dict[str, tf.Tensor]:
 
 
 def make_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """Return the Keras optimizer of `config`. Its learning rate is a variable, which every step sets."""
+    """Returns the Keras optimizer of `config`. Its learning rate is a variable, which every step sets."""
     settings = {"learning_rate": 0.0, **config.settings}
     try:
         return keras.optimizers.deserialize({"class_name": config.name, "config": settings})
@@ -379,7 +380,7 @@ def accumulated(
     share: float = 1.0,
     first_row: tf.Tensor | int = 0,
 ) -> Part:
-    """The loss and gradients of all rows, from as many micro-batches as the step is configured for.
+    """Returns the loss and gradients of all rows, from as many micro-batches as the step is configured for.
 
     Args:
         total: the summed row weights of the whole batch.
@@ -403,7 +404,7 @@ def accumulated(
 
 
 def _cut(value: tf.Tensor, first: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Rows first .. first + size - 1, the sizes of all other dimensions kept."""
+    """Returns rows first .. first + size - 1, the sizes of all other dimensions kept."""
     rest = value.shape[1:]
     begin = tf.concat([[first], tf.zeros([len(rest)], tf.int32)], 0)
     cut = tf.slice(value, begin, tf.concat([[size], tf.constant(rest.as_list(), tf.int32)], 0))

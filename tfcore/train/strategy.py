@@ -180,17 +180,17 @@ class Placement:
         return self.name != "cpu" and not self.logical and bool(tf.config.get_visible_devices("GPU"))
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """The context of everything that makes or changes variables."""
+        """Returns the context of everything that makes or changes variables."""
         if self.strategy is not None:
             return self.strategy.scope()
         return self.device_scope()
 
     def device_scope(self) -> contextlib.AbstractContextManager[Any]:
-        """The context of everything that computes."""
+        """Returns the context of everything that computes."""
         return tf.device(self.device) if self.device else contextlib.nullcontext()
 
     def facts(self) -> dict[str, Any]:
-        """The facts of the placement for a training's result."""
+        """Returns the facts of the placement for a training's result."""
         return {"strategy": self.name, "replicas": self.replicas, "workers": self.workers}
 
 
@@ -218,7 +218,8 @@ def _mirrored(*devices: str) -> tf.distribute.Strategy:
 
 @functools.cache  # a process joins a cluster once, and to let it go takes ten seconds: it waits for a look at the others' health
 def _multi_worker(cluster: str, gpus: int) -> tf.distribute.Strategy:
-    """The strategy of this worker of a cluster, whose TF_CONFIG this is; waits until all the others are there."""
+    """Returns the strategy of this worker of a cluster, whose TF_CONFIG this is; waits until all the others are
+    there."""
     kind = tf.distribute.experimental.CommunicationImplementation
     # the ring sums in one order, whatever the timing; NCCL's own on GPUs
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind.AUTO if gpus else kind.RING)
@@ -251,7 +252,7 @@ def _ending_with_parent() -> Iterator[None]:
 
 
 def given_cluster() -> tuple[list[str], int] | None:
-    """Return (the workers' addresses, this worker's index) if the environment has a TF_CONFIG, else None."""
+    """Returns (the workers' addresses, this worker's index) if the environment has a TF_CONFIG, else None."""
     text = os.environ.get(TF_CONFIG)
     if not text:
         return None
@@ -263,7 +264,8 @@ def given_cluster() -> tuple[list[str], int] | None:
 
 
 def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
-    """(the workers' addresses, the number of this worker) from TF_CONFIG; ConfigError if it names no workers."""
+    """Returns (the workers' addresses, the number of this worker) from TF_CONFIG; ConfigError if it names no
+    workers."""
     where, fix = "TF_CONFIG", '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
     cluster, task = tf_config.get("cluster"), tf_config.get("task")
     if not isinstance(cluster, dict) or not isinstance(task, dict):
@@ -279,7 +281,7 @@ def workers_of(tf_config: Mapping[str, Any]) -> tuple[list[str], int]:
 
 
 def slice_of(worker: int, workers: int) -> Callable[[Batch], Batch]:
-    """A function from whole stacks to this worker's contiguous slice of each batch."""
+    """Returns a function from whole stacks to this worker's contiguous slice of each batch."""
 
     def sliced(stack: Batch) -> Batch:
         size = stack["weight"].shape[1] // workers
@@ -337,7 +339,7 @@ class DistributedLearner(Learner):
             return super().evaluate(batches)
 
     def from_chief(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The chief's `values` on every worker; float64 of one length."""
+        """Returns the chief's `values` on every worker; float64 of one length."""
         addends = values if self._placement.chief else np.zeros_like(values)
         with self._placement.scope():
             return np.asarray(self._summed(tf.constant(addends, tf.float64)))
@@ -350,7 +352,7 @@ class DistributedLearner(Learner):
         return self._first(self._strategy.run(of_replica, args=(values,)))
 
     def _first(self, value: Any) -> Any:
-        """Return one replica's value of a result that is the same on all replicas."""
+        """Returns one replica's value of a result that is the same on all replicas."""
         return self._strategy.experimental_local_results(value)[0]
 
     def _choose_mode(self, stack: Stack) -> None:
@@ -420,7 +422,7 @@ class DistributedLearner(Learner):
     def _replica_part(
         self, batch: Stack, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Return a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
+        """Returns a batch's (loss, objective, whether it and its gradients are finite, those gradients), the same on
         every replica. Runs in a replica."""
         context = tf.distribute.get_replica_context()
         rows, first = self._share(batch, context.replica_id_in_sync_group)
@@ -434,7 +436,7 @@ class DistributedLearner(Learner):
     def _part_of_rows(
         self, rows: Stack, first_row: tf.Tensor, values: dict[str, tf.Tensor], total: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Return gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
+        """Returns gradients, loss and objective of a replica's rows, as parts of the whole batch's."""
         share = 1.0 / self._placement.replicas
         with stepping(values) as read:  # a replica runs in a thread of its own
             part = self._part(rows, total=total, share=share, first_row=first_row)
@@ -442,7 +444,7 @@ class DistributedLearner(Learner):
         return [*part.gradients, part.loss, part.objective]
 
     def _share(self, batch: Stack, replica: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Return (a replica's rows of a batch, where they begin in the whole batch)."""
+        """Returns (a replica's rows of a batch, where they begin in the whole batch)."""
         if self._placement.several:
             return dict(batch), tf.constant(self._placement.worker * self.batch)
         share = self.batch // self._placement.replicas
@@ -452,8 +454,8 @@ class DistributedLearner(Learner):
 
 
 def agreement(learner: DistributedLearner) -> Callable[[StepPlan], StepPlan]:
-    """Return the function that gives all workers the chief's plan, for `tfcore.train.loop.run`. A collective's
-    name includes its place in the loop, so that all workers must make the same steps in the same calls."""
+    """Returns the function that gives all workers the chief's plan, for `tfcore.train.loop.run`. A collective's name
+    includes its place in the loop, so that all workers must make the same steps in the same calls."""
 
     def agreed(turn: StepPlan) -> StepPlan:
         stop, steps = learner.from_chief(np.asarray([float(turn.stop), float(turn.steps)])).tolist()

@@ -64,8 +64,8 @@ class Callback:
         """Make variables: the session has its data, model and learner, and nothing is restored yet."""
 
     def actions(self, session: TrainingSession) -> Sequence[PeriodicAction]:
-        """Return the actions to run after every so many steps, by the chief of several workers; a true result ends
-        the training."""
+        """Returns the actions to run after every so many steps, by the chief of several workers; a true result ends the
+        training."""
         return ()
 
     def after_call(self, session: TrainingSession, outcome: Outcome) -> None:
@@ -75,7 +75,7 @@ class Callback:
         """Receive the figures of `session.step` that a callback passed to `session.record`."""
 
     def over(self) -> bool:
-        """Whether the training is over, such as one that is resumed after it ended early."""
+        """Returns whether the training is over, such as one that is resumed after it ended early."""
         return False
 
     def stopping(self, session: TrainingSession) -> None:
@@ -88,11 +88,11 @@ class Callback:
         """Called when the training ended, however it ended."""
 
     def variables(self) -> Variables:
-        """Return the callback's own variables for checkpoints, besides the learner's."""
+        """Returns the callback's own variables for checkpoints, besides the learner's."""
         return {}
 
     def state(self) -> dict[str, Any] | None:
-        """Return the callback's JSON state for checkpoints, kept under `name`."""
+        """Returns the callback's JSON state for checkpoints, kept under `name`."""
         return None
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -223,7 +223,8 @@ class TrainingSession:
     # --- what callbacks use
 
     def evaluate(self) -> float:
-        """Return the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial` sets."""
+        """Returns the mean loss on the holdout of train, whose size `training.early_stopping` or the request's `trial`
+        sets."""
         with numerics_of(self._outside):  # what relaxes the steps does not hold here
             return self.learner.evaluate(self.data.holdout())
 
@@ -247,14 +248,14 @@ class TrainingSession:
         return "early" if self.step < self.total else "end"
 
     def variables(self) -> Variables:
-        """Return the variables that a checkpoint saves."""
+        """Returns the variables that a checkpoint saves."""
         variables: dict[str, Sequence[tf.Variable]] = dict(self.learner.variables())
         for callback in self.callbacks:
             variables |= callback.variables()
         return variables
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON state that a checkpoint saves beside its variables."""
+        """Returns the JSON state that a checkpoint saves beside its variables."""
         return {
             "jit": self.learner.mode,
             "threads": self.threads,
@@ -370,7 +371,7 @@ class TrainingSession:
             )
 
     def _own_loss(self) -> str:
-        """What is to be looked at first where the user computes the loss; empty where Headway does."""
+        """Returns what is to be looked at first where the user computes the loss; empty where Headway does."""
         task, name = self.learner.train_step.head.task, self.request.training.loss or ""
         own = name if ":" in name else task.name if isinstance(task, UserTask) else None
         return f"check {own}, which computes the loss: a logarithm or a root of 0, a division by 0; or " if own else ""

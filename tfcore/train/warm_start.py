@@ -81,7 +81,7 @@ def warm_start(model: keras.Model, request: TrainRequest, parent: WarmStart) -> 
 
 
 def _stored(trained: Path) -> dict[str, NDArray[Any]]:
-    """The weights of a training's output by the path of their variable."""
+    """Returns the weights of a training's output by the path of their variable."""
     try:
         paths = json.loads((trained / "model.json").read_text(encoding="utf-8"))["variables"]
         stored = tf.train.load_checkpoint(str(trained / WEIGHTS))
@@ -92,7 +92,8 @@ def _stored(trained: Path) -> dict[str, NDArray[Any]]:
 
 
 def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
-    """The columns that a model sees and the classes that it gives, in their order; its item and its linear part's factor."""
+    """Returns the columns that a model sees and the classes that it gives, in their order; its item and its linear
+    part's factor."""
     layout = of.transform
     names = ([entry.name for entry in entries] for entries in (layout.categorical, layout.lists))
     seen = ([*layout.inputs()], [*layout.numeric], *names)  # images are inputs of their own
@@ -101,7 +102,7 @@ def _seen(of: TrainRequest | WarmStart) -> tuple[Any, ...]:
 
 
 def _categories(layout: Layout) -> dict[str, list[Any]]:
-    """What each id of each categorical column stands for: ("value", "UA"), one of the op's buckets, NULL."""
+    """Returns what each id of each categorical column stands for: ("value", "UA"), one of the op's buckets, NULL."""
     found = {}
     for fitted in layout.fitted:
         if fitted.size is not None:
@@ -113,7 +114,7 @@ def _categories(layout: Layout) -> dict[str, list[Any]]:
 
 
 def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | None:
-    """(column, value) of each row of a built-in model's table; None: the variable is none."""
+    """Returns (column, value) of each row of a built-in model's table; None: the variable is none."""
     layer, _, name = path.partition("/")
     if name != "table":
         return None
@@ -130,7 +131,8 @@ def _rows(path: str, of: TrainRequest | WarmStart) -> list[tuple[str, Any]] | No
 
 
 def _moved(start: NDArray[Any], rows: list[Any], value: NDArray[Any], before: list[Any]) -> NDArray[Any]:
-    """A table with each row at the place of its value; a new value has the row of unknown ones, or else the initial one."""
+    """Returns a table with each row at the place of its value; a new value has the row of unknown ones, or else the
+    initial one."""
     places = {row: place for place, row in enumerate(before)}
     sources = np.array([places.get(row, places.get((row[0], UNKNOWN), -1)) for row in rows], np.int64)
     return np.where((sources >= 0)[:, None], value[sources], start)
